@@ -1,0 +1,68 @@
+# `make` prints what there is. Needs git, make and Python 3.11+; everything else is installed on first use, into .venv
+# and the user's cache folder.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The newest usable Python; `make PYTHON=/path/to/python3.12 ...` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done; true)
+BIN := .venv/bin
+WORKERS ?= 2
+COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Make .venv, with everything that is needed for work here
+	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11 or newer was found; install one, or use make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" scripts/setup.py
+
+.PHONY: demo
+demo: setup ## Watch a training lose three nodes and finish, in a local cluster
+	@$(BIN)/holdfast demo $(ARGS)
+
+.PHONY: test
+test: setup ## Run all tests: unit, then those that need the local cluster
+	$(BIN)/pytest tests/unit -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest tests/integration tests/e2e
+
+.PHONY: lint
+lint: setup ## Check style, types, layers and generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy operator/holdfast images/trainer/holdfast_train scripts
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate.py --check
+
+.PHONY: format
+format: setup ## Format the code, and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: crds
+crds: setup ## Write what is generated: CRDs, files of the chart, parts of the docs
+	$(BIN)/python scripts/generate.py
+
+.PHONY: lock
+lock: ## Resolve all requirement files anew
+	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))
+	$(COMPILE) requirements/uv.in -o requirements/uv.txt
+	$(COMPILE) requirements/go.in -o operator/holdfast/local/tools/go.txt
+	$(COMPILE) requirements/build.in -o requirements/build.txt
+	$(COMPILE) requirements/init.in -o requirements/init.txt
+	$(COMPILE) pyproject.toml -o requirements/operator.txt
+	$(COMPILE) images/trainer/pyproject.toml -o requirements/trainer.txt
+	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --group pyproject.toml:dev -o requirements/dev.txt
+
+.PHONY: bench
+bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
+	$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: clean
+clean: ## Remove .venv and caches of this folder; tools in the user's cache stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find operator images tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
