@@ -1,0 +1,1 @@
+"""Holdfast: a Kubernetes operator that keeps GPU training jobs alive."""

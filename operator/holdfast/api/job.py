@@ -1,0 +1,199 @@
+"""The spec of a TrainingJob: what a researcher writes. What runs is in trainer.py."""
+
+from datetime import timedelta
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from holdfast.api.lists import KeyedBy
+from holdfast.api.model import Model
+from holdfast.api.profile import MAX_TIERS, Tier
+from holdfast.api.rules import Rule, exactly_one
+from holdfast.api.scalars import Count, Duration, DurationBounds, Every, Flag
+from holdfast.api.strings import Bucket, Endpoint, ObjectName, Region, RelativePath, Resume
+from holdfast.api.trainer import (
+    ClaimRef,
+    ConfigMapSource,
+    EmptyDir,
+    EnvFrom,
+    EnvSource,
+    EnvVar,
+    FieldRef,
+    KeyRef,
+    LocalRef,
+    Resources,
+    SecretSource,
+    SecurityContext,
+    Trainer,
+    Volume,
+)
+
+__all__ = [
+    "Capacity",
+    "Checkpoint",
+    "ClaimRef",
+    "ConfigMapSource",
+    "EmptyDir",
+    "EnvFrom",
+    "EnvSource",
+    "EnvVar",
+    "Failure",
+    "FieldRef",
+    "Goal",
+    "Keep",
+    "KeyRef",
+    "LocalRef",
+    "Resources",
+    "S3Storage",
+    "SecretSource",
+    "SecurityContext",
+    "Storage",
+    "Trainer",
+    "TrainingJobSpec",
+    "Volume",
+    "VolumeClaimStorage",
+]
+
+
+class Capacity(Model):
+    """Where the job may run: a profile or tiers inline, exactly one of them."""
+
+    profile: ObjectName | None = None
+    """Name of a CapacityProfile of the cluster."""
+    tiers: Annotated[tuple[Tier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")] = ()
+    """The tiers that this job may use, best first."""
+    policy: Literal["Ordered"] = "Ordered"
+    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("profile", "tiers"),)
+
+
+class S3Storage(Model):
+    """A prefix in a bucket that the job owns."""
+
+    bucket: Bucket
+    """Name of the bucket; it must exist."""
+    prefix: RelativePath
+    """Everything below this prefix belongs to this job; two jobs never share one. Such as vision/vit-faces."""
+    endpoint: Endpoint | None = None
+    """Address of an S3 server other than AWS, such as https://minio.example:9000."""
+    region: Region = "us-east-1"
+    """Region of the bucket."""
+    credentials_secret: ObjectName | None = None
+    """Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and perhaps AWS_SESSION_TOKEN; not set where the pod has an
+    identity of its own."""
+
+
+class VolumeClaimStorage(Model):
+    """A folder in a PersistentVolumeClaim that the job owns."""
+
+    name: ObjectName
+    """Name of the claim in the job's namespace; every node of every tier must be able to mount it."""
+    path: RelativePath
+    """Folder in the volume that belongs to this job, such as vision/vit-faces."""
+
+
+class Storage(Model):
+    """Where checkpoints live; exactly one is set."""
+
+    s3: S3Storage | None = None
+    """An S3 bucket."""
+    volume_claim: VolumeClaimStorage | None = None
+    """A PersistentVolumeClaim."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("s3", "volumeClaim"),)
+
+
+class Keep(Model):
+    """Which checkpoints are kept."""
+
+    last: Annotated[Count, Field(ge=1, le=1000)] = 3
+    """How many of the newest verified checkpoints are kept."""
+    every: Annotated[timedelta, DurationBounds("1m", "365d")] | None = None
+    """One checkpoint for each such time is kept for good, such as 24h."""
+
+
+class Checkpoint(Model):
+    """Saving and resuming."""
+
+    storage: Storage
+    """Where checkpoints live. Fixed unless the job is suspended."""
+    every: Every = Every(period=timedelta(minutes=10))
+    """How often to save: a number of steps or a duration, such as 500 steps or 10m."""
+    keep: Keep = Keep()
+    """Which checkpoints are kept."""
+    grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
+    """How long a pod that is told to leave may take to save, such as 100s."""
+    resume: Resume = "Auto"
+    """Where the first attempt starts: Auto from the newest checkpoint below the prefix, Never from nothing, or the
+    address of one checkpoint."""
+
+
+class Goal(Model):
+    """What "done" means, for percent and ETA. The job ends when its program exits 0 of its own accord."""
+
+    steps: Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)] | None = None
+    """Number of steps of the whole training."""
+
+
+class Failure(Model):
+    """How many failures of the user's program end the job. Losses never count."""
+
+    max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
+    """The job fails at the first failure beyond this number inside the window."""
+    window: Annotated[timedelta, DurationBounds("1m", "365d")] = timedelta(hours=24)
+    """How long a failure is remembered, such as 24h."""
+
+
+def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:
+    if spec.trainer.accelerators_per_node == 0:
+        return []
+    return [tier.name for tier in spec.capacity.tiers if tier.kind != "CPU" and tier.accelerator is None]
+
+
+_NAMELESS = "self.capacity.tiers.filter(t, t.kind != 'CPU' && !has(t.accelerator))"
+
+
+class TrainingJobSpec(Model):
+    """What a researcher asks for."""
+
+    trainer: Trainer
+    """What runs. Fixed unless the job is suspended."""
+    capacity: Capacity
+    """Where it may run."""
+    checkpoint: Checkpoint
+    """How it is saved and resumed."""
+    goal: Goal = Goal()
+    """What "done" means, for percent and ETA."""
+    failure: Failure = Failure()
+    """How many failures of the program end the job."""
+    suspend: Flag = False
+    """True lets the job save, leave its node and wait; false lets it go on."""
+    active_deadline: Annotated[timedelta, DurationBounds("1m")] | None = None
+    """The job fails when it has been active for this long, such as 90d; time in suspension does not count."""
+    ttl_after_finished: Duration | None = None
+    """The job is deleted this long after its end, such as 7d; its checkpoints stay. Never if it is not set."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="a Spot or Dedicated tier must set accelerator while trainer.acceleratorsPerNode is above 0",
+            cel=f"self.trainer.acceleratorsPerNode == 0 || !has(self.capacity.tiers) || {_NAMELESS}.size() == 0",
+            holds=lambda spec: not _missing_accelerators(spec),
+            got=lambda spec: "no accelerator in " + _missing_accelerators(spec)[0],
+            field=".capacity.tiers",
+        ),
+        Rule(
+            allowed="trainer must stay as it is unless the job is suspended (spec.suspend: true)",
+            cel="self.suspend || oldSelf.suspend || self.trainer == oldSelf.trainer",
+            holds=None,
+            got_cel="'another trainer (image ' + self.trainer.image + ')'",
+            field=".trainer",
+        ),
+        Rule(
+            allowed="checkpoint.storage must stay as it is unless the job is suspended (spec.suspend: true)",
+            cel="self.suspend || oldSelf.suspend || self.checkpoint.storage == oldSelf.checkpoint.storage",
+            holds=None,
+            got_cel="'another storage'",
+            field=".checkpoint.storage",
+        ),
+    )

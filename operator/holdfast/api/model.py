@@ -1,0 +1,76 @@
+"""The base of every API model."""
+
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from holdfast.api.errors import RuleError
+from holdfast.api.rules import Rule, validations
+
+
+class Model(BaseModel):
+    """A part of an API object: immutable, camelCase outside, snake_case inside.
+
+    Unknown fields are ignored on reading, so that an older operator can read what a newer one wrote; the API server
+    refuses them on writing. The text below a field becomes its description in `kubectl explain`.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        if self.rules:
+            broken = [violation for rule in self.rules if (violation := rule.broken_by(self))]
+            if broken:
+                raise RuleError(broken)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema.update(validations(cls.rules))
+        return schema
+
+    def to_object(self) -> dict[str, Any]:
+        """What the API server stores: plain JSON values, camelCase; nothing that is not set and no empty lists."""
+        dumped: dict[str, Any] = _without_empty_lists(self.model_dump(mode="json", by_alias=True, exclude_none=True))
+        return dumped
+
+
+def merge_patch(before: Model, after: Model) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that turns `before` into `after`; empty if nothing changed.
+
+    Fields that neither side knows are not mentioned, so what a newer version wrote outlives the patch.
+    """
+    return _merge(before.to_object(), after.to_object())
+
+
+def _without_empty_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_empty_lists(item) for name, item in value.items() if item != []}
+    if isinstance(value, list):
+        return [_without_empty_lists(item) for item in value]
+    return value
+
+
+def _merge(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    patch: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if inner := _merge(old, value):
+                patch[name] = inner
+        elif name not in before or old != value:
+            patch[name] = value
+    return patch

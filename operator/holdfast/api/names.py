@@ -1,0 +1,47 @@
+"""Every name that more than one part of Holdfast, or a person, must spell the same way."""
+
+from typing import Final
+
+GROUP: Final = "holdfast.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+JOB_KIND: Final = "TrainingJob"
+JOB_PLURAL: Final = "trainingjobs"
+PROFILE_KIND: Final = "CapacityProfile"
+PROFILE_PLURAL: Final = "capacityprofiles"
+
+# Labels on every pod that Holdfast creates.
+LABEL_JOB: Final = "holdfast.dev/job"
+LABEL_JOB_UID: Final = "holdfast.dev/job-uid"
+LABEL_ATTEMPT: Final = "holdfast.dev/attempt"
+LABEL_RANK: Final = "holdfast.dev/rank"
+LABEL_TIER: Final = "holdfast.dev/tier"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "holdfast"
+
+POD_FINALIZER: Final = "holdfast.dev/end-recorded"
+
+# Annotations on a TrainingJob through which people ask for something. The value is "<id>" or "<id> <tier>", and the id
+# is new for every request (the CLI writes a timestamp); what was handled is remembered in status.requests.
+ANNOTATION_CHECKPOINT: Final = "holdfast.dev/checkpoint-requested"
+ANNOTATION_MOVE: Final = "holdfast.dev/move-requested"
+
+# Annotations on a training pod; both are taken away when it drains.
+ANNOTATION_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+TRAINER_CONTAINER: Final = "trainer"
+INIT_CONTAINER: Final = "holdfast-init"
+
+# Where things are mounted in a training pod.
+LAUNCHER_VOLUME: Final = "holdfast-launcher"
+LAUNCHER_PATH: Final = "/holdfast/bin"
+TOKEN_VOLUME: Final = "holdfast-token"  # noqa: S105 - the name of a volume
+TOKEN_PATH: Final = "/holdfast/token"  # noqa: S105 - a folder
+CA_VOLUME: Final = "holdfast-ca"
+CA_PATH: Final = "/holdfast/ca"
+CHECKPOINT_VOLUME: Final = "holdfast-checkpoints"
+CHECKPOINT_PATH: Final = "/holdfast/checkpoints"
+CA_CONFIG_MAP: Final = "holdfast-ca"
+CA_KEY: Final = "ca.crt"
+TOKEN_AUDIENCE: Final = "holdfast"  # noqa: S105 - an audience, not a secret

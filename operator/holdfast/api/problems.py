@@ -1,0 +1,66 @@
+"""pydantic's errors in our words: which field, what was found, what is allowed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from holdfast.api.errors import Bare, RuleError, ScalarError, SpecError
+
+_ALLOWED: Final[Mapping[str, str]] = {
+    "missing": "required",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be a string",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "too_long": "must have at most {max_length} items",
+    "too_short": "must have at least {min_length} items",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def spec_error(error: ValidationError) -> SpecError:
+    """One SpecError that holds every problem of `error`, in the order of the object."""
+    first, *others = _problems(error)
+    return SpecError(first.field, first.value, first.allowed, first.hint, others)
+
+
+def path(location: tuple[int | str, ...]) -> str:
+    """A field as kubectl prints it: ("spec", "env", 3, "name") -> spec.env[3].name."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _problems(error: ValidationError) -> Iterator[SpecError]:
+    for detail in error.errors(include_url=False):
+        field = path(tuple(part for part in detail["loc"] if part != "[key]"))
+        context: Mapping[str, Any] = detail.get("ctx", {})
+        cause = context.get("error")
+        match cause:
+            case RuleError():
+                for broken in cause.violations:
+                    where = ".".join(filter(None, (field, broken.field)))
+                    yield SpecError(where, Bare(broken.got), broken.allowed)
+            case ScalarError():
+                yield SpecError(field, cause.value, cause.allowed)
+            case _:
+                allowed = _ALLOWED.get(detail["type"], "")
+                yield SpecError(field, _found(detail), allowed.format(**context) if allowed else detail["msg"])
+
+
+def _found(detail: Mapping[str, Any]) -> object:
+    """What stands in the field: nothing, how many items, or the value."""
+    if detail["type"] == "missing":
+        return None
+    if detail["type"] in ("too_long", "too_short"):
+        return Bare(f"{len(detail['input'])} items")
+    return detail["input"]

@@ -1,0 +1,105 @@
+"""CapacityProfile and its tiers: what the platform offers."""
+
+from datetime import timedelta
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from holdfast.api.lists import KeyedBy
+from holdfast.api.model import Model
+from holdfast.api.rules import Rule
+from holdfast.api.scalars import Count, DurationBounds, Money, Quantity
+from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
+
+MAX_TIERS = 16
+
+
+class Toleration(Model):
+    """A taint that the tier's nodes carry and its pods bear, as in a pod."""
+
+    key: LabelKey | None = None
+    """Key of the taint; without one, every taint (operator must be Exists)."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Equal compares the value, Exists bears any value."""
+    value: LabelValue | None = None
+    """Value of the taint; only with Equal."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; without one, every effect."""
+    toleration_seconds: Count | None = None
+    """For how many seconds a NoExecute taint is borne; for ever if it is not set."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="a toleration without key must have operator Exists",
+            cel="has(self.key) || self.operator == 'Exists'",
+            holds=lambda t: t.key is not None or t.operator == "Exists",
+            got_cel="self.operator",
+            got=lambda t: t.operator,
+            field=".operator",
+        ),
+        Rule(
+            allowed="a toleration with operator Exists must not have a value",
+            cel="!has(self.value) || self.operator == 'Equal'",
+            holds=lambda t: t.value is None or t.operator == "Equal",
+            got_cel="self.value",
+            got=lambda t: t.value,
+            field=".value",
+        ),
+        Rule(
+            allowed="tolerationSeconds may be set for effect NoExecute only",
+            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
+            got_cel="(has(self.effect) ? 'effect ' + self.effect : 'no effect')",
+            got=lambda t: f"effect {t.effect}" if t.effect else "no effect",
+            field=".tolerationSeconds",
+        ),
+    )
+
+
+class Tier(Model):
+    """One kind of capacity."""
+
+    name: Label
+    """Name of the tier, unique in the grid; shown in the TIER column."""
+    kind: Literal["Spot", "Dedicated", "CPU"]
+    """Spot may be taken away by the cloud, Dedicated may not, CPU has no accelerators."""
+    accelerator: ResourceName | None = None
+    """Resource name of the accelerator that a node of this tier has, such as nvidia.com/gpu. A CPU tier has none."""
+    node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=32, default_factory=dict)]
+    """Labels that a node of this tier has."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
+    """Taints that the nodes of this tier carry."""
+    price_per_node_hour: Money | None = None
+    """What one node of this tier costs an hour, as a decimal string such as "3.06"."""
+    acquire_timeout: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
+    """How long a pod may wait for a node of this tier before the next tier is tried, such as 5m. Default: 5m, or 15m
+    while no node matches the tier, since an autoscaler may bring one."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="a tier of kind CPU must not set accelerator",
+            cel="self.kind != 'CPU' || !has(self.accelerator)",
+            holds=lambda tier: tier.kind != "CPU" or tier.accelerator is None,
+            got_cel="self.accelerator",
+            got=lambda tier: tier.accelerator,
+            field=".accelerator",
+        ),
+    )
+
+
+class ProfileTier(Tier):
+    """A tier of a CapacityProfile: it may also set what only the platform may choose."""
+
+    runtime_class_name: ObjectName | None = None
+    """RuntimeClass of the pods on this tier."""
+    priority_class_name: ObjectName | None = None
+    """PriorityClass of the pods on this tier."""
+    extra_resources: Annotated[dict[ResourceName, Quantity], Field(max_length=16, default_factory=dict)]
+    """Further resources of each pod on this tier, such as rdma/hca: 1."""
+
+
+class CapacityProfileSpec(Model):
+    """A named grid that jobs may use."""
+
+    tiers: Annotated[tuple[ProfileTier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")]
+    """The tiers, best first."""

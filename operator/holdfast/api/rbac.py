@@ -1,0 +1,69 @@
+"""What the operator may do: the one source of its rights, for the chart and for the local cluster.
+
+Nothing here is wider than the code needs. Secrets are never readable outside the operator's own namespace.
+"""
+
+from typing import Any, Final
+
+from holdfast.api import names
+
+Rule = dict[str, Any]
+
+NAME: Final = "holdfast"
+SERVING_SECRET: Final = "holdfast-serving"  # noqa: S105 - the name of a Secret
+
+CLUSTER_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": [names.GROUP], "resources": [names.JOB_PLURAL], "verbs": ["get", "list", "watch", "patch", "delete"]},
+    {"apiGroups": [names.GROUP], "resources": [f"{names.JOB_PLURAL}/status"], "verbs": ["get", "patch", "update"]},
+    {"apiGroups": [names.GROUP], "resources": [names.PROFILE_PLURAL], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
+    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    # The certificate that pods trust, one ConfigMap a namespace. A name cannot limit `create`.
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [names.CA_CONFIG_MAP],
+        "verbs": ["get", "patch"],
+    },
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+)
+"""Rules in every namespace."""
+
+NAMESPACE_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SERVING_SECRET], "verbs": ["get", "update"]},
+    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+)
+"""Rules in the operator's own namespace."""
+
+_API: Final = "rbac.authorization.k8s.io"
+
+
+def manifests(namespace: str) -> list[dict[str, Any]]:
+    """The service account, its roles and their bindings, for an operator that runs in `namespace`."""
+    labels = {"app.kubernetes.io/name": NAME}
+    local = {"name": NAME, "namespace": namespace, "labels": labels}
+    # Cluster-wide names carry the namespace, so that two installations do not share rights.
+    wide = {"name": f"{NAME}:{namespace}", "labels": labels}
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": local},
+        {"apiVersion": f"{_API}/v1", "kind": "ClusterRole", "metadata": wide, "rules": list(CLUSTER_RULES)},
+        _binding("ClusterRole", wide, subject),
+        {"apiVersion": f"{_API}/v1", "kind": "Role", "metadata": local, "rules": list(NAMESPACE_RULES)},
+        _binding("Role", local, subject),
+    ]
+
+
+def _binding(kind: str, metadata: dict[str, Any], subject: dict[str, str]) -> dict[str, Any]:
+    role = {"apiGroup": _API, "kind": kind, "name": metadata["name"]}
+    return {
+        "apiVersion": f"{_API}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": role,
+        "subjects": [subject],
+    }

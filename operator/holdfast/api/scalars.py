@@ -1,0 +1,360 @@
+"""Scalars of the API, parsed exactly, never through float: durations, times, money, quantities, save intervals."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from holdfast.api.errors import ScalarError
+from holdfast.api.model import Model
+from holdfast.api.rules import cel_string
+
+__all__ = [
+    "Clip",
+    "Count",
+    "Duration",
+    "DurationBounds",
+    "Every",
+    "Flag",
+    "Money",
+    "Quantity",
+    "Step",
+    "Time",
+    "format_duration",
+    "format_time",
+    "parse_duration",
+    "parse_money",
+    "parse_time",
+    "quantity_value",
+]
+
+_MICROSECONDS: Final = {
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+# The digits are bounded so that no sum overflows CEL's 64-bit nanoseconds.
+_PARTS: Final = "([0-9]{1,4}d)?([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?([0-9]{1,9}us)?"
+DURATION_PATTERN: Final = f"^{_PARTS}$"
+DURATION_LENGTH: Final = 48
+_DURATION: Final = re.compile(_PARTS)
+_PART: Final = re.compile("([0-9]+)([a-z]+)")
+_DURATION_WORDS: Final = "a duration of whole parts, largest first: d, h, m, s, ms, such as 90d, 1h30m, 100s or 250ms"
+LONGEST: Final = timedelta(days=3650)
+
+
+def parse_duration(text: object) -> timedelta:
+    """`1h30m` -> timedelta. Integer arithmetic; ScalarError unless written as whole parts, largest first."""
+    if not isinstance(text, str) or not 0 < len(text) <= DURATION_LENGTH or not _DURATION.fullmatch(text):
+        raise ScalarError(text, _DURATION_WORDS)
+    return timedelta(microseconds=sum(int(digits) * _MICROSECONDS[unit] for digits, unit in _PART.findall(text)))
+
+
+def format_duration(value: timedelta) -> str:
+    """The canonical short form: `1h30m`, `90d`, `0s`. ScalarError if it is negative: there is no way to write it."""
+    rest = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    if rest < 0:
+        raise ScalarError(value, "a duration that is not negative")
+    text = ""
+    for unit, size in _MICROSECONDS.items():
+        count, rest = divmod(rest, size)
+        if count:
+            text += f"{count}{unit}"
+    return text or "0s"
+
+
+@dataclass(frozen=True, slots=True)
+class DurationBounds:
+    """Marks a timedelta as a duration of the API between two bounds, both allowed."""
+
+    minimum: str = "0s"
+    maximum: str = format_duration(LONGEST)
+
+    @property
+    def allowed(self) -> str:
+        return f"must be between {self.minimum} and {self.maximum}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        low, high, allowed = parse_duration(self.minimum), parse_duration(self.maximum), self.allowed
+
+        def validate(value: object) -> timedelta:
+            duration = value if isinstance(value, timedelta) else parse_duration(value)
+            if not low <= duration <= high:
+                raise ScalarError(value if isinstance(value, str) else duration, allowed)
+            return duration
+
+        return core_schema.no_info_plain_validator_function(validate, serialization=_as_text(format_duration))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        fragment: JsonSchemaValue = {
+            "type": "string",
+            "pattern": DURATION_PATTERN,
+            "minLength": 2,
+            "maxLength": DURATION_LENGTH,
+        }
+        if self != DurationBounds():
+            fragment["x-kubernetes-validations"] = [duration_rule(self.minimum, self.maximum, self.allowed)]
+        return fragment
+
+
+def duration_rule(minimum: str, maximum: str, allowed: str, unless: str = "") -> dict[str, str]:
+    """The CEL rule for bounds, which are whole seconds.
+
+    CEL's own durations know no days, so they are taken off first; `split`, and text made of numbers, would cost more
+    than the API server allows.
+    """
+    days = "(self.contains('d') ? int(self.substring(0, self.indexOf('d'))) * 86400 : 0)"
+    rest = "duration('0s' + self.substring(self.indexOf('d') + 1))"
+    low, high = (parse_duration(bound) // timedelta(seconds=1) for bound in (minimum, maximum))
+    rounded_up = f"({rest} + duration('999999us')).getSeconds()"
+    return {
+        "rule": f"{unless}({days} + {rest}.getSeconds() >= {low} && {days} + {rounded_up} <= {high})",
+        "message": allowed,
+        "messageExpression": f"{cel_string(allowed + '; got ')} + self",
+    }
+
+
+Duration = Annotated[timedelta, DurationBounds()]
+"""A duration of at most ten years."""
+
+
+# Times
+
+_TIME_WORDS: Final = "a time as RFC 3339 writes it, with its zone, such as 2027-01-31T00:00:00Z"
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def parse_time(value: object) -> datetime:
+    """RFC 3339 text -> a UTC datetime, exact to the microsecond. ScalarError without a zone or if it is no time."""
+    if isinstance(value, str):
+        if not _TIME.fullmatch(value):
+            raise ScalarError(value, _TIME_WORDS)
+        try:
+            value = datetime.fromisoformat(value.upper())
+        except ValueError as error:
+            raise ScalarError(value, _TIME_WORDS) from error
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ScalarError(value, _TIME_WORDS)
+    try:
+        return value if value.tzinfo is UTC else value.astimezone(UTC)
+    except OverflowError as error:  # year 1 or 9999, and the zone leads out of it
+        raise ScalarError(value, _TIME_WORDS) from error
+
+
+def format_time(value: datetime) -> str:
+    """`2026-11-21T09:00:00.123456Z`: always UTC, always six digits, so that equal times are equal texts."""
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeType:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(parse_time, serialization=_as_text(format_time))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "format": "date-time"}
+
+
+Time = Annotated[datetime, _TimeType()]
+"""A point in time: aware, UTC, exact to the microsecond."""
+
+
+# Money
+
+MONEY_PATTERN: Final = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
+_MONEY: Final = re.compile(MONEY_PATTERN[1:-1])
+_MONEY_MAXIMUM: Final = 999_999_999_999
+_MONEY_WORDS: Final = (
+    'an amount as a decimal string, such as "3.06": at most 12 digits before the point and 6 after, not negative'
+)
+
+
+def parse_money(value: object) -> Decimal:
+    """`"3.06"` or 3 -> Decimal, exactly. ScalarError for floats, NaN, exponents, signs and underscores."""
+    if isinstance(value, Decimal):
+        value = format(value, "f") if value.is_finite() else str(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not _MONEY.fullmatch(value):
+        raise ScalarError(value, _MONEY_WORDS)
+    return Decimal(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _MoneyType:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            parse_money, serialization=_as_text(lambda value: format(value, "f"))
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {
+            "x-kubernetes-int-or-string": True,
+            "pattern": MONEY_PATTERN,
+            "maxLength": 19,
+            "minimum": 0,
+            "maximum": _MONEY_MAXIMUM,
+        }
+
+
+Money = Annotated[Decimal, _MoneyType()]
+"""An amount of money; the currency is the platform's."""
+
+
+# Quantities
+
+_SUFFIX: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_NUMBER: Final = r"([0-9]{1,18}(\.[0-9]{0,9})?|\.[0-9]{1,9})"
+_UNIT: Final = "([eE][+-]?[0-9]{1,2}|[KMGTPE]i|[numkMGTPE])?"
+QUANTITY_PATTERN: Final = rf"^\+?{_NUMBER}{_UNIT}$"
+_QUANTITY: Final = re.compile(QUANTITY_PATTERN[1:-1])
+_QUANTITY_WORDS: Final = "a quantity that is not negative, as Kubernetes writes it, such as 500m, 16, 1.5Gi or 2e3"
+_QUANTITY_LENGTH: Final = 32
+_EXACT: Final = 2**53 - 1  # the bounds of a schema are floats, so no bound may be larger
+
+
+def quantity_value(text: str) -> Fraction:
+    """The exact value of a quantity: `500m` -> 1/2, `1Ki` -> 1024. ScalarError if it is not one."""
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) <= _QUANTITY_LENGTH else None
+    if match is None:
+        raise ScalarError(text, _QUANTITY_WORDS)
+    number, unit = Fraction(match[1].removesuffix(".")), match[3] or ""
+    if unit in _BINARY:
+        return number * (1 << _BINARY[unit])
+    # "E" alone is a suffix (exa), followed by digits it is an exponent.
+    power = _SUFFIX[unit] if unit in _SUFFIX else int(unit[1:])
+    scale: int = 10 ** abs(power)
+    return number * scale if power >= 0 else number / scale
+
+
+def _quantity(value: object) -> str:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) and value <= _EXACT else value
+    if not isinstance(text, str):
+        raise ScalarError(value, _QUANTITY_WORDS)
+    quantity_value(text)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _QuantityType:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_quantity)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {
+            "x-kubernetes-int-or-string": True,
+            "pattern": QUANTITY_PATTERN,
+            "maxLength": _QUANTITY_LENGTH,
+            "minimum": 0,
+            "maximum": _EXACT,
+        }
+
+
+Quantity = Annotated[str, _QuantityType()]
+"""A resource quantity, kept as it was written; `quantity_value` gives its exact value."""
+
+
+# Save intervals
+
+_STEPS: Final = re.compile("([1-9][0-9]{0,8}) steps?")
+_EVERY_WORDS: Final = "a number of steps or a duration between 1s and 7d, such as 500 steps or 10m"
+
+
+class Every(Model):
+    """How often to save: `500 steps` or `10m`. Exactly one of the two is set. A string outside."""
+
+    steps: int | None = None
+    period: timedelta | None = None
+
+    shortest: ClassVar[timedelta] = timedelta(seconds=1)
+    longest: ClassVar[timedelta] = timedelta(days=7)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        if isinstance(value, dict | cls):
+            return value
+        if isinstance(value, str) and (match := _STEPS.fullmatch(value)):
+            return {"steps": int(match[1])}
+        try:
+            period = parse_duration(value)
+        except ScalarError:
+            raise ScalarError(value, _EVERY_WORDS) from None
+        if not cls.shortest <= period <= cls.longest:
+            raise ScalarError(value, _EVERY_WORDS)
+        return {"period": period}
+
+    @model_validator(mode="after")
+    def _bounds(self) -> "Every":
+        good_steps = self.steps is not None and self.steps > 0
+        good_period = self.period is not None and self.shortest <= self.period <= self.longest
+        if (self.steps is None) == (self.period is None) or not (good_steps or good_period):
+            raise ScalarError(self.steps if self.period is None else str(self.period), _EVERY_WORDS)
+        return self
+
+    @model_serializer
+    def _text(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        if self.period is not None:
+            return format_duration(self.period)
+        return f"{self.steps} steps"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {
+            "type": "string",
+            "pattern": f"^([1-9][0-9]{{0,8}} steps?|{_PARTS})$",
+            "minLength": 2,
+            "maxLength": DURATION_LENGTH,
+            "x-kubernetes-validations": [
+                duration_rule("1s", "7d", f"must be {_EVERY_WORDS}", unless="self.contains('step') || ")
+            ],
+        }
+
+
+# Plain scalars with bounds
+
+Flag = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+Step = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Marks text that Holdfast writes: what is longer than `length` characters is cut, never refused.
+
+    Cut again on writing, because `model_copy` does not validate: a status must never be refused for a long message.
+    """
+
+    length: int
+
+    def __call__(self, value: str) -> str:
+        return value if len(value) <= self.length else f"{value[: self.length - 1]}…"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            self, core_schema.str_schema(), serialization=_as_text(self)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "maxLength": self.length}
+
+
+def _as_text(function: Any) -> core_schema.SerSchema:
+    return core_schema.plain_serializer_function_ser_schema(
+        function, return_schema=core_schema.str_schema(), when_used="json-unless-none"
+    )

@@ -1,0 +1,328 @@
+"""The status of a TrainingJob. It is the operator's memory: everything a decision needs that is not in the cluster."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from holdfast.api.lists import KeyedBy
+from holdfast.api.model import Model
+from holdfast.api.profile import ProfileTier
+from holdfast.api.scalars import Clip, Count, Duration, Flag, Step, Time
+
+Reason = Annotated[str, Clip(128)]
+Message = Annotated[str, Clip(4096)]
+ShortMessage = Annotated[str, Clip(2560)]  # history must stay small; a failure's last lines fit
+Name = Annotated[str, Clip(253)]
+Number = Annotated[str, Clip(32)]  # a decimal string
+
+MAX_HISTORY = 20
+MAX_CONDITIONS = 16
+MAX_FAILURES_REMEMBERED = 128
+MAX_PODS = 64
+MAX_AVOIDED = 64
+
+
+class Phase(StrEnum):
+    """Where a job stands, for people. Completed and Failed are final."""
+
+    SUSPENDED = "Suspended"
+    ACQUIRING = "Acquiring"  # a pod waits for a node
+    STARTING = "Starting"  # a node is found; images, init, restore
+    RUNNING = "Running"
+    MIGRATING = "Migrating"  # the pod was told to save and leave; the next attempt is decided
+    RECOVERING = "Recovering"  # nothing runs: waiting out a back-off, or for a lost pod to be gone
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+    @property
+    def final(self) -> bool:
+        """True if the job is over for good."""
+        return self in (Phase.COMPLETED, Phase.FAILED)
+
+
+class AttemptState(StrEnum):
+    """Where an attempt stands."""
+
+    INTENDED = "Intended"  # number raised, its pod must not exist yet (the attempt before has to end first)
+    ACQUIRING = "Acquiring"  # its pod should exist and waits for a node
+    STARTING = "Starting"
+    RUNNING = "Running"
+    DRAINING = "Draining"
+
+
+class EndKind(StrEnum):
+    """Why an attempt ended, in the four ways that matter."""
+
+    COMPLETED = "Completed"
+    LOSS = "Loss"
+    FAILURE = "Failure"
+    MISCONFIGURED = "Misconfigured"
+    STOPPED = "Stopped"  # by us on request: suspend, move, edit, acquire timeout, delete; counts as nothing
+
+
+class Condition(Model):
+    """As everywhere in Kubernetes."""
+
+    type: Reason
+    """Name of the condition."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Reason
+    """Why, in one CamelCase word."""
+    message: Message = ""
+    """Why, for people."""
+    last_transition_time: Time
+    """When the status changed."""
+    observed_generation: Step = 0
+    """Generation of the job that this was seen for."""
+
+
+class Drain(Model):
+    """A pod was told to save and leave."""
+
+    order: Step
+    """Id of the order, unique within the job."""
+    reason: Reason
+    """Why, in one CamelCase word."""
+    message: Message = ""
+    """Why, for people."""
+    at: Time
+    """When it was told."""
+    deadline: Time
+    """When the node or the grace ends."""
+    kind: EndKind = EndKind.LOSS
+    """What the end will count as."""
+    acknowledged_at: Time | None = None
+    """When the pod said that it heard."""
+    deleted_at: Time | None = None
+    """When the pod was deleted: nobody answered, or the deadline passed."""
+    kill_at: Time | None = None
+    """When its grace after that is over."""
+
+
+class PodRecord(Model):
+    """One pod of an attempt, as last seen."""
+
+    rank: Count = 0
+    """Rank of the pod in its gang."""
+    uid: Name | None = None
+    """UID of the pod."""
+    node: Name | None = None
+    """Name of its node."""
+    node_uid: Name | None = None
+    """UID of its node: a node that comes back under its name is another one."""
+
+
+class Attempt(Model):
+    """One attempt that is not over."""
+
+    number: Count
+    """Its number; the storage fence is this number."""
+    state: AttemptState
+    """Where it stands."""
+    tier: ProfileTier
+    """The tier as it was when the attempt was raised: edits of the grid do not touch a running attempt."""
+    raised_at: Time
+    """When it was decided, before any pod."""
+    pods: Annotated[tuple[PodRecord, ...], Field(max_length=MAX_PODS), KeyedBy("rank")] = ()
+    """Its pods."""
+    created_at: Time | None = None
+    """When its pod was there."""
+    scheduled_at: Time | None = None
+    """When its pod had a node."""
+    started_at: Time | None = None
+    """When its trainer container ran."""
+    progress_at: Time | None = None
+    """When it took its first step of its own."""
+    fenced: Flag = False
+    """The library holds the storage fence: a later attempt makes this one harmless."""
+    first_step: Step | None = None
+    """Its first step of its own."""
+    last_step: Step | None = None
+    """Its newest step."""
+    last_step_at: Time | None = None
+    """When it took that step."""
+    resumed_step: Step | None = None
+    """The step that it resumed from; none if it began anew."""
+    drain: Drain | None = None
+    """Set once it was told to leave."""
+    refusals: Count = 0
+    """How often the API server refused its pod (quota, admission)."""
+    retry_at: Time | None = None
+    """Its pod is not created before this time."""
+    acquire_deadline: Time | None = None
+    """When the next tier is tried."""
+    avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_AVOIDED)] = ()
+    """Nodes that its pod must not go to."""
+
+
+class AttemptRecord(Model):
+    """One attempt that is over."""
+
+    number: Count
+    """Its number."""
+    tier: Name
+    """Name of its tier."""
+    node: Name | None = None
+    """Its node, if it had one."""
+    kind: EndKind
+    """Why it ended, in the ways that count."""
+    reason: Reason
+    """Why it ended, in one CamelCase word."""
+    message: ShortMessage = ""
+    """Why it ended, for people; the last lines of a program that failed."""
+    raised_at: Time
+    """When it was decided."""
+    started_at: Time | None = None
+    """When its trainer container ran."""
+    ended_at: Time
+    """When it ended."""
+    estimated: Flag = False
+    """Nobody saw the end."""
+    first_step: Step | None = None
+    """Its first step of its own."""
+    last_step: Step | None = None
+    """Its last step."""
+    last_step_at: Time | None = None
+    """When it took that step."""
+    resumed_step: Step | None = None
+    """The step that it resumed from; none if it began anew."""
+    steps: Step = 0
+    """How many steps it took."""
+    steps_lost: Step | None = None
+    """How many of them the next attempt took again; set when that is known."""
+    seconds_lost: Duration | None = None
+    """From its last step to the next attempt's first; set when that is known."""
+
+
+class Decision(Model):
+    """The last choice, in words that a person believes."""
+
+    action: Reason
+    """What was done."""
+    reason: Message
+    """Why."""
+    at: Time
+    """When."""
+
+
+class Progress(Model):
+    """What the trainer last said of itself."""
+
+    step: Step = 0
+    """Its newest step."""
+    steps: Step | None = None
+    """Steps of the whole training."""
+    percent: Number | None = None
+    """How much is done, a decimal string."""
+    eta: Time | None = None
+    """When it will be done at the present pace."""
+    loss: Number | None = None
+    """The training loss, a decimal string."""
+    samples_per_second: Number | None = None
+    """Samples a second, a decimal string."""
+    updated_at: Time | None = None
+    """When it was said."""
+
+
+class CheckpointStatus(Model):
+    """The newest committed checkpoint."""
+
+    step: Step
+    """Step that it holds."""
+    uri: Annotated[str, Clip(2048)]
+    """Its address."""
+    bytes: Step = 0
+    """Its size."""
+    committed_at: Time
+    """When it was committed."""
+    verified: Flag = True
+    """Its sums were checked."""
+
+
+class Restarts(Model):
+    """How often and whose fault."""
+
+    losses: Count = 0
+    """Preemptions, evictions and lost nodes: never the user's fault."""
+    infrastructure: Count = 0
+    """Starts that the cluster spoiled: never the user's fault."""
+    failures: Count = 0
+    """The program's own failures, which spec.failure counts."""
+
+
+class Ledger(Model):
+    """Sums over attempts that are over."""
+
+    folded_through: Count = 0
+    """The newest attempt that history no longer holds."""
+    attempts: Count = 0
+    """Attempts that are over."""
+    steps_lost: Step = 0
+    """Steps that were trained twice."""
+    seconds_lost: Duration = timedelta(0)
+    """Time from last steps to the next attempts' first steps."""
+
+
+class Requests(Model):
+    """What people asked for by annotation and was handled."""
+
+    checkpoint: Name | None = None
+    """Id of the last request for a checkpoint."""
+    move: Name | None = None
+    """Id of the last request to move."""
+    orders: Step = 0
+    """Newest order id given out."""
+    checkpoint_order: Step | None = None
+    """The order to save that is still open."""
+
+
+class TrainingJobStatus(Model):
+    """Everything that is known of a job. Holdfast writes it, nobody else."""
+
+    observed_generation: Step = 0
+    """Generation of the job that this was written for."""
+    phase: Phase | None = None
+    """Where the job stands; Completed and Failed are final."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS), KeyedBy("type")] = ()
+    """The words of Job (Complete, Failed, Suspended), and more."""
+    attempt: Count = 0
+    """Newest attempt raised; only grows."""
+    current: Attempt | None = None
+    """The attempt that trains or is about to."""
+    successor: Attempt | None = None
+    """The attempt that is brought up while the current one still runs."""
+    tier: Name | None = None
+    """Tier of the current attempt."""
+    node: Name | None = None
+    """Node of the current attempt."""
+    reason: Message | None = None
+    """Why the job stands where it stands, for people."""
+    decision: Decision | None = None
+    """The last choice."""
+    progress: Progress = Progress()
+    """What the trainer last said of itself."""
+    checkpoint: CheckpointStatus | None = None
+    """The newest committed checkpoint."""
+    restarts: Restarts = Restarts()
+    """How often it was started again, and whose fault that was."""
+    failed_at: Annotated[tuple[Time, ...], Field(max_length=MAX_FAILURES_REMEMBERED)] = ()
+    """Failures inside spec.failure.window."""
+    fruitless_losses: Count = 0
+    """Losses in a row without a single step."""
+    ledger: Ledger = Ledger()
+    """Sums over attempts that are over."""
+    history: Annotated[tuple[AttemptRecord, ...], Field(max_length=MAX_HISTORY), KeyedBy("number")] = ()
+    """The last attempts that are over, oldest first."""
+    requests: Requests = Requests()
+    """What people asked for and was handled."""
+    started_at: Time | None = None
+    """When the first trainer ran."""
+    suspended_at: Time | None = None
+    """Since when it is suspended."""
+    suspended_for: Duration = timedelta(0)
+    """How long it was suspended before."""
+    finished_at: Time | None = None
+    """When it ended."""

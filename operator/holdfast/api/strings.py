@@ -1,0 +1,123 @@
+"""Strings of the API with a fixed form: names, paths, images, addresses. Each says in words what is allowed.
+
+The patterns mean the same to Python's `re` and to Go's RE2, and are matched in full.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from holdfast.api.errors import ScalarError
+from holdfast.api.rules import Rule, snake
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Marks a string: `words` for people, `pattern` without anchors ("" for any text), lengths in characters."""
+
+    words: str
+    longest: int
+    pattern: str = ""
+    shortest: int = 1
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        form = re.compile(self.pattern or r"[\s\S]*")
+        length = f"of {self.shortest} to" if self.shortest else "of at most"
+        allowed = f"must be {self.words}, {length} {self.longest} characters"
+
+        def validate(value: object) -> str:
+            if (
+                not isinstance(value, str)
+                or not self.shortest <= len(value) <= self.longest
+                or not form.fullmatch(value)
+            ):
+                raise ScalarError(value, allowed)
+            return value
+
+        return core_schema.no_info_plain_validator_function(validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        fragment: JsonSchemaValue = {"type": "string", "maxLength": self.longest}
+        if self.shortest:
+            fragment["minLength"] = self.shortest
+        if self.pattern:
+            fragment["pattern"] = f"^{self.pattern}$"
+        return fragment
+
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = rf"{_LABEL}(\.{_LABEL})*"
+_WORD: Final = "[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
+# One part of a path: may start with one dot, so that .cache is a name and neither . nor .. is.
+_PART: Final = r"\.?[A-Za-z0-9_=@+-][A-Za-z0-9_.=@+-]*"
+_PARTS: Final = f"{_PART}(/{_PART})*"
+
+AnyText = Annotated[str, Text("text", 4096, shortest=0)]
+LongText = Annotated[str, Text("text", 32768, shortest=0)]
+Label = Annotated[str, Text("lower-case letters, digits and '-' (a DNS label)", 63, _LABEL)]
+ObjectName = Annotated[str, Text("the name of an object: lower-case letters, digits, '-' and '.'", 253, _NAME)]
+DataKey = Annotated[
+    str, Text("a key of a Secret or ConfigMap: letters, digits, '-', '_' and '.'", 253, "[-._a-zA-Z0-9]+")
+]
+EnvName = Annotated[str, Text("the name of an environment variable", 256, "[-._a-zA-Z][-._a-zA-Z0-9]*")]
+EnvPrefix = Annotated[str, Text("the start of a variable's name", 128, "([-._a-zA-Z][-._a-zA-Z0-9]*)?", shortest=0)]
+Image = Annotated[str, Text("a container image without spaces", 512, r"[^\s]+")]
+AbsolutePath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end", 512, f"/({_PARTS})?")]
+MountPath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end, not /", 512, f"/{_PARTS}")]
+RelativePath = Annotated[
+    str, Text("a path such as vision/vit-faces: no slash at its ends, no empty part, no '.' and '..'", 512, _PARTS)
+]
+Bucket = Annotated[str, Text("the name of an S3 bucket: lower-case letters, digits, '-' and '.'", 63, _NAME, 3)]
+_HOST: Final = r"([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])"
+Endpoint = Annotated[
+    str,
+    Text(
+        "an http or https address without user, password and query",
+        512,
+        rf"https?://{_HOST}(:[0-9]{{1,5}})?(/[-._/A-Za-z0-9]*)?",
+    ),
+]
+Region = Annotated[str, Text("the name of a region, such as us-east-1", 63, _LABEL)]
+Resume = Annotated[
+    str,
+    Text(
+        "Auto, Never or a checkpoint's address (s3://… or file:///…)",
+        1024,
+        f"(Auto|Never|s3://{_NAME}/{_PARTS}|file:///{_PARTS})",
+    ),
+]
+PodField = Annotated[
+    str,
+    Text(
+        "a field of the pod, such as metadata.name, metadata.labels['app'], spec.nodeName or status.podIP",
+        300,
+        r"(metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^']{1,253}'\]"
+        r"|spec\.(nodeName|serviceAccountName)|status\.(hostIP|podIP)s?)",
+    ),
+]
+ResourceName = Annotated[str, Text("a resource with its domain, such as nvidia.com/gpu", 253, rf"{_NAME}/{_WORD}")]
+LABEL_KEY: Final = f"({_NAME}/)?{_WORD}"
+LabelKey = Annotated[str, Text("the key of a label, such as holdfast.dev/tier", 316, LABEL_KEY)]
+LabelValue = Annotated[str, Text("the value of a label", 63, f"({_WORD})?", shortest=0)]
+
+
+def label_rule(path: str, longest: int) -> Rule:
+    """The name at `path` (camelCase, dotted) of the object is a DNS label of at most `longest` characters."""
+    form, names = re.compile(_LABEL), [snake(part) for part in path.split(".")]
+
+    def name_of(value: Any) -> str:
+        for name in names:
+            value = getattr(value, name)
+        return str(value)
+
+    return Rule(
+        allowed=f"{path} must be lower-case letters, digits and '-', of at most {longest} characters",
+        cel=f"self.{path}.size() <= {longest} && self.{path}.matches('^{_LABEL}$')",
+        holds=lambda value: len(name_of(value)) <= longest and bool(form.fullmatch(name_of(value))),
+        got_cel=f"self.{path}",
+        got=name_of,
+    )
