@@ -1,0 +1,204 @@
+"""`holdfast local`: a real Kubernetes control plane and simulated GPU nodes on this machine."""
+
+import shlex
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.api.errors import HoldfastError, ScalarError
+from holdfast.api.scalars import format_duration, parse_duration
+from holdfast.cli.console import console, error_console
+from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
+from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
+from holdfast.local.errors import ConfigError, NotUpError
+from holdfast.local.layout import default_root
+from holdfast.local.progress import ConsoleReport
+
+app = typer.Typer(
+    name="local",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="A real Kubernetes control plane, an S3 server and simulated GPU nodes on this machine, without containers.",
+)
+
+_COLOURS = {"running": "green", "paused": "yellow", "crashed": "red"}
+
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root", help="Folder of the cluster's state.", envvar="HOLDFAST_LOCAL_ROOT", show_default=str(default_root())
+    ),
+]
+
+
+def seconds(text: str) -> float:
+    """Seconds from `30s`, `1m30s` or `500ms`. Raises typer.BadParameter."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ScalarError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _node_names(context: typer.Context) -> list[str]:
+    """Names for shell completion."""
+    try:
+        root = context.params.get("root") or default_root()
+        return [node.name for node in Cluster.load(root).config.nodes]
+    except HoldfastError:
+        return [node.name for node in DEFAULT_NODES]
+
+
+Node = Annotated[str, typer.Argument(help="Name of a node, for example spot-1.", autocompletion=_node_names)]
+
+
+def _cluster(root: Path | None) -> Cluster:
+    return Cluster.load(_absolute(root))
+
+
+def _absolute(root: Path | None) -> Path:
+    return (root or default_root()).expanduser().absolute()
+
+
+@app.command("up")
+def up_command(
+    *,
+    root: Root = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file with a list of nodes (name, labels, taints, capacity).", exists=True, dir_okay=False
+        ),
+    ] = None,
+    audit: Annotated[bool, typer.Option("--audit", help="Write every API request to ROOT/audit/audit.log.")] = False,
+    node_grace: Annotated[str, typer.Option(help="Silence after which a node is NotReady.", metavar="DURATION")] = "6s",
+    lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
+    api_port: Annotated[int | None, typer.Option(help="Port of the API server.", show_default="any free one")] = None,
+) -> None:
+    """Start the cluster. The first time, its tools are built (about 5 minutes); then it takes seconds.
+
+    By default it has the nodes spot-1, spot-2 and dedicated-1 with a simulated GPU each, and cpu-1.
+    """
+    try:
+        config = ClusterConfig(
+            root=_absolute(root),
+            nodes=load_nodes(nodes) if nodes else DEFAULT_NODES,
+            audit=audit,
+            timings=Timings(node_grace=seconds(node_grace), lease=seconds(lease)),
+            ports={"kube-apiserver": api_port} if api_port else {},
+        )
+    except ValidationError as error:
+        raise ConfigError(describe(error, "configuration")) from error
+    cluster = up(config, ConsoleReport(error_console()))
+    suffix = "" if cluster.root == default_root() else f" --root {shlex.quote(str(cluster.root))}"
+    _say(f"The local cluster is up: {cluster.server}")
+    _say(f'  eval "$(holdfast local env{suffix})"   sets KUBECONFIG, the S3 settings and PATH')
+    _say(f"  holdfast local status{suffix}          tells what runs")
+    _say(f"  holdfast local down{suffix}            ends it and removes its data")
+
+
+@app.command()
+def down(root: Root = None) -> None:
+    """End every process of the cluster and remove its data, checkpoints in its S3 server included."""
+    try:
+        cluster = _cluster(root)
+    except NotUpError:
+        _say(f"No local cluster is up in {_absolute(root)}: nothing to do.")
+        return
+    cluster.down(ConsoleReport(error_console()))
+
+
+@app.command()
+def status(root: Root = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Tell what every part is doing. The exit code is 1 if something has crashed, or if nothing is up."""
+    found = _cluster(root).status()
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2, exclude={"s3": {"secret_key"}}))
+    else:
+        _show(found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+@app.command()
+def env(root: Root = None) -> None:
+    """Print shell lines that set KUBECONFIG, the S3 settings, and PATH (kubectl): eval "$(holdfast local env)"."""
+    cluster = _cluster(root)
+    for name, value in cluster.environment().items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+    typer.echo(f'export PATH={shlex.quote(str(cluster.bin))}:"$PATH"')
+
+
+@app.command()
+def reclaim(
+    node: Node,
+    root: Root = None,
+    notice: Annotated[str, typer.Option(help="Time between the notice and SIGTERM.", metavar="DURATION")] = "30s",
+) -> None:
+    """Take a node away as a cloud does: notice taint, then SIGTERM, SIGKILL, and the Node object is gone."""
+    delay = timedelta(seconds=seconds(notice))
+    _cluster(root).reclaim(node, delay)
+    _say(f"{node}: reclaimed; its processes get SIGTERM in {notice}")
+
+
+@app.command()
+def crash(node: Node, root: Root = None) -> None:
+    """Kill everything on a node and silence it, without notice. Its Node object stays."""
+    _cluster(root).crash(node)
+    _say(f"{node}: crashed")
+
+
+@app.command()
+def restore(node: Node, root: Root = None) -> None:
+    """Bring a reclaimed or crashed node back, empty."""
+    _cluster(root).restore(node)
+    _say(f"{node}: restored")
+
+
+def _say(text: str, style: str = "") -> None:
+    """A line for people, as it is: no markup, and not broken to the width of the screen, so that it can be copied."""
+    console().print(text, style=style or None, markup=False, soft_wrap=True)
+
+
+def _show(found: ClusterStatus) -> None:
+    console().print(_parts_table(found))
+    for part in found.parts:
+        if part.state == "crashed":
+            _say(f"\n{part.name} crashed; the end of {part.log_file}:", "red")
+            for line in part.log:
+                _say(f"  {line}")
+    if found.nodes:
+        _say("")
+        console().print(_nodes_table(found))
+    _say(f"\nAPI server  {found.server}")
+    if found.s3:
+        _say(f"S3          {found.s3.endpoint}, bucket {found.s3.bucket}")
+    _say(f"State       {found.root}")
+    if found.phase != "ready":
+        _say("It did not come up completely (`up` was interrupted): run `holdfast local down`.", "red")
+    if found.api_error:
+        _say(found.api_error, "red")
+
+
+def _parts_table(found: ClusterStatus) -> Table:
+    table = Table("PART", "STATE", "PID", "PORT", "UP", "MEMORY", box=None, pad_edge=False)
+    for part in found.parts:
+        state = Text(part.state, style=_COLOURS.get(part.state, ""))
+        up_for = format_duration(timedelta(seconds=int(part.uptime))) if part.uptime is not None else "-"
+        memory = f"{part.memory / 2**20:.0f} MiB" if part.memory is not None else "-"
+        table.add_row(part.name, state, str(part.pid), str(part.port or "-"), up_for, memory)
+    return table
+
+
+def _nodes_table(found: ClusterStatus) -> Table:
+    table = Table("NODE", "STATE", "ACCELERATORS", box=None, pad_edge=False)
+    table.add_column("TAINTS", overflow="fold")
+    for node in found.nodes:
+        devices = ", ".join(f"{key}: {value}" for key, value in sorted(node.capacity.items()) if "/" in key)
+        state = Text("Ready", style="green") if node.ready else Text("NotReady", style="red")
+        table.add_row(node.name, state, devices or "-", "\n".join(node.taints) or "-")
+    return table

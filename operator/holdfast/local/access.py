@@ -1,0 +1,79 @@
+"""kubectl, kubeconfigs of service accounts, and the installation of what the operator needs."""
+
+import importlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.api import rbac
+from holdfast.local.apiclient import ApiClient
+from holdfast.local.components import write_kubeconfig
+from holdfast.local.errors import LocalError
+from holdfast.local.layout import Layout
+from holdfast.local.processes import clean_environment
+
+OPERATOR_NAMESPACE = "holdfast-system"
+_TOKEN_SECONDS = 24 * 3600
+_FIELD_MANAGER = "holdfast-install"
+
+
+def kubectl(layout: Layout, args: Sequence[str], stdin: str | None, timeout: float) -> str:
+    """Run kubectl as administrator.
+
+    Raises:
+        LocalError: it failed or took longer than `timeout` seconds; with its standard error.
+    """
+    # The cache below the root, not in the home folder: nothing of the cluster is left when it is gone.
+    cache = f"--cache-dir={layout.root / 'kubectl-cache'}"
+    command = [str(layout.bin / "kubectl"), f"--kubeconfig={layout.admin_kubeconfig}", cache, *args]
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False, env=clean_environment()
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(f"kubectl {' '.join(args)} took longer than {timeout:g} s") from error
+    except OSError as error:
+        raise LocalError(f"kubectl cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise LocalError(f"kubectl {' '.join(args)} failed (exit code {done.returncode}): {done.stderr.strip()}")
+    return done.stdout
+
+
+def kubeconfig_for(layout: Layout, server: str, namespace: str, account: str) -> Path:
+    """Write a kubeconfig with a token of a service account. Raises LocalError if there is no such account."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _TOKEN_SECONDS},
+    }
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    token = ApiClient(server, layout).request("POST", path, body)["status"]["token"]
+    target = layout.kubeconfig(f"{namespace}.{account}")
+    return write_kubeconfig(target, server, layout.pki / "ca.crt", {"token": token}, namespace)
+
+
+def install(layout: Layout) -> None:
+    """Apply the API definitions, the operator's namespace, its service account and its rights (server-side apply)."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}}
+    definitions = _definitions()
+    apply(layout, [namespace, *definitions, *rbac.manifests(OPERATOR_NAMESPACE)])
+    if definitions:
+        crds = [f"crd/{definition['metadata']['name']}" for definition in definitions]
+        kubectl(layout, ["wait", "--for=condition=Established", "--timeout=30s", *crds], None, 60)
+
+
+def apply(layout: Layout, manifests: Sequence[dict[str, Any]]) -> None:
+    """Server-side apply. Raises LocalError with the API server's words."""
+    text = yaml.safe_dump_all(manifests, sort_keys=False)
+    args = ["apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", "-f", "-"]
+    kubectl(layout, args, text, 60)
+
+
+def _definitions() -> list[dict[str, Any]]:
+    # Late: the generator is heavy, and a cluster that only holds nodes does not need it.
+    module = importlib.import_module("holdfast.api.crds")
+    manifests: list[dict[str, Any]] = module.manifests()
+    return manifests

@@ -1,0 +1,126 @@
+"""The agent process: every node, the kubelet port, the control socket, the memory watch."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import itertools
+import logging
+import os
+import signal
+from typing import IO
+
+from holdfast.local.agent.api import ApiClient, insist
+from holdfast.local.agent.config import AgentConfig
+from holdfast.local.agent.container import Container, Machine, measure
+from holdfast.local.agent.control import Control
+from holdfast.local.agent.errors import AgentError
+from holdfast.local.agent.heartbeat import NodeFacts
+from holdfast.local.agent.node import Node
+from holdfast.local.agent.pod import PodWorker
+from holdfast.local.agent.process import Reaper, agent_mark, kill_children, kill_marked
+from holdfast.local.agent.server import LogServer
+
+_IDLE_FACTOR = 4
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Everything that runs in the agent process."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        self.nodes: dict[str, Node] = {}
+        self._addresses = itertools.count(1)
+
+    def _new_pod_ip(self) -> str:
+        """127.64.0.1 and on: loopback addresses that differ from the machine's usual one and from each other."""
+        number = next(self._addresses)
+        while number % 256 in (0, 255):
+            number = next(self._addresses)
+        return f"127.{64 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
+
+    def find(self, namespace: str, name: str) -> PodWorker | None:
+        """The worker of a pod, on a node that answers."""
+        for node in self.nodes.values():
+            if not node.silent:
+                for worker in node.workers.values():
+                    if worker.key == (namespace, name):
+                        return worker
+        return None
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then kill every container. Raises AgentError if another agent is at work."""
+        self.config.data.mkdir(parents=True, exist_ok=True)
+        with (self.config.root / "agent.lock").open("w") as lock:
+            _only_one(lock)
+            stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            reaper = Reaper()
+            reaper.install()
+            leftovers = await kill_marked(agent_mark(self.config.root) + ".")
+            if leftovers:
+                log.warning("killed %d processes that an earlier agent left", leftovers)
+            api = ApiClient(self.config)
+            try:
+                await self._serve(Machine(self.config, api, reaper), stop)
+            finally:
+                await api.close()
+
+    async def _serve(self, machine: Machine, stop: asyncio.Event) -> None:
+        server = LogServer(self.config, self.find)
+        port = await server.start()
+        control = Control(self.config, self.nodes, lambda: {"pid": os.getpid(), "kubeletPort": port})
+        serving = asyncio.create_task(self._start(machine, port, control))
+        watching = asyncio.create_task(self._watch_memory())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            # Only stop ends the agent in peace; either of the others ends by an error, which is raised here.
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        finally:
+            for task in (serving, watching, stopping):
+                task.cancel()
+            await control.stop()
+            await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+            await kill_children()
+            await server.stop()
+
+    async def _start(self, machine: Machine, port: int, control: Control) -> None:
+        version = (await insist(lambda: machine.api.get("/version")))["gitVersion"]
+        facts = NodeFacts(port, str(version))
+        for spec in self.config.nodes:
+            self.nodes[spec.name] = Node(spec, machine, facts, self._new_pod_ip)
+        await asyncio.gather(*(node.start() for node in self.nodes.values()))
+        # The socket comes last: who can connect knows that every node is registered.
+        await control.start()
+        log.info("%d nodes are registered, kubelet port %d", len(self.nodes), port)
+
+    async def _watch_memory(self) -> None:
+        """Kill containers above their memory limit, as the kernel does for a real one."""
+        period = self.config.timings.memory_poll
+        while True:
+            limited = [one for one in self._containers() if one.memory_limit is not None and one.process is not None]
+            for container in measure(limited):
+                if container.process is not None:
+                    log.info("container %s is above its memory limit", container.state.name)
+                    container.process.out_of_memory = True
+                    await container.process.kill_tree()
+            await asyncio.sleep(period if limited else period * _IDLE_FACTOR)
+
+    def _containers(self) -> list[Container]:
+        workers = [worker for node in self.nodes.values() for worker in node.workers.values() if not worker.ended]
+        return [container for worker in workers for container in (*worker.init, *worker.containers)]
+
+
+def _only_one(lock: IO[str]) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as err:
+        raise AgentError(f"{lock.name}: another agent serves this folder; stop it first") from err

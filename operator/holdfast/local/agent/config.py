@@ -1,0 +1,147 @@
+"""What the agent process is told when it starts: ROOT/agent.json, written by the local cluster, read by the agent."""
+
+from __future__ import annotations
+
+import os
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+CONFIG_NAME = "agent.json"
+SOCKET_NAME = "agent.sock"
+
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def _dns_name(value: str) -> str:
+    if not _DNS_NAME.fullmatch(value):
+        raise ValueError(f"node name {value!r} is not allowed: use lower-case letters, digits, '-' and '.'")
+    return value
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaintSpec(_Model):
+    """A taint that a node has from its first moment."""
+
+    key: str
+    value: str = ""
+    effect: str = Field(default="NoSchedule", pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")
+
+
+class Capacity(_Model):
+    """What a simulated node claims to have. Nothing of it is taken from the machine below.
+
+    cpu and memory are Kubernetes quantities; accelerators maps an extended resource to a count of devices.
+    """
+
+    cpu: str = "8"
+    memory: str = "32Gi"
+    pods: int = Field(default=110, ge=1, le=10_000)
+    accelerators: dict[str, int] = Field(default_factory=dict)
+
+    def resources(self) -> dict[str, str]:
+        """The node's `status.capacity`, with pods and every accelerator."""
+        fixed = {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods), "ephemeral-storage": "100Gi"}
+        return fixed | {name: str(count) for name, count in self.accelerators.items()}
+
+
+class NodeSpec(_Model):
+    """One simulated node."""
+
+    name: Annotated[str, AfterValidator(_dns_name)]
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: tuple[TaintSpec, ...] = ()
+    capacity: Capacity = Capacity()
+
+
+class ImageSpec(_Model):
+    """What stands for a container image: folders put first on PATH, and environment variables of the image."""
+
+    path: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+
+
+class Timings(_Model):
+    """Every period of the local cluster that a test may want shorter, in seconds."""
+
+    lease: float = Field(default=2.0, gt=0, description="renewal of each node's Lease by the agent")
+    status: float = Field(default=10.0, gt=0, description="renewal of each node's status conditions by the agent")
+    node_grace: float = Field(default=6.0, gt=0, description="silence after which the controller manager says NotReady")
+    node_monitor_period: float = Field(default=1.0, gt=0, description="how often the controller manager looks at nodes")
+    not_ready_toleration: int = Field(default=300, ge=0, description="default toleration of not-ready and unreachable")
+    restart_backoff: float = Field(
+        default=1.0, gt=0, description="first wait before a container is started again; doubles"
+    )
+    restart_backoff_max: float = Field(
+        default=30.0, gt=0, description="longest wait before a container is started again"
+    )
+    image_backoff: float = Field(
+        default=2.0, gt=0, description="how long ErrImagePull shows before it is ImagePullBackOff"
+    )
+    memory_poll: float = Field(
+        default=0.25, gt=0, description="how often memory of containers with a limit is measured"
+    )
+
+
+class AgentConfig(_Model):
+    """ROOT/agent.json.
+
+    The agent authenticates with a client certificate that must be allowed to do everything (group system:masters):
+    it stands for all kubelets, and the token requests it makes are for pods of any node.
+    """
+
+    root: Path
+    server: str = Field(description="https://127.0.0.1:PORT of the API server")
+    ca_cert: Path = Field(description="CA of the API server, and of the clients that may use the kubelet port")
+    client_cert: Path
+    client_key: Path
+    kubelet_cert: Path = Field(description="server certificate of the kubelet port, valid for 127.0.0.1")
+    kubelet_key: Path
+    kubelet_port: int = Field(default=0, ge=0, le=65535, description="0: any free port; nodes publish the real one")
+    nodes: tuple[NodeSpec, ...]
+    images: dict[str, ImageSpec] = Field(default_factory=dict)
+    timings: Timings = Timings()
+    kill_after: Decimal = Field(default=Decimal("2"), ge=0, description="seconds from SIGTERM to SIGKILL in a reclaim")
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> AgentConfig:
+        names = [node.name for node in self.nodes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"nodes: {', '.join(twice)} appears more than once; every node needs its own name")
+        return self
+
+    @property
+    def socket(self) -> Path:
+        """The control socket."""
+        return self.root / SOCKET_NAME
+
+    @property
+    def data(self) -> Path:
+        """The folder that holds one folder a node."""
+        return self.root / "nodes"
+
+    def save(self) -> Path:
+        """Write ROOT/agent.json, readable by its owner only, and return its path."""
+        path = self.root / CONFIG_NAME
+        fresh = path.with_suffix(".new")
+        fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        fresh.chmod(0o600)
+        fresh.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, root: Path) -> AgentConfig:
+        """Read ROOT/agent.json. Raises FileNotFoundError, or pydantic.ValidationError that names the wrong field."""
+        return cls.model_validate_json((root / CONFIG_NAME).read_text(encoding="utf-8"))
+
+
+def socket_path_fits(root: Path) -> bool:
+    """Whether ROOT/agent.sock is short enough for a unix socket address (107 bytes)."""
+    return len(os.fsencode(root / SOCKET_NAME)) <= 107

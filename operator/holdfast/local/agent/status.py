@@ -1,0 +1,231 @@
+"""The status of a pod as a kubelet writes it. Pure: the state of the containers in, the object out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+Object = dict[str, Any]
+
+MESSAGE_BYTES = 4096
+FALLBACK_BYTES = 2048
+FALLBACK_LINES = 80
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A container that does not run yet, and why."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A container that runs since then."""
+
+    started_at: datetime
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """A container that ended."""
+
+    exit_code: int
+    reason: str
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    container_id: str = ""
+
+
+@dataclass
+class ContainerState:
+    """What is known of one container of a pod."""
+
+    spec: Object
+    state: Waiting | Running | Terminated
+    container_id: str = ""
+    ready: bool = False
+    restarts: int = 0
+    last: Terminated | None = None
+
+    @property
+    def name(self) -> str:
+        """The container's name in the pod."""
+        return str(self.spec["name"])
+
+
+@dataclass
+class PodState:
+    """What is known of one pod."""
+
+    pod: Object
+    init: list[ContainerState]
+    containers: list[ContainerState]
+    pod_ip: str = ""
+    host_ip: str = ""
+    started_at: datetime | None = None
+    sandbox: bool = False  # volumes and network are there
+    terminal: bool = False  # nothing of it will run again
+    reason: str = ""
+    message: str = ""
+    transitions: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def timestamp(when: datetime) -> str:
+    """A Kubernetes Time: UTC, whole seconds."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(when: datetime) -> str:
+    """A Kubernetes MicroTime."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clip(data: bytes, limit: int) -> str:
+    """The first bytes as text."""
+    return data[:limit].decode("utf-8", errors="replace")
+
+
+def image_id(name: str) -> str:
+    """A stable image ID for an image that is only a name."""
+    return "holdfast.local@sha256:" + hashlib.sha256(name.encode()).hexdigest()
+
+
+def initialized(pod: PodState) -> bool:
+    """Whether every init container has done its work."""
+    return pod.sandbox and all(isinstance(one.state, Terminated) and one.state.exit_code == 0 for one in pod.init)
+
+
+def phase(pod: PodState) -> str:
+    """The phase, by the kubelet's rules."""
+    policy = pod.pod["spec"].get("restartPolicy", "Always")
+    if pod.reason and pod.terminal:
+        return "Failed"
+    if not initialized(pod):
+        failed = any(isinstance(one.state, Terminated) and one.state.exit_code != 0 for one in pod.init)
+        return "Failed" if pod.terminal or (failed and policy == "Never") else "Pending"
+    states = [one.state for one in pod.containers]
+    ended = [state for state in states if isinstance(state, Terminated)]
+    if len(ended) == len(states):
+        good = all(state.exit_code == 0 for state in ended)
+        if pod.terminal or policy == "Never":
+            return "Succeeded" if good else "Failed"
+        return "Succeeded" if good and policy == "OnFailure" else "Running"
+    if pod.terminal:
+        return "Failed"  # it was told to end before all of it had started
+    if any(isinstance(state, Waiting) for state in states):
+        restarted = any(one.last is not None for one in pod.containers)
+        return "Running" if ended or restarted else "Pending"
+    return "Running"
+
+
+def build(pod: PodState, now: datetime) -> Object:
+    """The status to write. `pod.transitions` remembers when each condition last changed."""
+    status: Object = {"phase": phase(pod), "conditions": _conditions(pod, now)}
+    if pod.started_at is not None:
+        status["startTime"] = timestamp(pod.started_at)
+    for key, value in (("reason", pod.reason), ("message", pod.message)):
+        if value:
+            status[key] = value
+    if pod.host_ip:
+        status |= {"hostIP": pod.host_ip, "hostIPs": [{"ip": pod.host_ip}]}
+    if pod.pod_ip and pod.sandbox:
+        status |= {"podIP": pod.pod_ip, "podIPs": [{"ip": pod.pod_ip}]}
+    if pod.init:
+        status["initContainerStatuses"] = [_container(one, pod, init=True) for one in pod.init]
+    status["containerStatuses"] = [_container(one, pod, init=False) for one in pod.containers]
+    return status
+
+
+def _conditions(pod: PodState, now: datetime) -> list[Object]:
+    now_in = phase(pod)
+    done, over = now_in == "Succeeded", now_in in ("Succeeded", "Failed")
+    ready = all(one.ready for one in pod.containers) and not pod.terminal
+    unready = ", ".join(one.name for one in pod.containers if not one.ready)
+    why = "" if ready else "PodCompleted" if done else "ContainersNotReady"
+    words = "" if ready or done else f"containers with unready status: [{unready}]"
+    started = initialized(pod)
+    undone = ", ".join(one.name for one in pod.init if not isinstance(one.state, Terminated) or one.state.exit_code)
+    rows = [
+        ("PodReadyToStartContainers", pod.sandbox and not over, "", ""),
+        ("Initialized", started, "" if started else "ContainersNotInitialized",
+         "" if started else f"containers with incomplete status: [{undone}]"),
+        ("Ready", ready, "PodFailed" if now_in == "Failed" else why, words),
+        ("ContainersReady", ready, "PodFailed" if now_in == "Failed" else why, words),
+    ]  # fmt: skip
+    result = []
+    for kind, value, reason, message in rows:
+        text = "True" if value else "False"
+        before = pod.transitions.get(kind)
+        if before is None or before[0] != text:
+            pod.transitions[kind] = before = (text, timestamp(now))
+        condition = {"type": kind, "status": text, "lastProbeTime": None, "lastTransitionTime": before[1]}
+        # Both always given: a strategic merge keeps the old words of a condition that does not mention them.
+        result.append(condition | {"reason": reason or None, "message": message or None})
+    return result
+
+
+def _container(one: ContainerState, pod: PodState, *, init: bool) -> Object:
+    status: Object = {
+        "name": one.name,
+        "image": one.spec.get("image", ""),
+        "imageID": image_id(one.spec.get("image", "")) if one.container_id else "",
+        "ready": one.ready,
+        "started": isinstance(one.state, Running),
+        "restartCount": one.restarts,
+        "state": _state(one.state),
+    }
+    if init:
+        status["ready"] = isinstance(one.state, Terminated) and one.state.exit_code == 0
+    if one.container_id:
+        status["containerID"] = one.container_id
+    if one.last is not None:
+        status["lastState"] = _state(one.last)
+    return status
+
+
+def _state(state: Waiting | Running | Terminated) -> Object:
+    if isinstance(state, Waiting):
+        return {"waiting": {"reason": state.reason} | ({"message": state.message} if state.message else {})}
+    if isinstance(state, Running):
+        return {"running": {"startedAt": timestamp(state.started_at)}}
+    body: Object = {"exitCode": state.exit_code, "reason": state.reason}
+    if state.message:
+        body["message"] = state.message
+    for key, when in (("startedAt", state.started_at), ("finishedAt", state.finished_at)):
+        body[key] = timestamp(when) if when is not None else None
+    if state.container_id:
+        body["containerID"] = state.container_id
+    return {"terminated": body}
+
+
+def lost_containers(pod: Object) -> Object:
+    """Container statuses of a pod whose processes are gone unseen: what ran ended with 137, as a kubelet reports it."""
+    old = pod.get("status") or {}
+    return {
+        field: [_lost(one) for one in old[field]]
+        for field in ("initContainerStatuses", "containerStatuses")
+        if old.get(field)
+    }
+
+
+def _lost(one: Object) -> Object:
+    if "terminated" in (one.get("state") or {}):
+        return one | {"ready": False}
+    return one | {
+        "ready": False,
+        "started": False,
+        "state": {
+            "terminated": {
+                "exitCode": 137,
+                "reason": "ContainerStatusUnknown",
+                "message": "The container could not be located when the pod was terminated",
+                "startedAt": None,
+                "finishedAt": None,
+            }
+        },
+    }

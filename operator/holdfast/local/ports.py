@@ -1,0 +1,59 @@
+"""Free TCP ports on the loopback interface."""
+
+import socket
+from collections.abc import Iterable, Mapping
+
+import psutil
+
+from holdfast.local.errors import PortTakenError
+
+HOST = "127.0.0.1"
+
+
+def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
+    """A free port for every name, all different.
+
+    Another process can take a port between this call and its use; who starts servers has to try again then.
+
+    Args:
+        names: what the ports are for.
+        fixed: ports that were asked for by name; they are only checked.
+
+    Raises:
+        PortTakenError: a fixed port is in use; the message says by whom, where that can be seen.
+    """
+    fixed = fixed or {}
+    held: list[socket.socket] = []
+    ports: dict[str, int] = {}
+    try:
+        # Fixed ports first, and all held until the end, so that no random choice can take one that is still to come.
+        for name in sorted(names, key=lambda name: name not in fixed):
+            port = fixed.get(name, 0)
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            held.append(listener)
+            # Servers set this too: without it a port whose connections are in TIME_WAIT looks taken.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((HOST, port))
+            except OSError as error:
+                message = (
+                    f"port {port} for {name} cannot be used ({error.strerror}){_user_of(port)}: choose another one"
+                )
+                raise PortTakenError(message) from error
+            ports[name] = int(listener.getsockname()[1])
+    finally:
+        for listener in held:
+            listener.close()
+    return ports
+
+
+def _user_of(port: int) -> str:
+    """Who listens on the port, in words, as far as this user may see it."""
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and getattr(connection.laddr, "port", None) == port
+            if listens and connection.pid:
+                return f"; it is used by process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error:
+        return ""
+    return ""

@@ -1,0 +1,62 @@
+"""ROOT/cluster.json: what was started, so that another command can find it, judge it and end it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from holdfast.local.config import ClusterConfig
+from holdfast.local.errors import LocalError, NotUpError
+from holdfast.local.layout import Layout
+from holdfast.local.processes import ProcessRecord
+
+
+class S3Access(BaseModel):
+    """How to reach the S3 server. `bucket` exists."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    region: str = "us-east-1"
+    bucket: str = "runs"
+
+
+class ClusterState(BaseModel):
+    """The content of ROOT/cluster.json. `phase` is `starting` until everything was ready once."""
+
+    version: Literal[1] = 1
+    phase: Literal["starting", "ready"] = "starting"
+    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    config: ClusterConfig
+    server: str
+    ports: dict[str, int]
+    tools: dict[str, Path]
+    s3: S3Access | None = None
+    processes: dict[str, ProcessRecord] = Field(default_factory=dict)
+
+    def save(self) -> None:
+        """Write the file in one step, readable by its owner only: it holds keys."""
+        path = Layout(self.config.root).state
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        fresh.replace(path)
+
+    @classmethod
+    def load(cls, root: Path) -> "ClusterState":
+        """Read the file.
+
+        Raises:
+            NotUpError: there is none.
+            LocalError: it cannot be read, or another version of Holdfast wrote it.
+        """
+        path = Layout(root).state
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotUpError(f"there is no local cluster in {root}: start one with `holdfast local up`") from error
+        except (OSError, ValidationError) as error:
+            raise LocalError(
+                f"{path} cannot be read: {error}\nIf another version of Holdfast wrote it, run `down` with that version"
+            ) from error

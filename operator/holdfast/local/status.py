@@ -1,0 +1,96 @@
+"""What every part of a local cluster is doing."""
+
+import time
+from typing import Any
+
+import psutil
+from pydantic import BaseModel, Field
+
+from holdfast.local import processes
+from holdfast.local.apiclient import ApiClient
+from holdfast.local.bringup import is_ready
+from holdfast.local.errors import LocalError
+from holdfast.local.layout import Layout
+from holdfast.local.processes import ProcessRecord, ProcessState
+from holdfast.local.state import ClusterState, S3Access
+
+_TAIL = 5
+
+
+class PartStatus(BaseModel):
+    """One process. `state` is running, paused or crashed; `log` holds its last lines if it crashed.
+
+    `uptime` is in seconds, `memory` in bytes (resident).
+    """
+
+    name: str
+    state: str
+    pid: int
+    port: int | None = None
+    uptime: float | None = None
+    memory: int | None = None
+    log_file: str
+    log: list[str] = Field(default_factory=list)
+
+
+class NodeStatus(BaseModel):
+    """One Node object."""
+
+    name: str
+    ready: bool
+    taints: list[str]
+    capacity: dict[str, str]
+
+
+class ClusterStatus(BaseModel):
+    """The whole cluster. `healthy` means that every part runs and the API server answers."""
+
+    root: str
+    phase: str
+    server: str
+    healthy: bool
+    parts: list[PartStatus]
+    nodes: list[NodeStatus] = Field(default_factory=list)
+    api_error: str = ""
+    s3: S3Access | None = None
+
+
+def read_status(state: ClusterState) -> ClusterStatus:
+    """Look at every process, and ask the API server for its nodes (5 s at most)."""
+    parts = [_part(record, state.ports) for record in state.processes.values()]
+    nodes: list[NodeStatus] = []
+    problem = ""
+    try:
+        answer = ApiClient(state.server, Layout(state.config.root)).request("GET", "/api/v1/nodes")
+        nodes = [_node(item) for item in answer["items"]]
+    except (LocalError, OSError) as error:
+        problem = str(error)
+    healthy = state.phase == "ready" and not problem and all(part.state == ProcessState.RUNNING for part in parts)
+    return ClusterStatus(
+        root=str(state.config.root), phase=state.phase, server=state.server, healthy=healthy, parts=parts, nodes=nodes,
+        api_error=problem, s3=state.s3,
+    )  # fmt: skip
+
+
+def _part(record: ProcessRecord, ports: dict[str, int]) -> PartStatus:
+    port = ports.get("kubelet" if record.name == "agent" else record.name)
+    part = PartStatus(name=record.name, state="crashed", pid=record.pid, port=port, log_file=str(record.log))
+    state, process = processes.state(record), processes.find(record)
+    if state is ProcessState.DEAD or process is None:
+        return part.model_copy(update={"log": processes.log_tail(record, _TAIL)})
+    try:
+        memory = process.memory_info().rss
+    except psutil.Error:
+        memory = None
+    uptime = max(0.0, time.time() - record.create_time)
+    return part.model_copy(update={"state": state.value, "uptime": round(uptime, 1), "memory": memory})
+
+
+def _node(item: dict[str, Any]) -> NodeStatus:
+    taints = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in item["spec"].get("taints", [])]
+    return NodeStatus(
+        name=item["metadata"]["name"],
+        ready=is_ready(item),
+        taints=taints,
+        capacity=item.get("status", {}).get("capacity", {}),
+    )

@@ -1,0 +1,37 @@
+"""Waiting for conditions, never for time."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_POLL = 0.05  # seconds
+
+
+def wait_for(predicate: Callable[[], T], timeout: float, what: str) -> T:
+    """Call `predicate` until its value is true, and return that value.
+
+    An AssertionError of the predicate counts as "not yet", and the last one is shown if the time is up.
+
+    Args:
+        predicate: looked at every 50 ms.
+        timeout: seconds.
+        what: completes "timed out waiting for ...".
+
+    Raises:
+        TimeoutError: it was not true in time.
+    """
+    deadline, pause = time.monotonic() + timeout, threading.Event()
+    last: object = None
+    while True:
+        try:
+            last = value = predicate()
+            if value:
+                return value
+        except AssertionError as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"timed out after {timeout:g} s waiting for {what}; last seen: {last!r}")
+        pause.wait(_POLL)

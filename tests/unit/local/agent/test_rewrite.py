@@ -1,0 +1,50 @@
+"""Mount paths in strings."""
+
+import pytest
+
+from holdfast.local.agent.rewrite import PathMap
+
+PATHS = PathMap({"/data": "/real/d", "/data/deep": "/real/deep", "/holdfast/checkpoints/": "/real/c", "/": "/never"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/data", "/real/d"),
+        ("/data/", "/real/d/"),
+        ("/data/x", "/real/d/x"),
+        ("/data/deep/x", "/real/deep/x"),
+        ("/data/deeper", "/real/d/deeper"),
+        ("--out=/data/x", "--out=/real/d/x"),
+        ("file:///holdfast/checkpoints/a", "file:///real/c/a"),
+        ("/data:/data/deep", "/real/d:/real/deep"),
+        ("cat '/data/x' > \"/data\"", "cat '/real/d/x' > \"/real/d\""),
+        ("see /data.", "see /real/d."),
+        ("a,/data;b", "a,/real/d;b"),
+        # Not a mention of the mount path:
+        ("/database", "/database"),
+        ("/data.txt", "/data.txt"),
+        ("/data-2/x", "/data-2/x"),
+        ("/other/data", "/other/data"),
+        ("s3://bucket/data", "s3://bucket/data"),
+        ("http://data/x", "http://data/x"),
+        ("../data", "../data"),
+        ("$(ROOT)/data ${ROOT}/data ~/data", "$(ROOT)/data ${ROOT}/data ~/data"),
+        ("plain", "plain"),
+        ("", ""),
+    ],
+)
+def test_only_mentions_of_a_mount_path_are_replaced(text: str, expected: str) -> None:
+    """Would break: a program writes beside its volume, or a URL is damaged."""
+    assert PATHS.rewrite(text) == expected
+
+
+def test_what_was_put_in_is_not_looked_at_again() -> None:
+    """Would break: a real folder that itself contains a mount path is rewritten twice."""
+    paths = PathMap({"/a": "/tmp/x/b", "/tmp/x/b": "/wrong"})
+    assert paths.rewrite("/a/f") == "/tmp/x/b/f"
+
+
+def test_without_mounts_nothing_changes() -> None:
+    """Would break: an empty alternative matches everywhere."""
+    assert PathMap({}).rewrite("/data") == "/data"

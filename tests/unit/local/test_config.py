@@ -1,0 +1,88 @@
+"""A wrong configuration is refused before anything is started, in words that name the field."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.local.config import DEFAULT_NODES, ClusterConfig, NodeSpec, Timings, load_nodes
+from holdfast.local.errors import ConfigError
+from holdfast.local.state import ClusterState
+
+
+def test_the_default_layout_is_two_spot_one_dedicated_one_cpu() -> None:
+    tiers = {node.name: node.labels["holdfast.dev/tier"] for node in DEFAULT_NODES}
+    gpus = {node.name: node.capacity.accelerators.get("nvidia.com/gpu", 0) for node in DEFAULT_NODES}
+    assert tiers == {"spot-1": "spot", "spot-2": "spot", "dedicated-1": "dedicated", "cpu-1": "cpu"}
+    assert gpus == {"spot-1": 1, "spot-2": 1, "dedicated-1": 1, "cpu-1": 0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ports": {"kube-api": 1}}, "kube-api is not known: use etcd"),
+        ({"ports": {"s3": 70000}}, "s3: 70000 is not a port"),
+        ({"extra_args": {"kubelet": ["--v=5"]}}, "kubelet is not known"),
+        ({"timings": Timings(lease=6, node_grace=6)}, "must be shorter than node_grace"),
+        ({"nodes": (NodeSpec(name="a"), NodeSpec(name="a"))}, "a appears more than once"),
+        ({"root": Path("/" + "x" * 120)}, "choose a shorter path"),
+        ({"pod_security": "strict"}, "'privileged', 'baseline' or 'restricted'"),
+        ({"nods": ()}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_field_is_refused(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        ClusterConfig.model_validate(fields)
+
+
+def test_the_root_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ClusterConfig(root=Path("c/../d")).root == tmp_path / "d"
+
+
+def test_nodes_are_read_from_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text(
+        "- name: a100-1\n"
+        "  labels: {zone: x}\n"
+        "  taints: [{key: gpu, effect: NoSchedule}]\n"
+        "  capacity: {cpu: '96', accelerators: {nvidia.com/gpu: 8}}\n"
+    )
+    (node,) = load_nodes(file)
+    assert node.name == "a100-1"
+    assert node.capacity.resources()["nvidia.com/gpu"] == "8"
+    assert node.taints[0].key == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "must be a list of nodes"),
+        ("name: a", "must be a list of nodes"),
+        ("- [", "is not YAML"),
+        ("- {labels: {}}", r"\[0\].name: Field required"),
+        ("- {name: A_b}", r"\[0\].name: .*'A_b' is not allowed"),
+        ("- {name: a, capacity: {cpus: 3}}", r"\[0\].capacity.cpus: is not a known field"),
+        ("- {name: a, capacity: {pods: 0}}", r"\[0\].capacity.pods: .*greater than or equal to 1"),
+        ("- {name: a, taints: [{key: k, effect: Never}]}", r"\[0\].taints\[0\].effect"),
+        ("- {name: a}\n- {name: a}", "a appears more than once"),
+    ],
+)
+def test_a_wrong_node_file_names_the_field(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_nodes(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_missing_node_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_nodes(tmp_path / "none.yaml")
+
+
+def test_a_configuration_survives_its_state_file(tmp_path: Path) -> None:
+    config = ClusterConfig(root=tmp_path / "c", timings=Timings(node_grace=9), extra_args={"s3": ["--debug"]})
+    config.root.mkdir()
+    ClusterState(config=config, server="https://127.0.0.1:1", ports={}, tools={}).save()
+    assert ClusterState.load(config.root).config == config
