@@ -1,0 +1,126 @@
+"""The commit log in a storage: reads the newest record, appends with compare-and-swap."""
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from holdfast_train import log
+from holdfast_train.environment import Identity
+from holdfast_train.errors import FencedError, KeyMissingError, StorageError
+from holdfast_train.storage import Storage
+
+__all__ = ["CommitLog", "now"]
+
+TRIES = 1000
+
+
+def now() -> str:
+    """RFC 3339, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class CommitLog:
+    """The log of one prefix as `identity` sees it. `state` is what it said when we last read or appended."""
+
+    def __init__(self, storage: Storage, identity: Identity) -> None:
+        self._storage = storage
+        self._identity = identity
+        self.state = log.LogState()
+        self.fence: log.Fence | None = None
+
+    def refresh(self) -> log.LogState:
+        """Read the newest record."""
+        after = log.log_key(self.state.seq) if self.state.seq else ""
+        numbers = [seq for key in self._storage.keys("log/", after) if (seq := log.log_seq(key)) is not None]
+        if numbers:
+            newest = max(numbers)
+            _, self.state = log.decode(self._storage.get(log.log_key(newest)), newest)
+        return self.state
+
+    def own(self, resume: str) -> None:
+        """Make sure that the prefix is this job's: a first record, or an explicit takeover from a job of the same name.
+
+        `resume` is Auto (earlier checkpoints are taken over), anything else sets them aside.
+        StoragePrefixInUseError, FencedError: see `log.ownership`.
+        """
+        self.refresh()
+
+        def next_record(state: log.LogState) -> log.Record | None:
+            kind = log.ownership(state, self._identity)
+            if kind is None:
+                return None
+            wanted = "Auto" if resume == "Auto" else "Never"
+            more = {"resume": wanted} if kind == "takeover" else {}
+            return log.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
+
+        self._append(next_record)
+
+    def raise_fence(self) -> log.Fence:
+        """Append a fence: from here on no older attempt can commit. Errors: see `log.check_fence`."""
+
+        def next_record(state: log.LogState) -> log.Record:
+            log.check_fence(state, self._identity)
+            return log.draft(state, "fence", self._identity, uuid.uuid4().hex, now())
+
+        record = self._append(next_record)
+        assert record is not None
+        self.fence = log.Fence(record.seq, self._identity.attempt, self._identity.pod_uid, record.nonce)
+        return self.fence
+
+    def commit(self, commit: log.Commit, keep: log.Keep, corrupt: frozenset[int]) -> log.Record:
+        """Append a commit that also retires what `keep` does not keep. FencedError if a newer attempt has started."""
+        fence = self._fenced()
+
+        def next_record(state: log.LogState) -> log.Record:
+            log.check_commit(state, self._identity, fence)
+            broken = tuple(c.seq for c in state.commits if c.seq in corrupt and not c.corrupt)
+            record = log.draft(state, "commit", self._identity, uuid.uuid4().hex, now(), commit=commit, corrupt=broken)
+            after = log.apply(state, record)
+            return log.draft(
+                state,
+                "commit",
+                self._identity,
+                record.nonce,
+                record.at,
+                commit=commit,
+                corrupt=broken,
+                retired=log.retire(after.commits, keep),
+            )
+
+        record = self._append(next_record)
+        assert record is not None
+        return record
+
+    def complete(self, step: int) -> None:
+        """Append `complete`: training is over at `step`. FencedError if a newer attempt has started."""
+        fence = self._fenced()
+
+        def next_record(state: log.LogState) -> log.Record:
+            log.check_commit(state, self._identity, fence)
+            return log.draft(state, "complete", self._identity, uuid.uuid4().hex, now(), step=step)
+
+        self._append(next_record)
+
+    def _fenced(self) -> log.Fence:
+        if self.fence is None:
+            raise FencedError("this process has not raised its fence; it must not commit")
+        return self.fence
+
+    def _append(self, next_record: Callable[[log.LogState], log.Record | None]) -> log.Record | None:
+        """Create the record after the newest one. If somebody was faster, read theirs and ask `next_record` again."""
+        for _ in range(TRIES):
+            record = next_record(self.state)
+            if record is None:
+                return None
+            key = log.log_key(record.seq)
+            if self._storage.put_if_absent(key, log.encode(self.state, record)):
+                self.state = log.apply(self.state, record)
+                return record
+            try:
+                other, after = log.decode(self._storage.get(key), record.seq)
+            except KeyMissingError:  # a refused write without a winner: the store answered 412 while one was in flight
+                continue
+            self.state = after
+            if other.nonce == record.nonce:  # our write took effect though its answer was lost
+                return record
+        raise StorageError(f"{self._storage.uri}: {TRIES} other writers were faster in appending to the log")

@@ -1,0 +1,149 @@
+"""What the operator tells a training pod through its environment."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast_train.errors import EnvironmentVariableError
+
+__all__ = ["Credentials", "Environment", "Every", "Identity", "parse_every", "parse_seconds"]
+
+_UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 0.000001}
+_DURATION: Final = re.compile(r"(?:(?:\d+)(?:d|h|ms|us|m|s))+")
+_PART: Final = re.compile(r"(\d+)(d|h|ms|us|m|s)")
+_STEPS: Final = re.compile(r"(\d+) steps?")
+DEFAULT_EVERY_SECONDS: Final = 600.0
+DEFAULT_KEEP_LAST: Final = 3
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who writes to the log. `attempt` is the fencing token; `pod_uid` tells two pods of one attempt apart."""
+
+    namespace: str
+    job: str
+    job_uid: str
+    attempt: int
+    pod_uid: str
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Keys of the S3 store; no keys means boto3's own chain (workload identity, profile)."""
+
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"  # keys must never reach a log
+
+
+@dataclass(frozen=True)
+class Every:
+    """When to save: every `steps` steps, or every `seconds` seconds. Exactly one is set."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing."""
+
+    identity: Identity
+    checkpoint_uri: str | None
+    endpoint: str | None
+    region: str | None
+    credentials: Credentials
+    every: Every
+    keep_last: int
+    keep_every: float | None
+    resume: str
+    grace: float
+    goal_steps: int | None
+    operator_url: str | None
+    token_file: str | None
+    ca_file: str | None
+    verdict_folder: str | None
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
+        """The pod's environment, or None outside a pod. EnvironmentVariableError names a variable that is wrong."""
+        env = {k: v for k, v in (os.environ if variables is None else variables).items() if v != ""}
+        job = env.get("HOLDFAST_JOB")
+        if job is None:
+            return None
+        keep_every = env.get("HOLDFAST_CHECKPOINT_KEEP_EVERY")
+        return cls(
+            identity=Identity(
+                namespace=env.get("HOLDFAST_NAMESPACE", "default"),
+                job=job,
+                job_uid=_required(env, "HOLDFAST_JOB_UID"),
+                attempt=_integer(env, "HOLDFAST_ATTEMPT", least=1) or 1,
+                pod_uid=env.get("HOLDFAST_POD_UID", ""),
+            ),
+            checkpoint_uri=env.get("HOLDFAST_CHECKPOINT_URI"),
+            endpoint=env.get("HOLDFAST_CHECKPOINT_ENDPOINT"),
+            region=env.get("HOLDFAST_CHECKPOINT_REGION"),
+            credentials=Credentials(
+                env.get("HOLDFAST_CHECKPOINT_ACCESS_KEY_ID"),
+                env.get("HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY"),
+                env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
+            ),
+            every=parse_every(env.get("HOLDFAST_CHECKPOINT_EVERY", "auto"), "HOLDFAST_CHECKPOINT_EVERY"),
+            keep_last=_integer(env, "HOLDFAST_CHECKPOINT_KEEP_LAST", least=1) or DEFAULT_KEEP_LAST,
+            keep_every=None if keep_every is None else parse_seconds(keep_every, "HOLDFAST_CHECKPOINT_KEEP_EVERY"),
+            resume=env.get("HOLDFAST_CHECKPOINT_RESUME", "Auto"),
+            grace=_seconds(env, "HOLDFAST_GRACE_SECONDS", 30.0),
+            goal_steps=_integer(env, "HOLDFAST_GOAL_STEPS", least=0),
+            operator_url=env.get("HOLDFAST_OPERATOR_URL"),
+            token_file=env.get("HOLDFAST_TOKEN_FILE"),
+            ca_file=env.get("HOLDFAST_CA_FILE"),
+            verdict_folder=env.get("HOLDFAST_VERDICT_DIR"),
+        )
+
+
+def _required(env: Mapping[str, str], name: str) -> str:
+    if name not in env:
+        raise EnvironmentVariableError(f"{name} is not set; it is needed wherever HOLDFAST_JOB is set")
+    return env[name]
+
+
+def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
+    text = env.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,18}", text) or int(text) < least:
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: a whole number of at least {least}")
+    return int(text)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: seconds as a decimal number, such as 100")
+    return float(text)
+
+
+def parse_seconds(text: str, name: str) -> float:
+    """`1h30m` -> 5400.0. EnvironmentVariableError names the variable `name`."""
+    if not _DURATION.fullmatch(text):
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: a duration such as 90s, 10m, 1h30m, 24h")
+    return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def parse_every(text: str, name: str) -> Every:
+    """`500 steps` or `10m`; `auto` is every ten minutes. EnvironmentVariableError names the variable `name`."""
+    if text == "auto":
+        return Every(seconds=DEFAULT_EVERY_SECONDS)
+    steps = _STEPS.fullmatch(text)
+    if steps and int(steps.group(1)) > 0:
+        return Every(steps=int(steps.group(1)))
+    if steps is None and _DURATION.fullmatch(text) and parse_seconds(text, name) > 0:
+        return Every(seconds=parse_seconds(text, name))
+    raise EnvironmentVariableError(f"{name} is {text!r}; allowed: auto, '500 steps', or a duration such as 10m")

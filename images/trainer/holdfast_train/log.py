@@ -1,0 +1,323 @@
+"""The commit log, pure: who owns a prefix, who may commit, what to resume from, what may be deleted.
+
+The log is a chain of records `log/{seq:012d}.json`, each created with a create-only write at the number after the
+newest one. So a record exists only if its writer had read all that came before it: the log is a compare-and-swap
+register, and its numbers are the only order there is. Each record also carries the state of the log after itself, so
+that a reader needs the newest record only. `apply` defines that state; `replay` computes it from all the records.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Literal, cast
+
+from holdfast_train.environment import Identity
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    CheckpointCorruptError,
+    FencedError,
+    StoragePrefixInUseError,
+)
+
+__all__ = [
+    "Commit",
+    "Fence",
+    "Keep",
+    "Kind",
+    "LogState",
+    "Owner",
+    "Record",
+    "apply",
+    "check_commit",
+    "check_fence",
+    "decode",
+    "draft",
+    "encode",
+    "log_key",
+    "log_seq",
+    "ownership",
+    "replay",
+    "retire",
+]
+
+Kind = Literal["owner", "takeover", "fence", "commit", "complete"]
+KINDS: Final = ("owner", "takeover", "fence", "commit", "complete")
+FORMER_KEPT: Final = 32
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The job that owns the prefix."""
+
+    seq: int
+    namespace: str
+    job: str
+    job_uid: str
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The newest fence: only its writer may commit. `nonce` tells two writers of one pod apart."""
+
+    seq: int
+    attempt: int
+    pod_uid: str
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One checkpoint. `name` is its folder under data/ and its manifest's name, `sha256` is that of the manifest.
+
+    `size` counts bytes of data; `corrupt` was found by somebody who wanted to resume from it.
+    """
+
+    seq: int
+    step: int
+    attempt: int
+    at: str
+    name: str
+    sha256: str
+    size: int
+    corrupt: bool = False
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Retention: the newest `last` checkpoints, and one of every `every` seconds."""
+
+    last: int = 3
+    every: float | None = None
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What the log says after its record number `seq`. `commits`: oldest first, those that may be resumed from.
+
+    `former`: UIDs of jobs that owned the prefix under the same name; `set_aside`: names of their checkpoints that a
+    takeover did not want. Nobody resumes from those of themselves, and nobody deletes them either. `complete`: the step
+    at which training was completed.
+    """
+
+    seq: int = 0
+    owner: Owner | None = None
+    former: tuple[str, ...] = ()
+    fence: Fence | None = None
+    commits: tuple[Commit, ...] = ()
+    set_aside: tuple[str, ...] = ()
+    complete: int | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record. `nonce` is new for every append, so that a writer knows its own record again. `at`: RFC 3339, UTC.
+
+    `commit` belongs to a commit, with `retired` and `corrupt` (numbers of commits dropped and found broken); `step` to
+    `complete`; `resume` (`Auto` or `Never`) to a takeover.
+    """
+
+    seq: int
+    kind: Kind
+    identity: Identity
+    nonce: str
+    at: str
+    commit: Commit | None = None
+    retired: tuple[int, ...] = ()
+    corrupt: tuple[int, ...] = ()
+    resume: str | None = None
+    step: int | None = None
+
+
+def log_key(seq: int) -> str:
+    """The key of record number `seq`."""
+    return f"log/{seq:012d}.json"
+
+
+def log_seq(key: str) -> int | None:
+    """The number of the record at `key`, None if `key` is no record."""
+    name = key.removeprefix("log/").removesuffix(".json")
+    return int(name) if key == f"log/{name}.json" and len(name) == 12 and name.isdecimal() else None
+
+
+def apply(state: LogState, record: Record) -> LogState:
+    """The state after `record`. CheckpointCorruptError if `record` cannot follow `state`."""
+    if record.seq != state.seq + 1 or (record.kind == "owner") != (state.owner is None):
+        raise CheckpointCorruptError(f"log record {record.seq} ({record.kind}) cannot follow record {state.seq}")
+    who = record.identity
+    after = replace(state, seq=record.seq)
+    if record.kind == "owner":
+        return replace(after, owner=Owner(record.seq, who.namespace, who.job, who.job_uid))
+    if record.kind == "takeover":
+        return _after_takeover(after, record)
+    if record.kind == "fence":
+        return replace(after, fence=Fence(record.seq, who.attempt, who.pod_uid, record.nonce))
+    if record.kind == "commit":
+        if record.commit is None:
+            raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
+        kept = tuple(
+            replace(c, corrupt=True) if c.seq in record.corrupt else c
+            for c in state.commits
+            if c.seq not in record.retired
+        )
+        return replace(after, commits=(*kept, replace(record.commit, seq=record.seq)))
+    return replace(after, complete=record.step or 0)
+
+
+def _after_takeover(state: LogState, record: Record) -> LogState:
+    who = record.identity
+    assert state.owner is not None
+    former = (*(uid for uid in state.former if uid != who.job_uid), state.owner.job_uid)[-FORMER_KEPT:]
+    wanted = record.resume == "Auto"
+    return replace(
+        state,
+        owner=Owner(record.seq, who.namespace, who.job, who.job_uid),
+        former=former,
+        fence=None,
+        complete=None,
+        commits=state.commits if wanted else (),
+        set_aside=state.set_aside if wanted else (*state.set_aside, *(c.name for c in state.commits)),
+    )
+
+
+def replay(records: Iterable[Record]) -> LogState:
+    """The state after all `records`, which must be complete and in order."""
+    state = LogState()
+    for record in records:
+        state = apply(state, record)
+    return state
+
+
+def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover"] | None:
+    """The record that `identity` must append before it can fence, or None if the prefix is its own already.
+
+    StoragePrefixInUseError if another job owns the prefix; FencedError if a newer job of the same name has taken over.
+    """
+    owner = state.owner
+    if owner is None:
+        return "owner"
+    if (owner.namespace, owner.job) != (identity.namespace, identity.job):
+        raise StoragePrefixInUseError(
+            f"the checkpoint prefix belongs to the job {owner.namespace}/{owner.job}; "
+            f"give {identity.namespace}/{identity.job} a prefix of its own (spec.checkpoint.storage)"
+        )
+    if owner.job_uid == identity.job_uid:
+        return None
+    if identity.job_uid in state.former:
+        raise FencedError(
+            f"the job {identity.namespace}/{identity.job} was created anew and has taken over the checkpoints; "
+            f"this pod belongs to the one before it"
+        )
+    return "takeover"
+
+
+def check_fence(state: LogState, identity: Identity) -> None:
+    """May `identity` append a fence? FencedError if a newer attempt has; AlreadyCompleteError if training is over."""
+    if ownership(state, identity) is not None:
+        raise FencedError("the checkpoint log has changed hands")
+    if state.complete is not None:
+        raise AlreadyCompleteError(state.complete)
+    fence = state.fence
+    if fence is None or fence.attempt < identity.attempt:
+        return
+    if fence.attempt > identity.attempt:
+        raise FencedError(f"attempt {fence.attempt} has started; attempt {identity.attempt} must end")
+    if fence.pod_uid != identity.pod_uid:
+        raise FencedError(f"attempt {fence.attempt} belongs to another pod ({fence.pod_uid})")
+
+
+def check_commit(state: LogState, identity: Identity, fence: Fence) -> None:
+    """May the writer of `fence` append a commit or `complete`? FencedError if not."""
+    if state.owner is None or state.owner.job_uid != identity.job_uid:
+        raise FencedError("the job was created anew and has taken over the checkpoints")
+    newest = state.fence
+    if newest is None or newest.nonce != fence.nonce:
+        who = "another writer" if newest is None else f"attempt {newest.attempt} (pod {newest.pod_uid})"
+        raise FencedError(f"{who} has started; attempt {identity.attempt} must end and commits nothing more")
+    if state.complete is not None:
+        raise AlreadyCompleteError(state.complete)
+
+
+def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
+    """Numbers of the `commits` (oldest first) that retention drops. Only those that hold count towards what is kept."""
+    ordered = list(commits)
+    good = [c for c in ordered if not c.corrupt]
+    kept = {c.seq for c in good[-keep.last :]}
+    if keep.every is not None:
+        last: datetime | None = None
+        for commit in good:
+            at = datetime.fromisoformat(commit.at)
+            if last is None or (at - last).total_seconds() >= keep.every:
+                kept.add(commit.seq)
+                last = at
+    # Until enough good ones are there, a broken one stays: a person may still want to look at it.
+    oldest = good[-keep.last].seq if len(good) >= keep.last else 0
+    return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
+
+
+def draft(state: LogState, kind: Kind, identity: Identity, nonce: str, at: str, **more: Any) -> Record:
+    """The record of `kind` that would follow `state`."""
+    return Record(seq=state.seq + 1, kind=kind, identity=identity, nonce=nonce, at=at, **more)
+
+
+def encode(state: LogState, record: Record) -> bytes:
+    """The bytes of `record`, with the state after it."""
+    who = record.identity
+    body: dict[str, Any] = {
+        "v": 1,
+        "seq": record.seq,
+        "kind": record.kind,
+        "jobUID": who.job_uid,
+        "namespace": who.namespace,
+        "job": who.job,
+        "attempt": who.attempt,
+        "podUID": who.pod_uid,
+        "nonce": record.nonce,
+        "at": record.at,
+    }
+    if record.commit is not None:
+        body["commit"] = asdict(replace(record.commit, seq=record.seq))
+        body["retired"] = list(record.retired)
+        body["corrupt"] = list(record.corrupt)
+    if record.resume is not None:
+        body["resume"] = record.resume
+    if record.step is not None:
+        body["step"] = record.step
+    body["state"] = asdict(apply(state, record))
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
+    """The record number `seq` and the state after it. CheckpointCorruptError if `data` is not that."""
+    try:
+        body = json.loads(data)
+        if (body["v"], body["seq"], body["kind"] in KINDS) != (1, seq, True):
+            raise CheckpointCorruptError(f"{log_key(seq)} has another version, number or kind")
+        commit = body.get("commit")
+        record = Record(
+            seq=seq,
+            kind=cast("Kind", body["kind"]),
+            identity=Identity(body["namespace"], body["job"], body["jobUID"], int(body["attempt"]), body["podUID"]),
+            nonce=body["nonce"],
+            at=body["at"],
+            commit=None if commit is None else Commit(**commit),
+            retired=tuple(body.get("retired", ())),
+            corrupt=tuple(body.get("corrupt", ())),
+            resume=body.get("resume"),
+            step=body.get("step"),
+        )
+        return record, _decode_state(body["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
+
+
+def _decode_state(body: dict[str, Any]) -> LogState:
+    return LogState(
+        seq=int(body["seq"]),
+        owner=None if body["owner"] is None else Owner(**body["owner"]),
+        former=tuple(body["former"]),
+        fence=None if body["fence"] is None else Fence(**body["fence"]),
+        commits=tuple(Commit(**c) for c in body["commits"]),
+        set_aside=tuple(body["set_aside"]),
+        complete=body["complete"],
+    )

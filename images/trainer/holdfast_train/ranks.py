@@ -1,0 +1,65 @@
+"""Agreement between the ranks of one training, over the process group that the program has made."""
+
+import os
+import sys
+from typing import Any
+
+__all__ = ["Ranks"]
+
+
+class Ranks:
+    """This process among its ranks. Alone (world size 1) every method is a no-op that costs nothing.
+
+    The process group must exist when this is made with `connect`, which every rank has to do. Decisions travel over
+    gloo on the CPU: over NCCL they would make the CPU wait for the GPU at every step.
+    """
+
+    def __init__(self, *, connect: bool) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.size = 1
+        self._group: Any = None
+        self._distributed: Any = None
+        self._flags: Any = None
+        torch: Any = sys.modules.get("torch")
+        if (
+            not connect
+            or torch is None
+            or not torch.distributed.is_available()
+            or not torch.distributed.is_initialized()
+        ):
+            return
+        self._distributed = torch.distributed
+        self.rank, self.size = self._distributed.get_rank(), self._distributed.get_world_size()
+        if self.size > 1:
+            cpu = self._distributed.get_backend() == "gloo"
+            self._group = self._distributed.group.WORLD if cpu else self._distributed.new_group(backend="gloo")
+            self._flags = torch.zeros(2, dtype=torch.int32)
+
+    @property
+    def first(self) -> bool:
+        """Is this rank 0, the one that talks to the operator and the storage?"""
+        return self.rank == 0
+
+    def any(self, leave: bool, save: bool) -> tuple[bool, bool]:
+        """Does any rank want to leave, does any want to save? Every rank gets the same answer, for the same step."""
+        if self._flags is None:
+            return leave, save
+        self._flags[0], self._flags[1] = leave, save
+        self._distributed.all_reduce(self._flags, op=self._distributed.ReduceOp.MAX, group=self._group)
+        return bool(self._flags[0]), bool(self._flags[1])
+
+    def gather(self, value: Any) -> list[Any]:
+        """`value` of every rank, in order, on rank 0; an empty list elsewhere."""
+        if self._flags is None:
+            return [value]
+        found: list[Any] | None = [None] * self.size if self.first else None
+        self._distributed.gather_object(value, found, dst=0, group=self._group)
+        return found or []
+
+    def share(self, value: Any) -> Any:
+        """Rank 0's `value`, on every rank."""
+        if self._flags is None:
+            return value
+        box = [value]
+        self._distributed.broadcast_object_list(box, src=0, group=self._group)
+        return box[0]

@@ -1,0 +1,395 @@
+"""`Run`: what a training loop uses. It restores, reports, saves, and leaves when told to."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from holdfast_train import rng
+from holdfast_train.checkpoints import Checkpoints, Restored, Saved
+from holdfast_train.environment import Environment
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    HoldfastTrainError,
+    StateError,
+    StorageError,
+)
+from holdfast_train.leaving import Notice
+from holdfast_train.ranks import Ranks
+from holdfast_train.reporter import Order, Progress, Reporter
+from holdfast_train.resume import choose, load_from, open_patient, start
+from holdfast_train.say import say
+from holdfast_train.state import Stateful
+from holdfast_train.storage import Patient
+from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
+
+__all__ = ["Run"]
+
+T = TypeVar("T")
+SAVE_PATIENCE: Final = 10.0  # seconds to try a save during training, which waits for it,
+RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
+FINAL_PATIENCE: Final = 600.0  # and seconds to try the last one, when there is nothing left to do but wait
+FAREWELL_SECONDS: Final = 2.0
+
+
+class Run:
+    """One training. Keyword arguments are what a checkpoint holds: anything with state_dict and load_state_dict.
+
+        with holdfast_train.Run(model=model, optimizer=optimizer, data=data) as run:  # resumes here
+            for step in run.steps(goal):
+                loss = train_step(data.batch(step))
+                run.report(loss=loss, samples=len(batch))
+
+    Under torchrun, make the process group first. Replicated objects are saved by rank 0; what differs between ranks
+    goes into `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is
+    saved or reported, and the loop runs as it would without us.
+
+    `step`: steps done. `left`: told to leave, and the loop has ended for that. `resumed_from`: the checkpoint's step.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_rank: Mapping[str, Stateful] | None = None,
+        environment: Environment | None = None,
+        **objects: Stateful,
+    ) -> None:
+        self._objects = {name: _stateful(name, thing) for name, thing in objects.items()}
+        self._per_rank = {name: _stateful(name, thing) for name, thing in (per_rank or {}).items()}
+        self.step = 0
+        self.left = False
+        self.resumed_from: int | None = None
+        self._environment = environment
+        self._goal: int | None = None
+        self._progress = Progress()
+        self._reporter: Reporter | None = None
+        self._ranks = Ranks(connect=False)
+        self._notice = Notice(0.0)
+        self._storage: Patient | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._restored: Restored | None = None
+        self._save_asked = False
+        self._saved_step: int | None = None
+        self._saved_at = time.monotonic()
+        self._retry_at: float | None = None
+        self._fastest: float | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._environment = self._environment or Environment.read()
+            if self._environment is not None:
+                self._start(self._environment)
+        except HoldfastTrainError as error:
+            self._end_with(error)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._environment is None:
+            return
+        try:
+            if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+                self._finish()
+            elif isinstance(error, HoldfastTrainError):
+                self._end_with(error)
+            else:
+                self._failed(error)
+        except HoldfastTrainError as failure:
+            self._end_with(failure)
+        finally:
+            self._notice.stop_listening()
+
+    # What the loop calls.
+
+    def steps(self, goal: int | None = None) -> Iterator[int]:
+        """The numbers of the steps still to do, up to `goal` (HOLDFAST_GOAL_STEPS if None, endless without that).
+
+        The first is the one after the checkpoint's. Ends early, with `left` set, when the pod is told to leave.
+        """
+        if goal is None and self._environment is not None:
+            goal = self._environment.goal_steps
+        self._goal = self._progress.steps = goal
+        # Told to leave while it was restoring: no step is begun.
+        if self._environment is not None and not self.should_stop and self._ranks.any(self._notice.given, False)[0]:
+            self._leave()
+        while not self.should_stop:
+            yield self.step
+            self.advance()
+
+    @property
+    def should_stop(self) -> bool:
+        """Is it time to end the loop, because the goal is reached or because the pod has to leave?"""
+        return self.left or (self._goal is not None and self.step >= self._goal)
+
+    def report(self, loss: Any = None, samples: float = 0.0) -> None:
+        """Note the loss (a number, or a tensor: it is not read here) and how many samples the step took. Cheap."""
+        if self._environment is None:
+            return
+        if loss is not None:
+            self._progress.loss = loss.detach() if hasattr(loss, "detach") else loss
+        self._progress.samples += samples
+
+    def advance(self, loss: Any = None, samples: float = 0.0) -> None:
+        """One step is done. `steps` calls it; a loop of another shape calls it itself and looks at `should_stop`.
+
+        Saves if it is time to. FencedError if a newer attempt has started.
+        """
+        self.step += 1
+        if self._environment is None:
+            return
+        if loss is not None or samples:
+            self.report(loss, samples)
+        progress = self._progress
+        progress.step = self.step
+        if progress.state == "starting":
+            progress.state = "training"
+            self._poke()
+        leave, save = self._ranks.any(self._notice.given, self._save_is_due())
+        if self._goal is not None and self.step >= self._goal:
+            return  # the end saves anyway, and having completed is better than having left
+        if leave:
+            self._leave()
+        elif save:
+            self._save(SAVE_PATIENCE)
+            # Told to leave during the save: it is finished, and no further step is begun.
+            if self._ranks.any(self._notice.given, False)[0]:
+                self._leave()
+
+    def save(self) -> bool:
+        """Save now, at this step. Under torchrun every rank must call it. True if it is committed."""
+        if self._environment is None:
+            return False
+        return self._save(SAVE_PATIENCE)
+
+    # The start.
+
+    def _start(self, environment: Environment) -> None:
+        self._ranks = Ranks(connect=True)
+        forget_rank_verdict(environment.verdict_folder, self._ranks.rank)
+        self._progress.steps = environment.goal_steps
+        self._notice = Notice(environment.grace)
+        self._notice.listen()
+        if self._ranks.first and environment.operator_url:
+            self._reporter = Reporter(environment, self._progress, self._on_order)
+            self._reporter.start()
+        if environment.checkpoint_uri is None:
+            say("no checkpoint storage is set: nothing will be saved")
+            return
+        self._storage = open_patient(environment, environment.checkpoint_uri)
+        found = self._on_first(self._own_and_choose)
+        self._saved_at = time.monotonic()
+        if found is not None:
+            # Rank 0 has chosen, and holds it already; the others read the same one.
+            restored = self._restored or load_from(environment, found[0])
+            self._restored = None
+            self._resume(restored, found[1])
+
+    def _own_and_choose(self) -> tuple[str, str] | None:
+        """Rank 0: raise the fence and read what to resume from. Its address and note, None to start from nothing."""
+        assert self._environment is not None
+        assert self._storage is not None
+        self._checkpoints = start(self._environment, self._storage)
+        self._progress.fenced = True
+        self._poke()
+        self._restored = choose(self._environment, self._storage, self._checkpoints)
+        return None if self._restored is None else (self._restored.uri, self._restored.note)
+
+    def _resume(self, restored: Restored, note: str) -> None:
+        saved = restored.state["objects"]
+        for key, thing in self._objects.items():
+            if key not in saved:
+                raise StateError(f"the checkpoint {restored.uri} holds no {key!r}, only {', '.join(map(repr, saved))}")
+            _plain(thing).load_state_dict(saved[key])
+        self.step = self.resumed_from = restored.step
+        own = self._storage is not None and restored.uri.startswith(f"{self._storage.uri}/manifests/")
+        self._saved_step = restored.step if own else None
+        say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
+        self._progress.step = restored.step
+        self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
+        self._poke()
+        if self._ranks.rank < len(restored.ranks):
+            mine = restored.ranks[self._ranks.rank]
+            for key, thing in self._per_rank.items():
+                if key in mine["objects"]:
+                    thing.load_state_dict(mine["objects"][key])
+            rng.restore(mine["rng"])  # last: loading may draw random numbers
+        else:
+            say(f"the checkpoint has no rank {self._ranks.rank}: its random numbers start anew")
+
+    # Saving.
+
+    def _save_is_due(self) -> bool:
+        if self._save_asked:
+            return True
+        environment = self._environment
+        if environment is None or self._checkpoints is None:
+            return False
+        if self._retry_at is not None:
+            return time.monotonic() >= self._retry_at
+        every = environment.every
+        if every.steps is not None:
+            return self.step % every.steps == 0
+        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
+
+    def _save(self, patience: float, *, last: bool = False) -> bool:
+        """Save at this step, on every rank together. FencedError if we are out.
+
+        False if the storage failed, but for the `last` save, which raises its error.
+        """
+        if self._storage is None:
+            return False
+        self._save_asked = False
+        before, self._progress.state = self._progress.state, "saving"
+        mine = {"rng": rng.capture(), "objects": {k: v.state_dict() for k, v in self._per_rank.items()}}
+        ranks = self._ranks.gather(mine)
+        try:
+            saved = self._on_first(lambda: self._write(ranks, patience))
+        except StorageError as error:
+            if last:
+                raise
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            say(f"step {self.step} could not be saved ({error}); training goes on and tries again")
+            return False
+        finally:
+            self._progress.state = before
+        self._retry_at = None
+        self._saved_at = time.monotonic()
+        self._saved_step = self.step
+        self._fastest = min(saved.seconds, self._fastest or saved.seconds)
+        self._progress.checkpoint = {
+            "step": saved.step,
+            "uri": saved.uri,
+            "bytes": saved.size,
+            "seconds": f"{saved.seconds:.3f}",
+            "committedAt": saved.committed_at,
+        }
+        if self._ranks.first:
+            say(f"saved step {saved.step}: {saved.size / 1e6:.1f} MB in {saved.seconds:.2f} s")
+        self._poke()
+        return True
+
+    def _write(self, ranks: list[Any], patience: float) -> Saved:
+        assert self._checkpoints is not None
+        assert self._storage is not None
+        state = {"objects": {key: _plain(thing).state_dict() for key, thing in self._objects.items()}}
+        with self._storage.within(patience):
+            return self._checkpoints.save(self.step, state, ranks)
+
+    def _on_first(self, function: Callable[[], T]) -> T:
+        """What rank 0 gets from `function`, or its error, on every rank: so none waits for one that has failed."""
+        value: Any = None
+        error: HoldfastTrainError | None = None
+        if self._ranks.first:
+            try:
+                value = function()
+            except HoldfastTrainError as failure:
+                error = failure
+        value, error = self._ranks.share((value, error))
+        if error is not None:
+            raise error
+        result: T = value
+        return result
+
+    # Leaving.
+
+    def _on_order(self, order: Order) -> None:
+        if order.type == "drain":
+            self._notice.give(order.seconds_left, order.reason or "a drain order")
+        elif order.type == "checkpoint":
+            self._save_asked = True
+
+    def _leave(self) -> None:
+        """Save if what is left of the grace allows it, and end the loop. Every rank, at the same step."""
+        assert self._environment is not None
+        why = self._ranks.share(self._notice.why) or "another rank was told"
+        left, fastest = self._ranks.share((self._notice.seconds_left(self._environment.grace), self._fastest))
+        saved = self._saved_step == self.step
+        if not saved and fastest is not None and fastest > left:
+            say(f"told to leave ({why}) in {left:.1f} s; the fastest save took {fastest:.1f} s, so none is begun")
+        elif not saved and self.step > 0:
+            say(f"told to leave ({why}) in {left:.1f} s; saving step {self.step}")
+            saved = self._save(left)
+        self.left = True
+        self._progress.state = "left"
+        known = f"the newest checkpoint is of step {self._saved_step}" if self._saved_step else "there is no checkpoint"
+        message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)
+        self._verdict("saved" if saved else "left", message=message)
+
+    # The end.
+
+    def _finish(self) -> None:
+        if not self.left:
+            if self._storage is not None:
+                patience = self._notice.seconds_left(FINAL_PATIENCE)
+                if self._saved_step != self.step:
+                    self._save(patience, last=True)
+                self._on_first(lambda: self._complete(patience))
+            self._progress.state = "completed"
+            # Without storage there is no record that proves it, so exit code and signals decide, as for any program.
+            if self._storage is not None:
+                self._verdict("completed", reason="Completed", message=f"training completed at step {self.step}")
+        self._farewell()
+
+    def _complete(self, patience: float) -> None:
+        assert self._checkpoints is not None
+        assert self._storage is not None
+        with self._storage.within(patience):
+            self._checkpoints.complete(self.step)
+
+    def _failed(self, error: BaseException) -> None:
+        memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        reason = "OutOfMemory" if memory else "UserException"
+        if not self.left:
+            self._verdict("failed", reason=reason, message=f"{type(error).__name__}: {error}")
+        self._farewell()
+
+    def _end_with(self, error: HoldfastTrainError) -> None:
+        """Say why, and end the process: its exit code and verdict say the same."""
+        say(f"{error.reason}: {error}")
+        if isinstance(error, AlreadyCompleteError):
+            self.step = self._saved_step = self._progress.step = error.step
+        if not self.left:
+            self._verdict(error.outcome, reason=error.reason, message=str(error))
+        self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
+        self._farewell()
+        self._notice.stop_listening()
+        raise SystemExit(error.exit_code) from error
+
+    def _verdict(self, result: str, *, reason: str = "", message: str = "") -> None:
+        write_rank_verdict(
+            None if self._environment is None else self._environment.verdict_folder,
+            self._ranks.rank,
+            result,
+            reason=reason,
+            message=message,
+            step=self.step,
+            saved_step=self._saved_step,
+        )
+
+    def _poke(self) -> None:
+        if self._reporter is not None:
+            self._reporter.poke()
+
+    def _farewell(self) -> None:
+        if self._reporter is not None:
+            self._reporter.finish(FAREWELL_SECONDS)
+            self._reporter = None
+
+
+def _stateful(name: str, thing: object) -> Stateful:
+    if not isinstance(thing, Stateful):
+        raise StateError(f"{name!r} is a {type(thing).__name__}: Run takes objects with state_dict and load_state_dict")
+    return thing
+
+
+def _plain(thing: Any) -> Any:
+    """The model inside DistributedDataParallel and torch.compile, so that a checkpoint fits with and without them."""
+    while True:
+        kind = type(thing).__name__
+        if kind in ("DistributedDataParallel", "DataParallel"):
+            thing = thing.module
+        elif kind == "OptimizedModule":
+            thing = thing._orig_mod
+        else:
+            return thing

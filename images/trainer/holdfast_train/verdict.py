@@ -1,0 +1,50 @@
+"""What each rank tells the launcher about its end: a small file, because torchrun's exit code cannot say it."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Literal
+
+from holdfast_train.say import say
+
+__all__ = ["Result", "forget_rank_verdict", "write_rank_verdict"]
+
+Result = Literal["saved", "left", "completed", "failed", "fenced", "misconfigured"]
+
+
+def forget_rank_verdict(folder: str | None, rank: int) -> None:
+    """Remove what an earlier process of this rank wrote: torchrun may have started it again after a failure."""
+    if folder is not None:
+        (Path(folder) / f"rank-{rank}.json").unlink(missing_ok=True)
+
+
+def write_rank_verdict(
+    folder: str | None,
+    rank: int,
+    result: str,
+    *,
+    reason: str = "",
+    message: str = "",
+    step: int | None = None,
+    saved_step: int | None = None,
+) -> None:
+    """Write `rank-<rank>.json` into `folder`, whole or not at all. Without a folder (no launcher) nothing happens."""
+    if folder is None:
+        return
+    body = {
+        "v": 1,
+        "result": result,
+        "reason": reason,
+        "message": message[:2000],
+        "step": step,
+        "savedStep": saved_step,
+        "at": time.time(),
+    }
+    path = Path(folder) / f"rank-{rank}.json"
+    temporary = path.with_suffix(f".{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(body), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        say(f"the verdict of rank {rank} could not be written: {error}")

@@ -1,0 +1,234 @@
+"""Launcher, library and S3 together, as processes: what a training pod does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.trainer.conftest import S3Server
+from tests.support.endpoint import Endpoint
+from tests.support.trainer import LAUNCHER, stub_command, variables
+from tests.support.waiting import wait_for
+
+
+class Pod:
+    """One training pod: its process, its output, its verdict."""
+
+    def __init__(self, folder: Path, command: list[str], **env: str) -> None:
+        self.folder = folder / uuid.uuid4().hex
+        self.folder.mkdir()
+        self._log = self.folder / "termination-log"
+        self._output = self.folder / "output"
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST_", "TORCH"))}
+        with self._output.open("wb") as out:
+            self.process = subprocess.Popen(
+                command,
+                env=inherited | {"OMP_NUM_THREADS": "1", "HOLDFAST_TERMINATION_LOG": str(self._log)} | env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def wait_for(self, text: str, seconds: float = 60) -> None:
+        def seen() -> bool:
+            assert self.process.poll() is None or text in self.output, self.output
+            return text in self.output
+
+        wait_for(seen, seconds, f"{text!r} in the output")
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def end(self, seconds: float = 60) -> dict[str, Any]:
+        """The verdict, once it has ended."""
+        self.process.wait(seconds)
+        found: dict[str, Any] = json.loads(self._log.read_text())
+        return found
+
+
+@pytest.fixture
+def prefix(s3: S3Server) -> str:
+    return f"s3://{s3.bucket}/pods/{uuid.uuid4().hex}"
+
+
+def stub(folder: Path, s3: S3Server, prefix: str, attempt: int, *options: str, **more: str) -> Pod:
+    return Pod(folder, stub_command(*options), **variables(prefix, attempt, **s3.variables), **more)
+
+
+def test_sigterm_saves_and_the_next_attempt_goes_on(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    first = stub(tmp_path, s3, prefix, 1, "--steps=60", "--step-seconds=0.02")
+    first.wait_for("step 5 ")
+    first.terminate()
+    verdict = first.end()
+    assert (verdict["outcome"], verdict["reason"]) == ("drained", "SavedAndLeft")
+    assert verdict["savedStep"] == verdict["step"] >= 5
+    second = stub(tmp_path, s3, prefix, 2, "--steps=60", "--step-seconds=0")
+    verdict = second.end()
+    assert verdict["outcome"] == "completed"
+    assert "done at step 60, total 1830" in second.output  # no step lost, none done twice
+    third = stub(tmp_path, s3, prefix, 3, "--steps=60")
+    verdict = third.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["step"]) == ("completed", "AlreadyComplete", 60)
+    assert third.process.returncode == 0
+
+
+def test_drain_order_through_the_endpoint(tmp_path: Path, s3: S3Server, prefix: str, endpoint: Endpoint) -> None:
+    """Exit 0 without SIGTERM, and still no completion."""
+    pod = stub(tmp_path, s3, prefix, 1, "--steps=100000", "--step-seconds=0.01", **endpoint.variables)
+    endpoint.wait_for(lambda r: r["step"] is not None)
+    endpoint.order("drain", 10.0)
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], pod.process.returncode) == ("drained", "SavedAndLeft", 0)
+    assert endpoint.reports[-1]["state"] == "left"
+
+
+def test_crash_resumes_from_the_last_periodic_save(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    more = {"HOLDFAST_CHECKPOINT_EVERY": "10 steps"}
+    pod = Pod(
+        tmp_path, stub_command("--steps=60", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables) | more
+    )
+    pod.wait_for("saved step 20")
+    pod.process.kill()
+    pod.process.wait()
+    second = stub(tmp_path, s3, prefix, 2, "--steps=60", "--step-seconds=0")
+    assert second.end()["outcome"] == "completed"
+    assert "resumed from step " in second.output
+    assert "total 1830" in second.output
+
+
+def test_zombie_ends_fenced_when_its_successor_has_started(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    more = {"HOLDFAST_CHECKPOINT_EVERY": "10 steps"}
+    zombie = Pod(
+        tmp_path, stub_command("--steps=100000", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables) | more
+    )
+    zombie.wait_for("saved step 10")
+    successor = stub(tmp_path, s3, prefix, 2, "--steps=100000", "--step-seconds=0.02")
+    verdict = zombie.end()
+    assert (verdict["outcome"], verdict["reason"]) == ("fenced", "Fenced")
+    assert "attempt 2" in verdict["message"]
+    successor.terminate()
+    assert successor.end()["reason"] == "SavedAndLeft"
+
+
+def test_s3_down_during_saves(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    """Training goes on over saves that fail, and is complete and whole in the end."""
+    more = {"HOLDFAST_CHECKPOINT_EVERY": "20 steps"}
+    pod = Pod(
+        tmp_path, stub_command("--steps=400", "--step-seconds=0.01"), **variables(prefix, 1, **s3.variables) | more
+    )
+    pod.wait_for("saved step 20")
+    s3.kill()
+    pod.wait_for("could not be saved")
+    s3.start()
+    verdict = pod.end(90)
+    assert verdict["outcome"] == "completed", pod.output
+    assert "total 80200" in pod.output
+
+
+def test_wrong_key_is_misconfiguration(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    env = variables(prefix, 1, **s3.variables) | {"HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY": "wrong"}
+    pod = Pod(tmp_path, stub_command("--steps=5"), **env)
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["exitCode"]) == ("misconfigured", "StorageDenied", 78)
+    init = Pod(tmp_path, [sys.executable, "-m", "holdfast_train.init"], **env)
+    verdict = init.end()
+    assert (verdict["outcome"], verdict["reason"], init.process.returncode) == ("misconfigured", "StorageDenied", 78)
+
+
+def test_user_exception(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    verdict = stub(tmp_path, s3, prefix, 1, "--fail-at=3", "--step-seconds=0").end()
+    assert (verdict["outcome"], verdict["reason"], verdict["step"]) == ("failed", "UserException", 3)
+    assert verdict["lastLines"][-1] == "RuntimeError: the stub was told to fail at step 3"
+
+
+def test_program_that_does_not_leave(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    """The kubelet kills it in the end; the launcher, if it is still there, says that nothing was saved."""
+    pod = stub(tmp_path, s3, prefix, 1, "--ignore-sigterm", "--step-seconds=0.01", "--steps=100000")
+    pod.wait_for("step 5 ")
+    pod.terminate()
+    (child,) = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGKILL)
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("drained", "LeftWithoutSaving", 9)
+
+
+TORCHRUN = """
+import os, sys, torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+from holdfast_train import Run
+
+class Numbers(Dataset):
+    def __len__(self): return 100000
+    def __getitem__(self, i): return torch.tensor([float(i % 7)])
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    context = sys.argv[1]
+    loader = iter(DataLoader(Numbers(), batch_size=2, num_workers=1, multiprocessing_context=context))
+    with Run(model=model, optimizer=optimizer) as run:
+        for step in run.steps():
+            loss = model(next(loader)).square().mean()
+            loss.backward(); optimizer.step(); optimizer.zero_grad()
+            run.report(loss=loss, samples=2)
+            if step % 20 == 0 and dist.get_rank() == 0: print("step", step, "x", flush=True)
+    print("rank", dist.get_rank(), "left at", run.step, flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("context", "ranks"), [("fork", 2), ("spawn", 1)])
+def test_torchrun_with_data_loader_workers_saves_when_told_to_leave(
+    tmp_path: Path, s3: S3Server, prefix: str, context: str, ranks: int
+) -> None:
+    """torchrun signals the whole process group of each rank: workers that died of it would stop the save."""
+    script = tmp_path / "train.py"
+    script.write_text(TORCHRUN)
+    command = [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "torch.distributed.run"]
+    command += [f"--nproc-per-node={ranks}", "--standalone", str(script), context]
+
+    def start(attempt: int) -> Pod:
+        return Pod(tmp_path, command, **variables(prefix, attempt, **s3.variables))
+
+    first = start(1)
+    first.wait_for("step 20 x", 120)
+    first.terminate()
+    verdict = first.end()
+    assert (verdict["outcome"], verdict["reason"]) == ("drained", "SavedAndLeft"), first.output
+    assert verdict["savedStep"] == verdict["step"] >= 20
+    assert f"rank {ranks - 1} left at {verdict['step']}" in first.output  # all at one step
+    assert first.process.returncode == 0
+    if ranks > 1:
+        second = start(2)
+        second.wait_for(f"resumed from step {verdict['step']}", 120)
+        second.wait_for(" x", 120)
+        second.terminate()
+        assert second.end()["reason"] == "SavedAndLeft"
+
+
+@pytest.mark.training
+def test_language_model_moves_under_torchrun(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    """Two ranks train, leave, and one rank alone goes on from their checkpoint."""
+    options = ["--dim=32", "--layers=1", "--heads=2", "--context=32", "--steps=60", "--show-every=1"]
+    module = ["-m", "holdfast_train.language_model", *options]
+    launcher = [sys.executable, str(LAUNCHER), "--", sys.executable]
+    cache = {"HOLDFAST_CACHE": str(tmp_path)}
+    two = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    first = Pod(tmp_path, [*launcher, *two, *module], **variables(prefix, 1, **s3.variables) | cache)
+    first.wait_for("step     10/60", 120)
+    first.terminate()
+    assert first.end()["reason"] == "SavedAndLeft", first.output
+    second = Pod(tmp_path, [*launcher, *module], **variables(prefix, 2, **s3.variables) | cache)
+    assert second.end(120)["outcome"] == "completed", second.output
+    assert "step     60/60" in second.output

@@ -1,0 +1,136 @@
+"""The storage protocol on a real S3 server."""
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tests.integration.trainer.conftest import S3Server
+from tests.support.trainer import identity
+
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.environment import Credentials, Identity
+from holdfast_train.errors import (
+    FencedError,
+    KeyMissingError,
+    StorageDeniedError,
+    StorageNotFoundError,
+    StoragePrefixInUseError,
+    StorageUnreachableError,
+)
+from holdfast_train.init import probe
+from holdfast_train.log import Keep
+from holdfast_train.s3 import S3Storage
+
+
+def store(s3: S3Server, prefix: str, **more: Any) -> S3Storage:
+    keys = Credentials(s3.access_key, more.pop("secret", s3.secret_key))
+    return S3Storage(more.pop("bucket", s3.bucket), prefix, endpoint=s3.endpoint, region=None, credentials=keys)
+
+
+@pytest.fixture
+def storage(s3: S3Server) -> S3Storage:
+    return store(s3, f"test/{uuid.uuid4().hex}")
+
+
+def test_round_trip(storage: S3Storage) -> None:
+    assert storage.keys("") == []
+    assert storage.put_if_absent("log/1", b"one")
+    assert not storage.put_if_absent("log/1", b"two")
+    storage.put("data/x", bytearray(b"abc"))
+    assert (storage.get("log/1"), storage.size("data/x"), storage.size("data/y")) == (b"one", 3, None)
+    assert storage.keys("") == ["data/x", "log/1"]
+    assert storage.keys("log/", after="log/1") == []
+    with pytest.raises(KeyMissingError):
+        storage.get("nothing")
+    storage.delete(["data/x", "data/x"])
+    assert storage.keys("data/") == []
+
+
+def test_more_keys_than_a_page(storage: S3Storage) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: storage.put(f"log/{n:012d}.json", b"x"), range(1, 1051)))
+    assert len(storage.keys("log/")) == 1050
+    assert storage.keys("log/", after="log/000000001048.json") == [f"log/{n:012d}.json" for n in (1049, 1050)]
+
+
+def test_probe(storage: S3Storage) -> None:
+    probe(storage, identity())
+    assert storage.keys("") == []
+
+
+def test_wrong_key(s3: S3Server) -> None:
+    with pytest.raises(StorageDeniedError, match="SignatureDoesNotMatch") as denied:
+        probe(store(s3, "x", secret="wrong"), identity())
+    assert "wrong" not in str(denied.value)
+
+
+def test_missing_bucket(s3: S3Server) -> None:
+    with pytest.raises(StorageNotFoundError, match="'missing-bucket' does not exist"):
+        probe(store(s3, "x", bucket="missing-bucket"), identity())
+
+
+def test_server_down(s3: S3Server, storage: S3Storage) -> None:
+    s3.kill()
+    with pytest.raises(StorageUnreachableError, match="cannot be reached"):
+        storage.get("log/1")
+    s3.start()
+    with pytest.raises(KeyMissingError):
+        storage.get("log/1")
+
+
+def started(storage: S3Storage, who: Identity, resume: str = "Auto") -> Checkpoints:
+    found = Checkpoints(storage, who, Keep(last=2))
+    found.start(resume)
+    return found
+
+
+def test_zombie_is_fenced(storage: S3Storage) -> None:
+    zombie = started(storage, identity(1))
+    zombie.save(10, {"x": b"1"}, [None])
+    successor = started(storage, identity(2))
+    with pytest.raises(FencedError):
+        zombie.save(20, {"x": b"2"}, [None])
+    restored = successor.restore()
+    assert restored is not None
+    assert (restored.step, restored.state) == (10, {"x": b"1"})
+
+
+def test_two_jobs_on_one_prefix(storage: S3Storage) -> None:
+    started(storage, identity(1))
+    with pytest.raises(StoragePrefixInUseError):
+        started(storage, identity(1, uid="u", job="other"))
+
+
+def test_many_starts_at_once_have_one_order(storage: S3Storage) -> None:
+    """The log is a compare-and-swap register on a real server too: no two records share a number."""
+
+    def start(attempt: int) -> str:
+        try:
+            started(storage, identity(attempt))
+        except FencedError:
+            return "fenced"
+        return "started"
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(start, range(1, 13)))
+    assert results[-1] == "started"
+    assert len(storage.keys("log/")) == 1 + results.count("started")
+
+
+def test_takeover(storage: S3Storage) -> None:
+    started(storage, identity(3)).save(10, {}, [None])
+    anew = started(storage, identity(1, uid="uid-2"))
+    restored = anew.restore()
+    assert restored is not None
+    assert restored.step == 10
+
+
+def test_retention(storage: S3Storage) -> None:
+    import numpy as np
+
+    checkpoints = started(storage, identity(1))
+    for step in range(1, 5):
+        checkpoints.save(step, {"x": np.arange(100)}, [None])
+    assert [key.split("/")[1][:12] for key in storage.keys("data/")] == [f"{3:012d}", f"{4:012d}"]
+    assert len(storage.keys("manifests/")) == 2

@@ -1,0 +1,91 @@
+"""What the trainer's tests share: a store in memory that misbehaves on demand, identities, pod environments."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from holdfast_train.environment import Environment, Identity
+from holdfast_train.errors import KeyMissingError, StorageUnreachableError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/launcher.py"
+
+
+def identity(attempt: int = 1, *, uid: str = "uid-1", pod: str | None = None, job: str = "job") -> Identity:
+    """One writer of the job `ns/job`."""
+    return Identity("ns", job, uid, attempt, pod or f"pod-{uid}-{attempt}")
+
+
+def variables(uri: str | None, attempt: int = 1, /, **more: str) -> dict[str, str]:
+    """The environment variables of a pod."""
+    found = {
+        "HOLDFAST_NAMESPACE": "ns",
+        "HOLDFAST_JOB": "job",
+        "HOLDFAST_JOB_UID": "uid-1",
+        "HOLDFAST_ATTEMPT": str(attempt),
+        "HOLDFAST_POD_UID": f"pod-{attempt}",
+        "HOLDFAST_CHECKPOINT_EVERY": "1000000 steps",
+        "HOLDFAST_GRACE_SECONDS": "20",
+    }
+    if uri is not None:
+        found["HOLDFAST_CHECKPOINT_URI"] = uri
+    return found | more
+
+
+def environment(uri: str | None, attempt: int = 1, /, **more: str) -> Environment:
+    """The same, read."""
+    found = Environment.read(variables(uri, attempt, **more))
+    assert found is not None
+    return found
+
+
+class MemoryStorage:
+    """A Storage in a dict. `before` is called with the method's name and the key, and may raise or change things."""
+
+    def __init__(self, uri: str = "memory://store") -> None:
+        self.uri = uri
+        self.content: dict[str, bytes] = {}
+        self.before: Callable[[str, str], None] = lambda method, key: None
+        self.lose_answers = 0
+        self.atomic = True
+        self._lock = threading.Lock()
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        self.before("put_if_absent", key)
+        with self._lock:
+            if key in self.content and self.atomic:
+                return False
+            self.content[key] = bytes(body)
+            if self.lose_answers:
+                self.lose_answers -= 1
+                raise StorageUnreachableError("the answer was lost")
+            return True
+
+    def put(self, key: str, body: bytes | bytearray) -> None:
+        self.before("put", key)
+        self.content[key] = bytes(body)
+
+    def get(self, key: str) -> bytes:
+        self.before("get", key)
+        if key not in self.content:
+            raise KeyMissingError(key)
+        return self.content[key]
+
+    def size(self, key: str) -> int | None:
+        self.before("size", key)
+        return len(self.content[key]) if key in self.content else None
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        self.before("keys", prefix)
+        return sorted(key for key in self.content if key.startswith(prefix) and key > after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.before("delete", key)
+            self.content.pop(key, None)
+
+
+def stub_command(*options: str) -> list[str]:
+    """The torch-free trainer under the launcher, as a pod runs it."""
+    return [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "holdfast_train.stub", *options]

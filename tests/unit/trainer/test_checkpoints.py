@@ -1,0 +1,231 @@
+"""Saving and resuming on a store in memory that misbehaves."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.support.trainer import MemoryStorage, identity
+
+from holdfast_train import manifest
+from holdfast_train.checkpoints import Checkpoints, resolve
+from holdfast_train.environment import Identity
+from holdfast_train.errors import (
+    CheckpointCorruptError,
+    FencedError,
+    NoCheckpointError,
+    StorageDeniedError,
+    StorageUnreachableError,
+)
+from holdfast_train.log import Keep
+
+
+def attempt(storage: MemoryStorage, who: Identity, keep: Keep | None = None, resume: str = "Auto") -> Checkpoints:
+    found = Checkpoints(storage, who, keep or Keep(last=3))
+    found.start(resume)
+    return found
+
+
+def state(step: int) -> dict[str, Any]:
+    import numpy as np
+
+    return {"objects": {"x": np.full(1000, step)}}
+
+
+def save(checkpoints: Checkpoints, *steps: int) -> None:
+    for step in steps:
+        checkpoints.save(step, state(step), [{"rng": step}])
+
+
+def data_key(storage: MemoryStorage, step: int) -> str:
+    return storage.keys(f"data/{step:012d}")[0]
+
+
+def test_newest_is_resumed() -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+    assert first.restore() is None
+    save(first, 10, 20)
+    restored = attempt(storage, identity(2)).restore()
+    assert restored is not None
+    assert (restored.step, restored.note, restored.ranks) == (20, "", ({"rng": 20},))
+    assert restored.state["objects"]["x"].tolist() == [20] * 1000
+    assert resolve(restored.uri)[0] == storage.uri
+
+
+@pytest.mark.parametrize("damage", ["data bit", "data short", "data gone", "manifest bit", "manifest gone"])
+def test_damaged_newest_falls_back_and_says_so(damage: str) -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    what, how = damage.split()
+    key = data_key(storage, 20) if what == "data" else storage.keys("manifests/000000000020")[0]
+    if how == "gone":
+        del storage.content[key]
+    elif how == "short":
+        storage.content[key] = storage.content[key][:-1]
+    else:
+        changed = bytearray(storage.content[key])
+        changed[len(changed) // 2] ^= 1
+        storage.content[key] = bytes(changed)
+    said: list[str] = []
+    second = Checkpoints(storage, identity(2), Keep(last=3), said.append)
+    second.start("Auto")
+    restored = second.restore()
+    assert restored is not None
+    assert restored.step == 10
+    assert "step 20 does not hold" in restored.note
+    assert said
+    save(second, 15)
+    assert [(c.step, c.corrupt) for c in second.log.state.commits] == [(10, False), (20, True), (15, False)]
+
+
+def test_none_that_holds_is_for_a_person_to_decide() -> None:
+    """Weeks of training must not start from nothing because a bucket was damaged."""
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    for key in storage.keys("data/"):
+        storage.content[key] = b"x" * len(storage.content[key])
+    with pytest.raises(NoCheckpointError, match=r"none of the 2 checkpoints .*resume: Never"):
+        attempt(storage, identity(2)).restore()
+
+
+def test_unreachable_store_is_no_corruption() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    second = attempt(storage, identity(2))
+
+    def down(method: str, key: str) -> None:
+        raise StorageUnreachableError("down")
+
+    storage.before = down
+    with pytest.raises(StorageUnreachableError):
+        second.restore()
+
+
+def test_order_of_writes() -> None:
+    """The log record comes last: a crash at any point leaves the checkpoint before whole."""
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+    writes: list[str] = []
+    storage.before = lambda method, key: writes.append(key.split("/")[0]) if method.startswith("put") else None
+    save(first, 10)
+    assert writes == ["data", "manifests", "log"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_crash_after_each_write(number: int) -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+    save(first, 10)
+    writes = 0
+
+    def crash(method: str, key: str) -> None:
+        nonlocal writes
+        if method.startswith("put"):
+            if writes == number:
+                raise KeyboardInterrupt
+            writes += 1
+
+    storage.before = crash
+    with pytest.raises(KeyboardInterrupt):
+        save(first, 20)
+    storage.before = lambda method, key: None
+    second = attempt(storage, identity(2))
+    restored = second.restore()
+    assert restored is not None
+    assert restored.step == 10
+    save(second, 30)
+    # What the dead attempt left is swept once there is something newer that holds.
+    assert {key.split("/")[1][:12] for key in storage.keys("data/")} == {f"{10:012d}", f"{30:012d}"}
+
+
+def test_retention_deletes_after_the_commit() -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1), Keep(last=2))
+    save(first, 10, 20, 30, 40)
+    for folder in ("data/", "manifests/"):
+        assert [key.split("/")[1][:12] for key in storage.keys(folder)] == [f"{30:012d}", f"{40:012d}"]
+    assert len(storage.keys("log/")) == 6  # the log itself only grows
+
+
+def test_failed_delete_is_no_failed_save() -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1), Keep(last=1))
+    save(first, 10)
+
+    def refuse(method: str, key: str) -> None:
+        if method == "delete":
+            raise StorageDeniedError("no delete")
+
+    storage.before = refuse
+    save(first, 20)
+    storage.before = lambda method, key: None
+    save(first, 30)
+    assert len(storage.keys("manifests/")) == 1
+
+
+def test_zombie_saves_and_sweeps_nothing() -> None:
+    storage = MemoryStorage()
+    zombie = attempt(storage, identity(1))
+    save(zombie, 10)
+    successor = attempt(storage, identity(2))
+    save(successor, 11)
+    kept = dict(storage.content)
+    with pytest.raises(FencedError):
+        save(zombie, 20)
+    assert kept.items() <= storage.content.items()
+
+
+def test_sweep_spares_a_successor_that_is_just_writing() -> None:
+    """The successor raises its fence and uploads between the zombie's data and the zombie's commit."""
+    storage = MemoryStorage()
+    zombie = attempt(storage, identity(5))
+    late: list[Checkpoints] = []
+
+    def intrude(method: str, key: str) -> None:
+        if method == "put_if_absent" and key.startswith("log/") and not late:
+            late.append(Checkpoints(storage, identity(1, uid="uid-2"), Keep()))
+            late[0].start("Auto")
+            storage.content["data/000000000001-a1-new/r0.0"] = b"in flight"
+
+    storage.before = intrude
+    with pytest.raises(FencedError):
+        save(zombie, 10)
+    assert "data/000000000001-a1-new/r0.0" in storage.content
+
+
+def test_takeover_never_sets_aside_and_spares() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(4)), 10)
+    anew = attempt(storage, identity(1, uid="uid-2"), Keep(last=1), resume="Never")
+    assert anew.restore() is None
+    save(anew, 1, 2)
+    assert len(storage.keys("manifests/000000000010")) == 1
+    later = attempt(storage, identity(2, uid="uid-2"), resume="Never").restore()
+    assert later is not None
+    assert later.step == 2  # Never is about the job's beginning, not about each of its attempts
+
+
+def test_damage_on_the_way_is_found_before_the_commit() -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+
+    def shorten(method: str, key: str) -> None:
+        if method == "size" and key.startswith("data/"):
+            storage.content[key] = storage.content[key][:-1]
+
+    storage.before = shorten
+    with pytest.raises(CheckpointCorruptError):
+        save(first, 10)
+    assert first.log.state.commits == ()
+
+
+def test_large_state_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "PART_BYTES", 1000)
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+    save(first, 10)
+    assert len(storage.keys("data/")) == 8
+    restored = attempt(storage, identity(2)).restore()
+    assert restored is not None
+    assert restored.state["objects"]["x"].tolist() == [10] * 1000
+    assert dataclasses.asdict(restored)["note"] == ""

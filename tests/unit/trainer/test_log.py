@@ -1,0 +1,238 @@
+"""The pure commit log: who owns, who may commit, what is kept."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.trainer import identity
+
+from holdfast_train import log
+from holdfast_train.environment import Identity
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    CheckpointCorruptError,
+    FencedError,
+    HoldfastTrainError,
+    StoragePrefixInUseError,
+)
+
+AT = "2026-01-01T00:00:00.000+00:00"
+
+
+def commit(seq: int, step: int = 0, *, at: str = AT, corrupt: bool = False) -> log.Commit:
+    return log.Commit(seq, step, 1, at, f"name-{seq}", "00", 10, corrupt)
+
+
+def chain(*records: tuple[log.Kind, Identity, dict[str, Any]]) -> log.LogState:
+    state = log.LogState()
+    for number, (kind, who, more) in enumerate(records):
+        state = log.apply(state, log.draft(state, kind, who, f"n{number}", AT, **more))
+    return state
+
+
+A1, A2 = identity(1), identity(2)
+ANEW = identity(1, uid="uid-2")
+OTHER = identity(1, uid="uid-3", job="other")
+OWNED = chain(("owner", A1, {}))
+FENCED = chain(("owner", A1, {}), ("fence", A1, {}))
+COMMITTED = chain(("owner", A1, {}), ("fence", A1, {}), ("commit", A1, {"commit": commit(0, 100)}))
+TAKEN = chain(
+    ("owner", A1, {}),
+    ("fence", identity(7), {}),
+    ("commit", identity(7), {"commit": commit(0, 100)}),
+    ("takeover", ANEW, {"resume": "Auto"}),
+)
+REFUSED = replace(TAKEN, commits=(), set_aside=("name-0",))
+COMPLETE = chain(("owner", A1, {}), ("fence", A1, {}), ("complete", A1, {"step": 5}))
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "result"),
+    [
+        (log.LogState(), A1, "owner"),
+        (OWNED, A1, None),
+        (OWNED, A2, None),
+        (OWNED, ANEW, "takeover"),
+        (OWNED, OTHER, StoragePrefixInUseError),
+        (TAKEN, ANEW, None),
+        (TAKEN, A1, FencedError),  # the job before the re-creation must not take over back
+    ],
+)
+def test_ownership(state: log.LogState, who: Identity, result: object) -> None:
+    if isinstance(result, type) and issubclass(result, HoldfastTrainError):
+        with pytest.raises(result):
+            log.ownership(state, who)
+    else:
+        assert log.ownership(state, who) == result
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "error"),
+    [
+        (OWNED, A1, None),
+        (FENCED, A2, None),
+        (FENCED, A1, None),  # the same pod once more: torchrun has restarted its workers
+        (FENCED, identity(1, pod="another"), FencedError),
+        (chain(("owner", A1, {}), ("fence", A2, {})), A1, FencedError),
+        (TAKEN, ANEW, None),  # attempt 1 after attempt 7 of the job before: numbers do not cross a takeover
+        (TAKEN, identity(8), FencedError),
+        (COMPLETE, A2, AlreadyCompleteError),
+    ],
+)
+def test_fence(state: log.LogState, who: Identity, error: type[HoldfastTrainError] | None) -> None:
+    if error is None:
+        log.check_fence(state, who)
+    else:
+        with pytest.raises(error):
+            log.check_fence(state, who)
+
+
+def test_only_the_newest_fence_commits() -> None:
+    mine = FENCED.fence
+    assert mine is not None
+    log.check_commit(FENCED, A1, mine)
+    later = log.apply(FENCED, log.draft(FENCED, "fence", A2, "later", AT))
+    with pytest.raises(FencedError, match="attempt 2"):
+        log.check_commit(later, A1, mine)
+    again = log.apply(FENCED, log.draft(FENCED, "fence", A1, "again", AT))  # the same pod's next process
+    with pytest.raises(FencedError):
+        log.check_commit(again, A1, mine)
+    with pytest.raises(FencedError):
+        log.check_commit(TAKEN, A1, mine)
+    with pytest.raises(AlreadyCompleteError, match="step 5"):
+        log.check_commit(COMPLETE, A1, replace(mine, nonce=COMPLETE.fence.nonce if COMPLETE.fence else ""))
+
+
+def test_takeover_keeps_or_sets_aside() -> None:
+    assert [c.step for c in TAKEN.commits] == [100]
+    never = chain(
+        ("owner", A1, {}),
+        ("fence", A1, {}),
+        ("commit", A1, {"commit": commit(0, 100)}),
+        ("takeover", ANEW, {"resume": "Never"}),
+    )
+    assert never.commits == ()
+    assert never.set_aside == ("name-0",)  # a person may still want them: nobody deletes them
+    assert never.fence is None
+    after_complete = log.apply(COMPLETE, log.draft(COMPLETE, "takeover", ANEW, "t", AT, resume="Auto"))
+    assert after_complete.complete is None
+
+
+@pytest.mark.parametrize("kind", ["takeover", "fence", "commit", "complete"])
+def test_first_record_is_the_owner(kind: log.Kind) -> None:
+    with pytest.raises(CheckpointCorruptError):
+        log.apply(log.LogState(), log.draft(log.LogState(), kind, A1, "n", AT))
+
+
+def test_gap_in_the_log_is_corruption() -> None:
+    with pytest.raises(CheckpointCorruptError):
+        log.apply(OWNED, replace(log.draft(OWNED, "fence", A1, "n", AT), seq=7))
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v":2,"seq":1,"kind":"owner"}', b"\xff", b'{"v":1,"seq":2}'])
+def test_records_that_are_none(data: bytes) -> None:
+    with pytest.raises(CheckpointCorruptError):
+        log.decode(data, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "seq"),
+    [
+        ("log/000000000012.json", 12),
+        ("log/12.json", None),
+        ("log/00000000001x.json", None),
+        ("log/000000000012.json.tmp", None),
+        ("data/000000000012.json", None),
+    ],
+)
+def test_log_seq(key: str, seq: int | None) -> None:
+    assert log.log_seq(key) == seq
+
+
+def hours(number: float) -> str:
+    return f"2026-01-{1 + int(number // 24):02d}T{int(number % 24):02d}:00:00+00:00"
+
+
+def test_retention_counts_good_ones_only() -> None:
+    commits = [commit(1), commit(2), commit(3, corrupt=True), commit(4)]
+    assert log.retire(commits, log.Keep(last=2)) == (1,)  # 3 does not count, and stays while it is newer than 2
+    assert log.retire([*commits, commit(5)], log.Keep(last=2)) == (1, 2, 3)
+
+
+def test_retention_by_period() -> None:
+    commits = [commit(i + 1, at=hours(i * 6)) for i in range(10)]
+    gone = log.retire(commits, log.Keep(last=2, every=24 * 3600))
+    assert [c.seq for c in commits if c.seq not in gone] == [1, 5, 9, 10]
+
+
+commits_strategy = st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=30).map(
+    lambda found: [commit(number + 1, at=hours(hour), corrupt=bad) for number, (hour, bad) in enumerate(sorted(found))]
+)
+
+
+@given(commits_strategy, st.integers(1, 5), st.none() | st.integers(1, 200).map(lambda h: h * 3600.0))
+def test_retention_invariants(commits: list[log.Commit], last: int, every: float | None) -> None:
+    """The newest good ones always stay, and retiring twice retires nothing more."""
+    keep = log.Keep(last, every)
+    gone = set(log.retire(commits, keep))
+    good = [c.seq for c in commits if not c.corrupt]
+    assert not gone & set(good[-last:])
+    if every is None:
+        assert len(good) - len(gone & set(good)) == min(last, len(good))
+    kept = [c for c in commits if c.seq not in gone]
+    assert log.retire(kept, keep) == ()
+
+
+WRITERS = [identity(a, uid=u, pod=f"{u}-{a}") for u in ("uid-1", "uid-2") for a in (1, 2, 3)]
+steps = st.lists(
+    st.tuples(st.sampled_from(range(len(WRITERS))), st.sampled_from(["start", "commit", "complete"])), max_size=40
+)
+
+
+@given(steps, st.sampled_from(["Auto", "Never"]))
+def test_histories(actions: list[tuple[int, str]], resume: str) -> None:
+    """Whatever the order of writers: attempts never go back within one owner, commits are of the newest fence, the
+    state in the newest record is the state of all records, and a former owner never returns."""
+    state = log.LogState()
+    records: list[log.Record] = []
+    fences: dict[int, log.Fence] = {}
+    owners: list[str] = []
+
+    def append(kind: log.Kind, who: Identity, **more: Any) -> log.Record:
+        nonlocal state
+        record = log.draft(state, kind, who, f"n{len(records)}", AT, **more)
+        data = log.encode(state, record)
+        decoded, after = log.decode(data, record.seq)
+        assert decoded == (replace(record, commit=replace(record.commit, seq=record.seq)) if record.commit else record)
+        state = log.apply(state, record)
+        assert after == state
+        records.append(record)
+        return record
+
+    for number, action in actions:
+        who = WRITERS[number]
+        try:
+            if action == "start":
+                kind = log.ownership(state, who)
+                if kind is not None:
+                    append(kind, who, **({"resume": resume} if kind == "takeover" else {}))
+                    assert who.job_uid not in owners
+                    owners.append(who.job_uid)
+                log.check_fence(state, who)
+                before = state.fence
+                assert before is None or before.attempt <= who.attempt
+                record = append("fence", who)
+                fences[number] = log.Fence(record.seq, who.attempt, who.pod_uid, record.nonce)
+            elif number in fences:
+                log.check_commit(state, who, fences[number])
+                assert state.fence == fences[number]
+                if action == "commit":
+                    append("commit", who, commit=commit(0, len(records)))
+                else:
+                    append("complete", who, step=3)
+        except (FencedError, AlreadyCompleteError):
+            continue
+    assert log.replay(records) == state
+    assert [c.seq for c in state.commits] == sorted(c.seq for c in state.commits)

@@ -1,0 +1,150 @@
+"""Trying again, addresses, and the folder store."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support.trainer import MemoryStorage
+
+from holdfast_train.environment import Credentials
+from holdfast_train.errors import (
+    KeyMissingError,
+    StorageDeniedError,
+    StorageFullError,
+    StorageInvalidError,
+    StorageNotAtomicError,
+    StorageUnreachableError,
+)
+from holdfast_train.folder import FolderStorage
+from holdfast_train.storage import Patient, open_storage
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def down_until(storage: MemoryStorage, clock: Clock, moment: float) -> None:
+    def before(method: str, key: str) -> None:
+        if clock.now < moment:
+            raise StorageUnreachableError("down")
+
+    storage.before = before
+
+
+def test_patient_waits_for_the_store() -> None:
+    clock, storage = Clock(), MemoryStorage()
+    down_until(storage, clock, 30)
+    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(60):
+        patient.put("key", b"x")
+    assert storage.content == {"key": b"x"}
+    assert 30 <= clock.now < 34
+
+
+def test_patience_ends() -> None:
+    clock, storage = Clock(), MemoryStorage()
+    down_until(storage, clock, 1e9)
+    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(10), pytest.raises(StorageUnreachableError):
+        patient.get("key")
+    assert clock.now <= 10
+    with pytest.raises(StorageUnreachableError):
+        patient.get("key")  # outside: one try
+
+
+def test_patient_does_not_repeat_what_cannot_help() -> None:
+    storage, calls = MemoryStorage(), []
+
+    def before(method: str, key: str) -> None:
+        calls.append(method)
+        raise StorageDeniedError("no")
+
+    storage.before = before
+    patient = Patient(storage, sleep=lambda _: pytest.fail("tried again"))
+    with patient.within(60), pytest.raises(StorageDeniedError):
+        patient.put("key", b"")
+    assert calls == ["put"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "s3://", "s3:/bucket", "ftp://x/y", "file://", "file://relative/x", "s3://b/../c", "file:///a//b"]
+)
+def test_addresses_that_cannot_be_read(uri: str) -> None:
+    with pytest.raises(StorageInvalidError, match="allowed: s3://"):
+        open_storage(uri)
+
+
+def test_addresses() -> None:
+    assert open_storage("file:///a/b/").uri == "file:///a/b"
+    keys = Credentials("a", "b")
+    assert open_storage("s3://bucket/a/b/", endpoint="http://localhost:1", credentials=keys).uri == "s3://bucket/a/b"
+    assert "b" not in repr(keys).removeprefix("Credentials")
+
+
+def test_folder_round_trip(tmp_path: Path) -> None:
+    store = FolderStorage(tmp_path / "new" / "prefix")
+    assert store.keys("log/") == []
+    assert store.put_if_absent("log/1.json", b"one")
+    assert not store.put_if_absent("log/1.json", b"two")
+    store.put("data/x/r0.0", b"abc")
+    assert store.get("log/1.json") == b"one"
+    assert store.size("data/x/r0.0") == 3
+    assert store.size("data/x/r0.1") is None
+    assert store.keys("") == ["data/x/r0.0", "log/1.json"]
+    assert store.keys("log/", after="log/1.json") == []
+    with pytest.raises(KeyMissingError):
+        store.get("nothing")
+    store.delete(["data/x/r0.0", "data/x/r0.0"])
+    assert store.keys("data/") == []
+    assert not (tmp_path / "new/prefix/data/x").exists()
+
+
+def test_folder_has_one_winner(tmp_path: Path) -> None:
+    store = FolderStorage(tmp_path)
+    for round_ in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(lambda n, r=round_: store.put_if_absent(f"log/{r}", bytes([n])), range(8)))
+        assert won.count(True) == 1
+        assert store.get(f"log/{round_}") == bytes([won.index(True)])
+    assert not list((tmp_path / "log").glob(".*"))
+
+
+def test_folder_hides_what_is_half_written(tmp_path: Path) -> None:
+    """A process that dies in the middle of a write leaves a file that nobody takes for a key."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / ".writing-dead").write_bytes(b"half")
+    assert FolderStorage(tmp_path).keys("") == []
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (28, StorageFullError),  # ENOSPC
+        (30, StorageDeniedError),  # EROFS
+        (13, StorageDeniedError),  # EACCES
+        (5, StorageUnreachableError),  # EIO
+        (116, StorageUnreachableError),  # ESTALE: the NFS server has come back as another
+    ],
+)
+def test_folder_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("holdfast_train.folder.os.fsync", fail)
+    with pytest.raises(error, match=os.strerror(number)):
+        FolderStorage(tmp_path).put("key", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: object, target: object) -> None:
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr("holdfast_train.folder.os.link", fail)
+    with pytest.raises(StorageNotAtomicError, match="hard links"):
+        FolderStorage(tmp_path).put_if_absent("key", b"x")
