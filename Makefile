@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done; true)
 BIN := .venv/bin
 WORKERS ?= 2
-COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
+COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(ARGS)
 
 .PHONY: help
 help: ## Show this list
@@ -27,7 +27,7 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 
 .PHONY: test
 test: setup ## Run all tests: unit, then those that need the local cluster
-	$(BIN)/pytest tests/unit -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
 	$(BIN)/pytest tests/integration tests/e2e
 
 .PHONY: lint
@@ -48,7 +48,7 @@ crds: setup ## Write what is generated: CRDs, files of the chart, parts of the d
 	$(BIN)/python scripts/generate.py
 
 .PHONY: lock
-lock: ## Resolve all requirement files anew
+lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))
 	$(COMPILE) requirements/uv.in -o requirements/uv.txt
 	$(COMPILE) requirements/go.in -o operator/holdfast/local/tools/go.txt

@@ -1,0 +1,108 @@
+"""`holdfast demo`."""
+
+import asyncio
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from holdfast.cli.console import console
+from holdfast.cli.demo import summary
+from holdfast.cli.demo.bucket import commit_log
+from holdfast.cli.demo.play import Played, play
+from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, default_job, job_manifest, stage
+from holdfast.cli.demo.verify import Check, checks, resumes
+from holdfast.cli.errors import ExitCode
+from holdfast.local.progress import ConsoleReport
+
+PICTURE_WIDTH = 118
+
+
+def demo(
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave cluster and operator running at the end.")] = False,
+    save_screen: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables as an SVG picture.")
+    ] = None,
+    job: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Another TrainingJob than examples/language-model.yaml.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the demo gives up.")] = 900,
+) -> None:
+    """Watch a training lose three nodes and finish.
+
+    Starts a real Kubernetes control plane with two spot nodes, a dedicated and a CPU node on this machine, and the
+    operator under its own rights; trains a small language model; takes its nodes away one after the other; and checks
+    that every resume was at the step that had been saved. Everything is taken down at the end.
+    """
+    out = console()
+    report = ConsoleReport(out)
+    check_trainer()
+    file = job or default_job()
+    with interruptible(), stage(report, keep=keep) as made:
+        manifest = job_manifest(file, made.cluster.s3)
+        apply_job(made.cluster, manifest)
+        played = asyncio.run(play(made, manifest["metadata"]["name"], out, seconds=timeout))
+        found = judge(made, manifest, played)
+        ending = epilogue(made, played, found)
+    out.print(ending)
+    if save_screen:
+        save(save_screen, Group(played.last_screen, ending))
+        out.print(f"wrote {save_screen}", markup=False)
+    if not all(check.holds for check in found):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM, and a terminal that is closed, end the demo as Ctrl-C does: everything is taken down."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.FAILED) from None
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def judge(made: Stage, manifest: dict[str, Any], played: Played) -> list[Check]:
+    """Every claim of the demo, checked against status and bucket."""
+    prefix = manifest["spec"]["checkpoint"]["storage"]["s3"]["prefix"]
+    return checks(played.job, commit_log(made.cluster.s3, prefix), played.script)
+
+
+def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableType:
+    """The tables, what `kubectl get tj` says, and the checks."""
+    listing = made.cluster.kubectl("-n", NAMESPACE, "get", "tj").rstrip()
+    took = summary.took(played.job, datetime.now(UTC))
+    return Group(
+        Text(),
+        summary.attempts(played.job),
+        summary.moves(played.book.moves(resumes(played.job))),
+        Text(f"$ kubectl -n {NAMESPACE} get tj", style="dim"),
+        Text(listing),
+        Text(),
+        summary.verdict(found),
+        Text(f"from apply to the end: {took}", style="dim"),
+    )
+
+
+def save(file: Path, picture: RenderableType) -> None:
+    """Write what is shown as an SVG."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with Path("/dev/null").open("w", encoding="utf-8") as nowhere:
+        paper = Console(record=True, width=PICTURE_WIDTH, file=nowhere, force_terminal=True, highlight=False)
+        paper.print(picture)
+        file.write_text(paper.export_svg(title="make demo"), encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Plays the script on the stage and shows it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from holdfast.api.objects import TrainingJob
+from holdfast.cli import jobs, render, words
+from holdfast.cli.connect import Target, connect
+from holdfast.cli.demo.errors import DemoError
+from holdfast.cli.demo.logs import LogFollower
+from holdfast.cli.demo.losses import LossBook
+from holdfast.cli.demo.screen import screen
+from holdfast.cli.demo.script import NOTICE, Blow, Script, Struck
+from holdfast.cli.demo.stage import NAMESPACE, Stage
+from holdfast.local.cluster import Cluster
+
+LOOK_EVERY = 0.5  # seconds
+ROWS_BESIDE_EVENTS, FEWEST_EVENTS = 32, 3
+
+Narrate = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Played:
+    """How it went."""
+
+    job: TrainingJob
+    events: Sequence[jobs.Line]
+    last_screen: RenderableType
+    script: Script
+    book: LossBook
+
+
+@dataclass(slots=True)
+class Teller:
+    """Plain lines for an output that is not a terminal: what is new since the last look."""
+
+    out: Console
+    state: str = ""
+    told: set[tuple[str, int]] = field(default_factory=set)
+
+    def tell(self, job: TrainingJob, events: Sequence[jobs.Line], now: datetime) -> None:
+        """Print what is new."""
+        for event in events:
+            if (event.uid, event.count) not in self.told:
+                self.told.add((event.uid, event.count))
+                self.say(f"{words.clock(event.at)} {event.reason}: {event.message}")
+        state = render.plain_state(job)
+        if state != self.state:
+            self.state = state
+            self.say(f"{words.clock(now)} {state}")
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        self.out.print(line, markup=False, soft_wrap=True)
+
+
+async def play(made: Stage, name: str, out: Console, *, seconds: float) -> Played:
+    """Follow the job and take its nodes until it is over. Raises DemoError, LocalError, CliError; times out."""
+    target = Target(made.cluster.admin_kubeconfig, NAMESPACE)
+    try:
+        async with connect(target) as client, asyncio.timeout(seconds):
+            return await _Player(made, client, name, out).run()
+    except TimeoutError as error:
+        raise DemoError(f"the job was not over within {seconds:g} s; what it waited for stands above") from error
+
+
+class _Player:
+    def __init__(self, made: Stage, client: Any, name: str, out: Console) -> None:
+        self._made, self._client, self._name, self._out = made, client, name, out
+        self._script, self._book, self._teller = Script(), LossBook(), Teller(out)
+
+    async def run(self) -> Played:
+        follower = LogFollower(self._made.cluster, self._book)
+        live = Live(console=self._out, auto_refresh=False) if self._out.is_terminal else None
+        try:
+            with live or nullcontext():
+                while True:
+                    played = await self._look()
+                    follower.see(played.job)
+                    if live:
+                        live.update(played.last_screen, refresh=True)
+                    else:
+                        self._teller.tell(played.job, played.events, datetime.now(UTC))
+                    phase = played.job.status.phase
+                    if phase and phase.final:
+                        return played
+                    await self._strike(played.job)
+                    await asyncio.sleep(LOOK_EVERY)
+        finally:
+            await follower.close()
+
+    async def _look(self) -> Played:
+        self._made.check_operator()
+        job = await jobs.get_job(self._client, NAMESPACE, self._name)
+        events = await jobs.job_events(self._client, job)
+        room = max(FEWEST_EVENTS, self._out.height - ROWS_BESIDE_EVENTS)
+        shown = screen(job, events[-room:], datetime.now(UTC), script=self._script, book=self._book)
+        return Played(job, events, shown, self._script, self._book)
+
+    async def _strike(self, job: TrainingJob) -> None:
+        struck = self._script.due(job)
+        if struck is None:
+            return
+        self._script.record(struck)
+        if not self._out.is_terminal:
+            self._teller.say(f"--- {struck.scene.title} ({struck.node}, at step {struck.step}): {struck.scene.after}")
+        await asyncio.to_thread(strike, self._made.cluster, struck)
+
+
+def strike(cluster: Cluster, struck: Struck) -> None:
+    """Take the node."""
+    if struck.scene.blow is Blow.RECLAIM:
+        cluster.reclaim(struck.node, NOTICE)
+    else:
+        cluster.crash(struck.node)

@@ -1,0 +1,90 @@
+"""What the demo does to the job, and when. Driven by what the job has reached, never by time. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Attempt, AttemptState
+
+NOTICE = timedelta(seconds=20)
+STEPS_BEFORE = 80  # steps of its own that an attempt makes before its node is taken
+
+
+class Blow(Enum):
+    """How a node is lost."""
+
+    RECLAIM = "reclaim"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One loss. `waits_for` and `after` are for people."""
+
+    blow: Blow
+    tier: str
+    title: str
+    after: str
+
+
+SCENES = (
+    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the first spot node", "it saves, moves to the other spot node"),
+    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the other spot node", "no spot left: it falls back to dedicated"),
+    Scene(
+        Blow.CRASH, "dedicated", "the dedicated node dies without a word", "it goes on on CPU, from its last checkpoint"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A scene that was played: the attempt and the node it struck, the step then, and the newest checkpoint then."""
+
+    scene: Scene
+    attempt: int
+    node: str
+    step: int
+    saved: int
+
+
+@dataclass(slots=True)
+class Script:
+    """Which scene is next."""
+
+    scenes: Sequence[Scene] = SCENES
+    played: list[Struck] = field(default_factory=list)
+
+    @property
+    def next_scene(self) -> Scene | None:
+        """The scene that has not been played yet, or None."""
+        return self.scenes[len(self.played)] if len(self.played) < len(self.scenes) else None
+
+    def due(self, job: TrainingJob) -> Struck | None:
+        """The scene that is to be played now; the caller strikes the node and then says `record`."""
+        scene, attempt, saved = self.next_scene, job.status.current, job.status.checkpoint
+        if scene is None or attempt is None or saved is None or not self._is_new(attempt):
+            return None
+        node = attempt.pods[0].node if attempt.pods else None
+        start, step = attempt.first_step, job.status.progress.step
+        # Until its own first step, step and checkpoint are those of the attempt before.
+        if (
+            attempt.state is not AttemptState.RUNNING
+            or attempt.tier.name != scene.tier
+            or node is None
+            or start is None
+        ):
+            return None
+        # It has trained here and saved here; where nothing is announced, a few steps after the save will be lost.
+        beyond = step > saved.step if scene.blow is Blow.CRASH else True
+        if saved.step > start and step >= start + STEPS_BEFORE and beyond:
+            return Struck(scene, attempt.number, node, step, saved.step)
+        return None
+
+    def record(self, struck: Struck) -> None:
+        """The scene was played."""
+        self.played.append(struck)
+
+    def _is_new(self, attempt: Attempt) -> bool:
+        return not self.played or attempt.number > self.played[-1].attempt

@@ -1,0 +1,200 @@
+"""The demo's stage: a local cluster, the operator as a process under its own rights, a namespace, a secret, the job."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.api.rbac import NAME as OPERATOR_ACCOUNT
+from holdfast.cli.demo.errors import DemoError
+from holdfast.local.access import OPERATOR_NAMESPACE
+from holdfast.local.cluster import Cluster, ClusterConfig, up
+from holdfast.local.ports import free
+from holdfast.local.progress import Report
+from holdfast.local.state import S3Access
+
+NAMESPACE = "demo"
+READY_TIMEOUT = 60.0  # seconds
+LOG_LINES = 15
+# A demo has minutes, not weeks: the operator looks and writes more often than it does by default.
+PATIENCE = {"silent_hold": 3.0, "status_interval": 1.0}
+
+
+@dataclass(slots=True)
+class Stage:
+    """What was set up. `folder` holds everything that was written."""
+
+    folder: Path
+    cluster: Cluster
+    operator: subprocess.Popen[bytes]
+
+    @property
+    def operator_log(self) -> Path:
+        """Where the operator's log goes."""
+        return self.folder / "operator.log"
+
+    def check_operator(self) -> None:
+        """Raises DemoError, with the end of its log, if the operator has ended."""
+        code = self.operator.poll()
+        if code is not None:
+            lines = self.operator_log.read_text(encoding="utf-8", errors="replace").splitlines()
+            raise DemoError(f"the operator ended with exit code {code}:\n" + "\n".join(lines[-LOG_LINES:]))
+
+
+@contextmanager
+def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
+    """Set everything up, and take it down at the end however that comes, unless it is to be kept.
+
+    Raises LocalError, ToolError, DemoError.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    made: Stage | None = None
+    cluster: Cluster | None = None
+    try:
+        cluster = up(ClusterConfig(root=folder / "cluster"), report)
+        with report.step("Installing the API, and starting the operator under its own service account"):
+            cluster.install()
+            made = Stage(folder, cluster, start_operator(cluster, folder / "operator.log"))
+        yield made
+    finally:
+        if keep and made:
+            report.note(kept(made))
+        else:
+            with undisturbed():
+                with suppress(OSError):  # the terminal may be gone
+                    report.note("Taking everything down ...")
+                if made:
+                    end(made.operator)
+                if cluster:
+                    cluster.down()
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
+    """Start `holdfast operator run` and wait until it leads. Raises DemoError if it does not."""
+    ports = free(("progress", "health"))
+    kubeconfig = cluster.kubeconfig_for(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)
+    command = [
+        *(sys.executable, "-m", "holdfast.cli.main", "operator", "run"),
+        *("--kubeconfig", str(kubeconfig), "--namespace", OPERATOR_NAMESPACE),
+        *("--progress-bind", f"127.0.0.1:{ports['progress']}"),
+        *("--progress-url", f"https://127.0.0.1:{ports['progress']}"),
+        *("--health-bind", f"127.0.0.1:{ports['health']}"),
+        *(part for name, seconds in PATIENCE.items() for part in ("--patience", f"{name}={seconds}")),
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        wait_until_ready(f"http://127.0.0.1:{ports['health']}/readyz", Stage(log.parent, cluster, process))
+    except BaseException:
+        end(process)
+        raise
+    return process
+
+
+def wait_until_ready(url: str, made: Stage) -> None:
+    """Ask until the operator says that it is ready. Raises DemoError."""
+    deadline = time.monotonic() + READY_TIMEOUT
+    while time.monotonic() < deadline:
+        made.check_operator()
+        try:
+            with urllib.request.urlopen(url, timeout=2.0):  # noqa: S310 - our own address
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise DemoError(f"the operator was not ready within {READY_TIMEOUT:g} s; its log is {made.operator_log}")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL if that is not enough."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Taking down is not interrupted by a second Ctrl-C: it would leave processes behind."""
+    unheard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, signal.SIG_IGN) for number in unheard}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def kept(made: Stage) -> str:
+    """How to go on with a stage that was kept, and how to end it."""
+    root = made.cluster.root
+    return (
+        f"\nKept, with the operator as process {made.operator.pid}. To look around:\n"
+        f"  export KUBECONFIG={made.cluster.admin_kubeconfig} PATH={made.cluster.bin}:$PATH\n"
+        f"  holdfast watch -n {NAMESPACE}\n"
+        f"To end it:\n"
+        f"  kill {made.operator.pid}; holdfast local down --root {root}; rm -r {made.folder}"
+    )
+
+
+def job_manifest(file: Path, s3: S3Access) -> dict[str, Any]:
+    """The TrainingJob of the file, with its storage in the local cluster. Raises DemoError."""
+    try:
+        found = [document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DemoError(f"{file} cannot be read: {error}") from error
+    jobs = [document for document in found if document.get("kind") == "TrainingJob"]
+    if len(jobs) != 1:
+        raise DemoError(f"{file} holds {len(jobs)} TrainingJobs: exactly one is needed")
+    job: dict[str, Any] = jobs[0]
+    job["metadata"]["namespace"] = NAMESPACE
+    storage = job["spec"]["checkpoint"]["storage"].get("s3")
+    if storage is None:
+        raise DemoError(f"{file}: spec.checkpoint.storage.s3 is not set: the demo saves to the local S3 server")
+    storage |= {"bucket": s3.bucket, "endpoint": s3.endpoint, "region": s3.region, "credentialsSecret": "s3"}
+    return job
+
+
+def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
+    """Apply the namespace, the secret with the storage's keys, and the job. Raises LocalError."""
+    s3 = cluster.s3
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s3", "namespace": NAMESPACE},
+        "stringData": {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    text = yaml.safe_dump_all([namespace, secret, job], sort_keys=False)
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+
+
+def default_job() -> Path:
+    """examples/language-model.yaml of the checkout that this code runs from. Raises DemoError if there is none."""
+    file = Path(__file__).resolve().parents[4] / "examples" / "language-model.yaml"
+    if not file.is_file():
+        raise DemoError("examples/language-model.yaml is not here: run the demo from a checkout, or give --job FILE")
+    return file
+
+
+def check_trainer() -> None:
+    """Raises DemoError if the trainer is not installed beside this program."""
+    if shutil.which("holdfast-run", path=f"{Path(sys.executable).parent}{os.pathsep}") is None:
+        raise DemoError("holdfast-train is not installed beside holdfast: run `make setup` in a checkout")

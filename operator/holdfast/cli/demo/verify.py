@@ -1,0 +1,67 @@
+"""Did it hold? The attempts in the job's status, checked against the commit log in the bucket. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
+from holdfast.cli import words
+from holdfast.cli.demo.script import Blow, Script
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim, and whether it is true."""
+
+    holds: bool
+    text: str
+
+
+def saved_before(records: Iterable[Mapping[str, Any]]) -> dict[int, int | None]:
+    """Attempt -> the step of the newest commit at the moment of its fence; None if there was none."""
+    newest: int | None = None
+    found: dict[int, int | None] = {}
+    for record in records:
+        if record.get("kind") == "commit":
+            newest = int(record["commit"]["step"])
+        elif record.get("kind") == "fence":
+            found[int(record["attempt"])] = newest
+    return found
+
+
+def resumes(job: TrainingJob) -> list[tuple[int, int]]:
+    """(attempt, step) of every resume."""
+    return [(r.number, r.resumed_step) for r in job.status.history if r.resumed_step is not None]
+
+
+def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Script) -> list[Check]:
+    """Everything that the demo claims."""
+    phase = job.status.phase
+    done = phase is Phase.COMPLETED
+    result = [Check(done, f"the job is {phase or 'new'} at step {words.count(job.status.progress.step)}")]
+    struck, scenes = len(script.played), len(script.scenes)
+    result.append(Check(struck == scenes, f"{struck} of {scenes} nodes were taken from it"))
+    resumed, fenced = dict(resumes(job)), saved_before(records)
+    trained = [number for number, saved in sorted(fenced.items()) if saved is not None]
+    result.append(Check(len(trained) >= scenes, f"{len(trained)} attempts resumed from a checkpoint"))
+    for number in trained:
+        saved, at = fenced[number], resumed.get(number)
+        text = f"attempt {number} resumed at step {words.count(at)}; saved was step {words.count(saved)}"
+        result.append(Check(at == saved, text))
+    result += _nothing_lost(job, script)
+    return result
+
+
+def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
+    """What a notice is for: nothing is computed twice."""
+    by_number = {record.number: record for record in job.status.history}
+    found = []
+    for struck in script.played:
+        record = by_number.get(struck.attempt)
+        if struck.scene.blow is Blow.RECLAIM and record is not None:
+            again = record.steps_lost
+            found.append(
+                Check(again == 0, f"{words.count(again)} steps were lost with node {struck.node}, which gave notice")
+            )
+    return found

@@ -1,0 +1,24 @@
+"""What a command can end with, apart from success."""
+
+from enum import IntEnum
+
+from holdfast.api.errors import HoldfastError
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `holdfast`. 2 is a wrong command line, as everywhere."""
+
+    OK = 0
+    FAILED = 1  # what was asked for did not happen, or the job failed
+    NO_CLUSTER = 3  # no kubeconfig, or no answer
+    NOT_FOUND = 4  # no such job, or Holdfast is not installed
+    FORBIDDEN = 5  # the cluster does not let this user do it
+
+
+class CliError(HoldfastError):
+    """A command cannot go on. `code` is the exit code; `hint` says what to do."""
+
+    def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint

@@ -1,0 +1,92 @@
+"""What `holdfast check` found out, and how it is shown."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from holdfast.api.errors import SpecError, shown
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"  # it would be refused
+    WARNING = "warning"  # it would be accepted, and would not go well
+    OK = "ok"
+
+
+_MARKS = {
+    Severity.ERROR: ("✗", "error", "bold red"),
+    Severity.WARNING: ("!", "warning", "yellow"),
+    Severity.OK: ("✓", "ok", "green"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to know. `field` is a path in the object, or what the finding is about."""
+
+    severity: Severity
+    field: str
+    message: str
+
+
+@dataclass(slots=True)
+class Report:
+    """The findings about one object; `checked` is false for one that is not Holdfast's."""
+
+    name: str
+    checked: bool = True
+    findings: list[Finding] = field(default_factory=list)
+
+    def error(self, where: str, message: str) -> None:
+        self.findings.append(Finding(Severity.ERROR, where, message))
+
+    def warn(self, where: str, message: str) -> None:
+        self.findings.append(Finding(Severity.WARNING, where, message))
+
+    def note(self, where: str, message: str) -> None:
+        self.findings.append(Finding(Severity.OK, where, message))
+
+    def problems(self, errors: Iterable[SpecError]) -> None:
+        """Problems of the schema and its rules."""
+        for error in errors:
+            found = "" if error.value is None else f"{shown(error.value)}: "
+            hint = f" ({error.hint})" if error.hint else ""
+            self.error(error.field or "object", f"{found}{error.allowed}{hint}")
+
+    @property
+    def refused(self) -> bool:
+        """True if the object would not be accepted."""
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def show(reports: Iterable[Report], console: Console) -> None:
+    """Print the findings: marks and colours on a terminal, words elsewhere."""
+    for report in reports:
+        accepted = "would be accepted" if report.checked else "not Holdfast's, not checked"
+        verdict = "would be refused" if report.refused else accepted
+        console.print(f"[bold]{escape(report.name)}[/bold]: {verdict}", soft_wrap=True)
+        for finding in report.findings:
+            mark, word, style = _MARKS[finding.severity]
+            start = f"[{style}]{mark}[/]" if console.is_terminal else f"{word}:"
+            console.print(f"  {start} {escape(finding.field)}: {escape(finding.message)}", soft_wrap=True)
+
+
+def to_json(reports: Iterable[Report]) -> str:
+    """The findings for programs."""
+    entries: list[dict[str, Any]] = [
+        {
+            "object": report.name,
+            "checked": report.checked,
+            "refused": report.refused,
+            "findings": [asdict(finding) for finding in report.findings],
+        }
+        for report in reports
+    ]
+    return json.dumps(entries, indent=2)

@@ -1,0 +1,63 @@
+"""What a job needs to find in its namespace: Secrets, ConfigMaps, PersistentVolumeClaims. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.api.job import Storage, Trainer, TrainingJobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object that the job names. `field` is where; an optional one may be missing."""
+
+    field: str
+    kind: str
+    name: str
+    keys: tuple[str, ...] = ()
+    optional: bool = False
+
+
+PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps", "PersistentVolumeClaim": "persistentvolumeclaims"}
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def references(spec: TrainingJobSpec) -> Iterator[Reference]:
+    """Every object that the job names, in the order of its fields."""
+    yield from _environment(spec.trainer)
+    yield from _volumes(spec.trainer)
+    for index, secret in enumerate(spec.trainer.image_pull_secrets):
+        yield Reference(f"spec.trainer.imagePullSecrets[{index}]", "Secret", secret.name)
+    yield from _storage(spec.checkpoint.storage)
+
+
+def _environment(trainer: Trainer) -> Iterator[Reference]:
+    for index, variable in enumerate(trainer.env):
+        source, where = variable.value_from, f"spec.trainer.env[{index}].valueFrom"
+        if source and (key := source.secret_key_ref):
+            yield Reference(f"{where}.secretKeyRef", "Secret", key.name, (key.key,), key.optional)
+        if source and (key := source.config_map_key_ref):
+            yield Reference(f"{where}.configMapKeyRef", "ConfigMap", key.name, (key.key,), key.optional)
+    for index, every in enumerate(trainer.env_from):
+        if every.secret_ref:
+            yield Reference(f"spec.trainer.envFrom[{index}].secretRef", "Secret", every.secret_ref.name)
+        if every.config_map_ref:
+            yield Reference(f"spec.trainer.envFrom[{index}].configMapRef", "ConfigMap", every.config_map_ref.name)
+
+
+def _volumes(trainer: Trainer) -> Iterator[Reference]:
+    for index, volume in enumerate(trainer.volumes):
+        where = f"spec.trainer.volumes[{index}]"
+        if source := volume.secret:
+            yield Reference(f"{where}.secret", "Secret", source.secret_name, (), source.optional)
+        if files := volume.config_map:
+            yield Reference(f"{where}.configMap", "ConfigMap", files.name, (), files.optional)
+        if claim := volume.persistent_volume_claim:
+            yield Reference(f"{where}.persistentVolumeClaim", "PersistentVolumeClaim", claim.claim_name)
+
+
+def _storage(storage: Storage) -> Iterator[Reference]:
+    where = "spec.checkpoint.storage"
+    if storage.s3 and storage.s3.credentials_secret:
+        yield Reference(f"{where}.s3.credentialsSecret", "Secret", storage.s3.credentials_secret, CREDENTIALS)
+    if storage.volume_claim:
+        yield Reference(f"{where}.volumeClaim", "PersistentVolumeClaim", storage.volume_claim.name)

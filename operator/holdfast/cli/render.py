@@ -1,0 +1,254 @@
+"""What a job looks like on a terminal. Pure: models and a time in, something that rich can print out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
+from holdfast.cli import words
+from holdfast.cli.jobs import Line, Unreadable
+
+EVENTS_SHOWN = 8
+BAR = 40
+SPARK = 32
+
+_PHASE_STYLES = {
+    Phase.SUSPENDED: "dim",
+    Phase.ACQUIRING: "yellow",
+    Phase.STARTING: "cyan",
+    Phase.RUNNING: "green",
+    Phase.MIGRATING: "magenta",
+    Phase.RECOVERING: "yellow",
+    Phase.COMPLETED: "bold green",
+    Phase.FAILED: "bold red",
+}
+_END_STYLES = {EndKind.COMPLETED: "green", EndKind.LOSS: "yellow", EndKind.STOPPED: "dim"}
+
+
+@dataclass(slots=True)
+class Losses:
+    """Losses seen while watching, for the sparkline. One value a step; a step seen again replaces the old value."""
+
+    by_step: dict[int, float] = field(default_factory=dict)
+
+    def see(self, step: int, loss: str | None) -> None:
+        """Remember the loss of a step."""
+        value = words.number(loss)
+        if value is not None:
+            self.by_step[step] = value
+
+    def values(self) -> list[float]:
+        """In the order of the steps."""
+        return [self.by_step[step] for step in sorted(self.by_step)]
+
+
+def phase_text(phase: Phase | None) -> Text:
+    """The phase in its colour."""
+    return Text(phase or "New", style=_PHASE_STYLES[phase] if phase else "dim")
+
+
+def fraction(job: TrainingJob) -> float | None:
+    """How much is done, 0 to 1; None if nobody said what done means."""
+    progress = job.status.progress
+    steps = progress.steps or job.spec.goal.steps
+    if job.status.phase is Phase.COMPLETED:
+        return 1.0
+    return min(progress.step / steps, 1.0) if steps else None
+
+
+def percent(job: TrainingJob) -> str:
+    """`48.2%`."""
+    share = fraction(job)
+    return words.NOTHING if share is None else f"{share * 100:.1f}%"
+
+
+def steps(job: TrainingJob) -> str:
+    """`120 / 1,200`."""
+    progress = job.status.progress
+    goal = progress.steps or job.spec.goal.steps
+    return words.count(progress.step) + (f" / {words.count(goal)}" if goal else "")
+
+
+def eta(job: TrainingJob, now: datetime) -> str:
+    """`3m12s`: how long it will still take."""
+    at = job.status.progress.eta
+    return words.span(at - now) if at and not (job.status.phase and job.status.phase.final) else words.NOTHING
+
+
+def jobs_table(
+    jobs: Sequence[TrainingJob], unreadable: Sequence[Unreadable], now: datetime, *, namespaces: bool
+) -> Table:
+    """All jobs, one a row."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    headers = ("NAME", "PHASE", "TIER", "NODE", "STEP", "PERCENT", "LOSS", "ETA", "ATTEMPT", "LOSSES", "AGE", "REASON")
+    for header in ("NAMESPACE", *headers) if namespaces else headers:
+        right = header in ("STEP", "PERCENT", "LOSS", "ATTEMPT", "LOSSES")
+        table.add_column(header, justify="right" if right else "left", no_wrap=header != "REASON")
+    for job in jobs:
+        status, meta = job.status, job.metadata
+        cells: list[RenderableType] = [
+            meta.name,
+            phase_text(status.phase),
+            status.tier or words.NOTHING,
+            status.node or words.NOTHING,
+            steps(job),
+            percent(job),
+            status.progress.loss or words.NOTHING,
+            eta(job, now),
+            str(status.attempt),
+            str(status.restarts.losses),
+            words.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
+            Text(status.reason or ""),
+        ]
+        table.add_row(*([meta.namespace] if namespaces else []), *cells)
+    for bad in unreadable:
+        blank = [""] * (len(headers) - 3)
+        why = Text(bad.why.splitlines()[0])
+        row: list[RenderableType] = [bad.name, Text("Unreadable", style="red"), *blank, why]
+        table.add_row(*([bad.namespace] if namespaces else []), *row)
+    return table
+
+
+def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
+    """Phase, tier, node, step, loss and so on, as a grid of names and values."""
+    status = job.status
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    for _ in range(4):
+        grid.add_column(no_wrap=True)
+    saved = status.checkpoint
+    checkpoint = f"step {words.count(saved.step)}, {words.ago(saved.committed_at, now)}" if saved else "none yet"
+    loss = Text.assemble(
+        (status.progress.loss or words.NOTHING, "bold"), "  ", (words.sparkline(losses.values(), SPARK), "cyan")
+    )
+    rows: list[tuple[str, RenderableType, str, RenderableType]] = [
+        ("phase", phase_text(status.phase), "tier", Text(status.tier or words.NOTHING, style="bold")),
+        ("step", Text(steps(job), style="bold"), "node", status.node or words.NOTHING),
+        ("loss", loss, "attempt", str(status.attempt)),
+        ("checkpoint", checkpoint, "speed", speed(job)),
+    ]
+    for left, value, right, other in rows:
+        grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
+    return grid
+
+
+def speed(job: TrainingJob) -> str:
+    """`1234.5 samples/s`."""
+    rate = words.number(job.status.progress.samples_per_second)
+    return words.NOTHING if rate is None else f"{rate:,.1f} samples/s"
+
+
+def progress_line(job: TrainingJob, now: datetime) -> Text:
+    """The bar, the percentage and the time that is left."""
+    share = fraction(job)
+    left = f"   ETA {eta(job, now)}" if share is not None and share < 1 else ""
+    return Text.assemble(
+        (words.bar(share, BAR), "green" if share is not None else "dim"), f" {percent(job):>6}", (left, "dim")
+    )
+
+
+def attempts_table(job: TrainingJob, now: datetime) -> Table:
+    """Every attempt of which the status still knows, the running one last."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in ("#", "TIER", "NODE", "STEPS", "RESUMED AT", "LOST", "TOOK", "ENDED"):
+        right = header in ("#", "STEPS", "RESUMED AT")
+        table.add_column(header, justify="right" if right else "left", no_wrap=header != "ENDED")
+    for record in job.status.history:
+        table.add_row(*_past(record))
+    for attempt in (job.status.current, job.status.successor):
+        if attempt:
+            table.add_row(*_present(attempt, job, now))
+    return table
+
+
+def _past(record: AttemptRecord) -> list[RenderableType]:
+    ended = Text(f"{record.kind}: {record.reason}", style=_END_STYLES.get(record.kind, "red"))
+    took = record.ended_at - (record.started_at or record.raised_at)
+    return [
+        str(record.number),
+        record.tier,
+        record.node or words.NOTHING,
+        step_range(record.first_step, record.last_step),
+        words.count(record.resumed_step),
+        lost(record),
+        words.span(took),
+        ended,
+    ]
+
+
+def _present(attempt: Attempt, job: TrainingJob, now: datetime) -> list[RenderableType]:
+    pod = attempt.pods[0] if attempt.pods else None
+    is_current = job.status.current is attempt
+    last = job.status.progress.step if is_current and attempt.first_step is not None else attempt.last_step
+    return [
+        str(attempt.number),
+        attempt.tier.name,
+        (pod.node if pod else None) or words.NOTHING,
+        step_range(attempt.first_step, last),
+        words.count(attempt.resumed_step),
+        words.NOTHING,
+        words.span(now - (attempt.started_at or attempt.raised_at)),
+        Text(str(attempt.state), style="cyan"),
+    ]
+
+
+def step_range(first: int | None, last: int | None) -> str:
+    """`120–480`."""
+    if first is None or last is None:
+        return words.NOTHING
+    return f"{words.count(first)}–{words.count(last)}"
+
+
+def lost(record: AttemptRecord) -> str:
+    """`0 steps, 6.1s`: what the end of this attempt cost; known when the next attempt trains."""
+    if record.seconds_lost is None:
+        return words.NOTHING
+    return f"{words.count(record.steps_lost or 0)} steps, {record.seconds_lost.total_seconds():.1f}s"
+
+
+def event_text(line: Line, *, full: bool = False) -> Text:
+    """One Event on one line, its message cut at the edge of the screen unless `full`."""
+    times = f" (×{line.count})" if line.count > 1 else ""
+    text = Text.assemble(
+        (words.moment(line.at) if full else words.clock(line.at), "dim"),
+        "  ",
+        (line.reason, "yellow" if line.warning else "green"),
+        "  ",
+        line.message.replace("\n", " "),
+        (times, "dim"),
+    )
+    if not full:
+        text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses) -> Panel:
+    """One job as a live screen."""
+    meta, decision = job.metadata, job.status.decision
+    parts: list[RenderableType] = [summary(job, now, losses), Text(), progress_line(job, now)]
+    if decision:
+        why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
+        why.no_wrap, why.overflow = True, "ellipsis"
+        parts += [Text(), why]
+    if job.status.attempt:
+        parts.append(attempts_table(job, now))
+    if events:
+        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-EVENTS_SHOWN:])]
+    return Panel(Group(*parts), title=f"{meta.namespace}/{meta.name}", title_align="left", border_style="blue")
+
+
+def plain_state(job: TrainingJob) -> str:
+    """The state on one line, for output that is not a terminal. Equal as long as nothing has changed but the time."""
+    status = job.status
+    parts = [status.phase or "New", f"attempt={status.attempt}"]
+    parts += [f"{name}={value}" for name, value in (("tier", status.tier), ("node", status.node)) if value]
+    parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or words.NOTHING}"]
+    if status.checkpoint:
+        parts.append(f"checkpoint={status.checkpoint.step}")
+    return " ".join(parts)

@@ -1,0 +1,38 @@
+"""`holdfast version`."""
+
+import asyncio
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, metadata
+
+from holdfast.api.names import API_VERSION
+from holdfast.cli.connect import Target, connect
+from holdfast.cli.console import console
+from holdfast.cli.errors import CliError
+from holdfast.cli.options import Kubeconfig
+
+
+def own_version() -> str:
+    """The version of the installed distribution."""
+    try:
+        return metadata("holdfast")["Version"]
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+def version(*, kubeconfig: Kubeconfig = None) -> None:
+    """Show the versions of holdfast, of its API, and of the cluster if one answers."""
+    out = console()
+    out.print(f"holdfast    {own_version()}", markup=False)
+    out.print(f"API         {API_VERSION}", markup=False)
+    out.print(f"Python      {platform.python_version()} on {sys.platform}", markup=False)
+    out.print(f"Kubernetes  {asyncio.run(server_version(Target(kubeconfig)))}", markup=False)
+
+
+async def server_version(target: Target) -> str:
+    """What the cluster says of itself, or that none answers: this command works without a cluster."""
+    try:
+        async with connect(target) as client:
+            return str((await client.request("GET", "/version", timeout=5.0)).get("gitVersion", "unknown"))
+    except CliError as error:
+        return f"none ({error})"

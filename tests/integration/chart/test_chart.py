@@ -1,0 +1,209 @@
+"""The chart: rendered by Helm itself, and shown to a real API server."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.cluster import apply
+
+from holdfast.api import crds, rbac
+from holdfast.local import toolchain
+from holdfast.local.cluster import Cluster
+from holdfast.local.errors import LocalError
+from holdfast.runtime.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "holdfast"
+NAMESPACE = "holdfast-system"
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """Helm, built once into the user's cache."""
+    return toolchain.build("helm")
+
+
+def run(helm: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm without a cluster and without the user's own settings."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))}
+    return subprocess.run([helm, *args], capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def render(helm: Path, *args: str, namespace: str = NAMESPACE) -> list[Manifest]:
+    """Every object of the chart, hooks included."""
+    done = run(helm, "template", "holdfast", str(CHART), "--namespace", namespace, *args)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def is_hook(manifest: Manifest) -> bool:
+    return "helm.sh/hook" in manifest["metadata"].get("annotations", {})
+
+
+def one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    found = [m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name)]
+    assert len(found) == 1, f"{len(found)} objects {kind}/{name}"
+    return found[0]
+
+
+# Breaks if a template is not valid YAML, or a value that it uses is not in values.yaml.
+def test_lints(helm: Path) -> None:
+    done = run(helm, "lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Breaks if the chart gives the operator other rights than the local cluster, in which everything is tested.
+@pytest.mark.parametrize("namespace", ["holdfast-system", "elsewhere"])
+def test_rights_are_those_of_the_local_cluster(helm: Path, namespace: str) -> None:
+    rendered = [m for m in render(helm, namespace=namespace) if not is_hook(m)]
+    for wanted in rbac.manifests(namespace):
+        assert one(rendered, wanted["kind"], wanted["metadata"]["name"]) == wanted
+    bound = [m for m in rendered if m["kind"].endswith("Binding")]
+    assert len(bound) == sum(m["kind"].endswith("Binding") for m in rbac.manifests(namespace))
+
+
+# Breaks if `make crds` forgot the chart, or if uninstalling would delete every job in the cluster.
+def test_installs_the_generated_crds_and_keeps_them(helm: Path) -> None:
+    rendered = {m["metadata"]["name"]: m for m in render(helm) if m["kind"] == "CustomResourceDefinition"}
+    for wanted in crds.manifests():
+        found = rendered.pop(wanted["metadata"]["name"])
+        assert found["metadata"].pop("annotations")["helm.sh/resource-policy"] == "keep"
+        wanted["metadata"].pop("annotations", None)
+        assert found == json.loads(json.dumps(wanted))
+    assert not rendered
+    assert not [m for m in render(helm, "--set", "crds.install=false") if m["kind"] == "CustomResourceDefinition"]
+
+
+# Breaks if a setting is renamed and the chart goes on to set the old name, which nothing reads.
+def test_sets_only_what_the_operator_reads(helm: Path) -> None:
+    pod = one(render(helm, "--set", "settings.HOLDFAST_WORKERS=32"), "Deployment", "holdfast")["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    names = [variable["name"] for variable in container["env"]]
+    known = {f"HOLDFAST_{name.upper()}" for name in Settings.model_fields}
+    assert set(names) <= known
+    assert len(names) == len(set(names))
+    assert {"name": "HOLDFAST_WORKERS", "value": "32"} in container["env"]
+    assert container["args"] == ["operator", "run"]
+
+
+# Breaks if Services and probes point to a port that the operator does not listen on.
+def test_ports_agree(helm: Path) -> None:
+    rendered = render(helm, "--set", "progress.port=9443,metrics.port=9080")
+    container = one(rendered, "Deployment", "holdfast")["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert ports == {"progress": 9443, "metrics": 9080}
+    assert (env["HOLDFAST_PROGRESS_BIND"], env["HOLDFAST_HEALTH_BIND"]) == (":9443", ":9080")
+    assert one(rendered, "Service", "holdfast")["spec"]["ports"][0]["port"] == 9443
+    assert one(rendered, "Service", "holdfast-metrics")["spec"]["ports"][0]["port"] == 9080
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+
+
+# Breaks if a selector and the labels of the pods drift apart: the Service would find nobody.
+def test_services_select_the_operator_and_nothing_else(helm: Path) -> None:
+    rendered = render(helm)
+    operator = one(rendered, "Deployment", "holdfast")["spec"]["template"]["metadata"]["labels"]
+    release = one(rendered, "Job", "holdfast-release")["spec"]["template"]["metadata"]["labels"]
+    for name in ("holdfast", "holdfast-metrics"):
+        selector = one(rendered, "Service", name)["spec"]["selector"].items()
+        assert selector <= operator.items()
+        assert not selector <= release.items()
+
+
+# Breaks if a wrong value is taken without a word.
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ("replicas=-1", "replicas"),
+        ("replica=2", "replica"),
+        ("logLevel=LOUD", "logLevel"),
+        ("progress.port=80", "port"),
+        ("settings.WORKERS=3", "WORKERS"),
+        ("initImage=", "initImage"),
+    ],
+)
+def test_refuses_wrong_values(helm: Path, setting: str, named: str) -> None:
+    done = run(helm, "template", "holdfast", str(CHART), "--set", setting)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+# Breaks if the API server would refuse any object of the chart, or warns that a field is unknown.
+def test_the_api_server_takes_every_object(helm: Path, cluster: Cluster, namespace: str) -> None:
+    manifests = render(helm, namespace=namespace)
+    text = yaml.safe_dump_all(manifests)
+    out = cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text
+    )
+    assert len(out.splitlines()) == len(manifests)
+
+
+# Breaks if the operator or the hook cannot run where only restricted pods are allowed.
+@pytest.mark.parametrize(("kind", "name"), [("Deployment", "holdfast"), ("Job", "holdfast-release")])
+def test_pods_are_restricted(helm: Path, cluster: Cluster, namespace: str, kind: str, name: str) -> None:
+    cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
+    template = one(render(helm, namespace=namespace), kind, name)["spec"]["template"]
+    spec = {**template["spec"], "serviceAccountName": "default"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": namespace}, "spec": spec}
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+    pod["spec"]["containers"][0].pop("securityContext")
+    with pytest.raises(LocalError, match="restricted"):
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+
+
+# Breaks if uninstalling leaves a pod that waits for ever for an operator that is gone.
+def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster, namespace: str) -> None:
+    hooks = [m for m in render(helm, namespace=namespace) if is_hook(m)]
+    assert {m["metadata"]["annotations"]["helm.sh/hook"] for m in hooks} == {"post-delete"}
+    command = one(hooks, "Job", "holdfast-release")["spec"]["template"]["spec"]["containers"][0]["args"]
+    rights = [m for m in hooks if m["kind"] != "Job"]
+    apply(cluster, *rights)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "left-behind",
+            "namespace": namespace,
+            "finalizers": ["holdfast.dev/end-recorded"],
+            "labels": {"app.kubernetes.io/managed-by": "holdfast", "holdfast.dev/job": "gone"},
+        },
+        "spec": {
+            "nodeName": "nowhere",
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "trainer", "image": "holdfast.dev/plain:local"}],
+        },
+    }
+    try:
+        apply(cluster, pod)
+        kubeconfig = cluster.kubeconfig_for(namespace, "holdfast-release")
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast.cli.main", *command, "--kubeconfig", str(kubeconfig)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        left = json.loads(cluster.kubectl("-n", namespace, "get", "pod", "left-behind", "-o", "json"))
+        assert "holdfast.dev/end-recorded" not in left["metadata"].get("finalizers", [])
+    finally:
+        for right in rights:
+            cluster.kubectl("-n", namespace, "delete", right["kind"], right["metadata"]["name"], "--ignore-not-found")
+
+
+# Breaks if somebody who may view a namespace cannot look at its jobs, or may change them.
+def test_roles_for_people_aggregate(helm: Path) -> None:
+    rendered = render(helm)
+    view, edit = one(rendered, "ClusterRole", "holdfast-view"), one(rendered, "ClusterRole", "holdfast-edit")
+    assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+    assert "patch" in edit["rules"][0]["verbs"]

@@ -1,0 +1,69 @@
+"""When the demo takes a node."""
+
+from typing import Any
+
+import pytest
+from tests.support.jobs import RUNNING, running_job
+
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.demo.script import SCENES, Blow, Scene, Script, Struck
+
+TIERS = {
+    tier: {"name": tier, "kind": kind} for tier, kind in (("spot", "Spot"), ("dedicated", "Dedicated"), ("cpu", "CPU"))
+}
+
+
+def job(*, attempt: int = 1, tier: str = "spot", first: int | None = 0, step: int = 90, saved: int | None = 80,
+        state: str = "Running") -> TrainingJob:  # fmt: skip
+    current: dict[str, Any] = {
+        **RUNNING["current"], "number": attempt, "tier": TIERS[tier], "state": state, "firstStep": first,
+        "pods": [{"rank": 0, "node": f"{tier}-1"}],
+    }  # fmt: skip
+    checkpoint = None if saved is None else {**RUNNING["checkpoint"], "step": saved}
+    return running_job({"current": current, "checkpoint": checkpoint, "progress": {"step": step}})
+
+
+def test_a_node_is_taken_once_its_attempt_has_trained_and_saved() -> None:
+    struck = Script().due(job())
+    assert struck is not None
+    assert (struck.attempt, struck.node, struck.step, struck.saved) == (1, "spot-1", 90, 80)
+    assert struck.scene.blow is Blow.RECLAIM
+
+
+# Breaks if the demo would strike an attempt that has nothing of its own to lose: it would show nothing.
+@pytest.mark.parametrize(
+    "early",
+    [
+        job(saved=None),
+        job(first=None),
+        job(first=80, saved=80, step=170),
+        job(first=45, step=124),
+        job(state="Starting"),
+        job(state="Draining"),
+        job(tier="dedicated"),
+    ],
+    ids=["no save", "no step of its own", "no save of its own", "few steps", "starting", "draining", "other tier"],
+)
+def test_not_before(early: TrainingJob) -> None:
+    assert Script().due(early) is None
+
+
+def test_no_attempt_is_struck_twice() -> None:
+    script = Script()
+    struck = script.due(job())
+    assert struck is not None
+    script.record(struck)
+    assert script.due(job(step=190, saved=180)) is None
+    assert script.due(job(attempt=2, first=90, step=190, saved=180)) is not None
+
+
+def test_a_crash_waits_for_steps_that_are_not_saved() -> None:
+    script = Script(scenes=(Scene(Blow.CRASH, "dedicated", "", ""),))
+    assert script.due(job(tier="dedicated", step=90, saved=90)) is None
+    assert script.due(job(tier="dedicated", step=91, saved=90)) is not None
+
+
+def test_after_the_last_scene_nothing_is_due() -> None:
+    script = Script(played=[Struck(scene, n, "n", 0, 0) for n, scene in enumerate(SCENES)])
+    assert script.next_scene is None
+    assert script.due(job(attempt=9)) is None

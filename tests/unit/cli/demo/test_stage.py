@@ -1,0 +1,51 @@
+"""What the demo puts on its stage."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.demo.errors import DemoError
+from holdfast.cli.demo.script import SCENES
+from holdfast.cli.demo.stage import PATIENCE, default_job, job_manifest
+from holdfast.local.config import DEFAULT_IMAGES, DEFAULT_NODES
+from holdfast.local.state import S3Access
+from holdfast.runtime.settings import Settings
+
+S3 = S3Access(endpoint="http://127.0.0.1:1", access_key="a", secret_key="s")
+
+
+# Breaks if the example, the script and the local cluster's default layout drift apart: the demo would hang.
+def test_the_example_fits_the_script_and_the_local_cluster() -> None:
+    manifest = job_manifest(default_job(), S3)
+    job = TrainingJob.parse(manifest)
+    tiers = job.spec.capacity.tiers
+    assert {scene.tier for scene in SCENES} <= {tier.name for tier in tiers}
+    for tier in tiers:
+        assert any(tier.node_selector.items() <= node.labels.items() for node in DEFAULT_NODES), tier.name
+    assert job.spec.trainer.image in DEFAULT_IMAGES
+    s3 = job.spec.checkpoint.storage.s3
+    assert s3 is not None
+    assert (s3.endpoint, s3.bucket, s3.credentials_secret) == (S3.endpoint, "runs", "s3")
+
+
+def test_the_operators_patience_is_known_to_it() -> None:
+    assert Settings(patience=PATIENCE).operator_config().silent_hold.total_seconds() == PATIENCE["silent_hold"]
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("kind: ConfigMap", "holds 0 TrainingJobs"),
+        ("a: [", "cannot be read"),
+        (
+            "{kind: TrainingJob, metadata: {name: a}, spec: {checkpoint: {storage: {volumeClaim: {name: a}}}}}",
+            "storage.s3 is not set",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_staged_is_refused(tmp_path: Path, content: str, wanted: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(content)
+    with pytest.raises(DemoError, match=wanted):
+        job_manifest(file, S3)

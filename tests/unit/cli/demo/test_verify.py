@@ -1,0 +1,67 @@
+"""The demo's exit code: only if every claim holds."""
+
+from typing import Any
+
+import pytest
+from tests.support.jobs import running_job
+
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.demo.script import SCENES, Script, Struck
+from holdfast.cli.demo.verify import checks, saved_before
+
+
+def record(kind: str, attempt: int, step: int | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {"kind": kind, "attempt": attempt}
+    return made | ({"commit": {"step": step}} if kind == "commit" else {})
+
+
+LOG = [
+    record("owner", 1), record("fence", 1), record("commit", 1, 40), record("commit", 1, 55),
+    record("fence", 2), record("commit", 2, 90), record("fence", 4), record("commit", 4, 120),
+    record("fence", 7), record("commit", 7, 600), record("complete", 7),
+]  # fmt: skip
+
+
+def past(number: int, resumed: int | None, lost: int = 0) -> dict[str, Any]:
+    return {
+        "number": number, "tier": "spot", "kind": "Loss", "reason": "SpotInterruption", "resumedStep": resumed,
+        "firstStep": 0, "lastStep": 1, "stepsLost": lost, "raisedAt": "2026-11-21T09:00:00Z",
+        "endedAt": "2026-11-21T09:00:00Z",
+    }  # fmt: skip
+
+
+def job(**changes: Any) -> TrainingJob:
+    history = [past(1, None), past(2, 55), past(4, 90, lost=7), past(7, 120)]
+    return running_job({"phase": "Completed", "current": None, "history": history, **changes})
+
+
+def script(played: int = 3) -> Script:
+    attempts = (1, 2, 4)
+    return Script(played=[Struck(SCENES[i], attempts[i], f"n{i}", 0, 0) for i in range(played)])
+
+
+def test_the_log_says_what_was_saved_before_each_fence() -> None:
+    assert saved_before(LOG) == {1: None, 2: 55, 4: 90, 7: 120}
+
+
+def test_all_holds() -> None:
+    found = checks(job(), LOG, script())
+    assert all(check.holds for check in found), [check.text for check in found if not check.holds]
+    assert "attempt 4 resumed at step 90; saved was step 90" in [check.text for check in found]
+
+
+# Breaks if the demo would end with 0 although something that it shows did not happen.
+@pytest.mark.parametrize(
+    ("shown", "log", "played", "wanted"),
+    [
+        (job(phase="Failed"), LOG, 3, "the job is Failed"),
+        (job(), LOG, 2, "2 of 3 nodes"),
+        (job(history=[past(1, None), past(2, 40), past(4, 90), past(7, 120)]), LOG, 3, "resumed at step 40"),
+        (job(history=[past(1, None), past(2, None), past(4, 90), past(7, 120)]), LOG, 3, "resumed at step -"),
+        (job(history=[past(1, None, lost=3), past(2, 55), past(4, 90), past(7, 120)]), LOG, 3, "3 steps were lost"),
+        (job(), LOG[:6], 3, "1 attempts resumed"),
+    ],
+)
+def test_what_does_not_hold_is_said(shown: TrainingJob, log: list[dict[str, Any]], played: int, wanted: str) -> None:
+    broken = [check.text for check in checks(shown, log, script(played)) if not check.holds]
+    assert any(wanted in text for text in broken), broken

@@ -1,0 +1,231 @@
+"""Commands from the command line to the API and back, against an API server that answers as told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fake_api import FakeApi, failure, fake_api, listing
+from tests.support.jobs import RUNNING, UID, raw_job
+from typer.testing import CliRunner, Result
+
+from holdfast.cli import complete
+from holdfast.cli.connect import Target
+from holdfast.cli.errors import ExitCode
+from holdfast.cli.main import app
+
+JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
+JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"
+EVENTS = "/api/v1/namespaces/demo/events"
+
+
+def event(uid: str, reason: str, about: str = UID) -> dict[str, Any]:
+    return {
+        "metadata": {"uid": uid, "creationTimestamp": "2026-11-21T09:02:00Z"},
+        "involvedObject": {"uid": about},
+        "reason": reason,
+        "message": f"message of {reason}",
+        "eventTime": "2026-11-21T09:02:00.5Z",
+    }
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """A server with one running job; $KUBECONFIG points to it."""
+    with fake_api() as server:
+        server.answers = {
+            ("GET", JOB): raw_job(),
+            ("GET", JOBS): listing(raw_job(), {"metadata": {"name": "broken", "namespace": "demo"}, "spec": {}}),
+            ("GET", EVENTS): listing(event("1", "Mine"), event("2", "OfAnotherLife", about="other")),
+        }
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        yield server
+
+
+def holdfast(*args: str) -> Result:
+    return CliRunner().invoke(app, list(args))
+
+
+def test_watch_once_lists_every_job_and_names_what_cannot_be_read(api: FakeApi) -> None:
+    result = holdfast("watch", "--once")
+    assert result.exit_code == 0
+    assert "250 / 1,000" in result.output
+    assert "Unreadable" in result.output
+
+
+def test_watch_ends_with_the_job_and_says_what_is_new_once(api: FakeApi) -> None:
+    looks = iter([RUNNING, RUNNING, {**RUNNING, "phase": "Completed", "current": None}])
+    api.answers["GET", JOB] = lambda _: raw_job(status=next(looks))
+    result = holdfast("watch", "job", "--every", "0.2")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("Mine: message of Mine") == 1
+    assert "OfAnotherLife" not in result.output
+    assert [line.split()[1] for line in result.output.splitlines() if "attempt=" in line] == ["Running", "Completed"]
+
+
+def test_watch_of_a_job_that_fails_ends_with_1(api: FakeApi) -> None:
+    api.answers["GET", JOB] = raw_job(status={**RUNNING, "phase": "Failed", "current": None})
+    assert holdfast("watch", "job").exit_code == ExitCode.FAILED
+
+
+def test_watch_outlives_a_moment_without_answer(api: FakeApi) -> None:
+    looks = iter([raw_job(), failure(503, "ServiceUnavailable", "etcd"), raw_job(status={"phase": "Completed"})])
+    api.answers["GET", JOB] = lambda _: next(looks)
+    result = holdfast("watch", "job", "--every", "0.2")
+    assert result.exit_code == 0, result.output
+
+
+def test_watch_says_that_the_job_was_deleted(api: FakeApi) -> None:
+    looks = iter([raw_job(), failure(404, "NotFound", 'trainingjobs.holdfast.dev "job" not found')])
+    api.answers["GET", JOB] = lambda _: next(looks)
+    result = holdfast("watch", "job", "--every", "0.2")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "was deleted" in result.output
+
+
+def test_describe(api: FakeApi) -> None:
+    result = holdfast("describe", "job")
+    assert result.exit_code == 0, result.output
+    assert "message of Mine" in result.output
+
+
+def test_checkpoint_asks_by_annotation_and_waits(api: FakeApi) -> None:
+    def patched(body: dict[str, Any] | None) -> dict[str, Any]:
+        assert body is not None
+        value = body["metadata"]["annotations"]["holdfast.dev/checkpoint-requested"]
+        newer = {**RUNNING["checkpoint"], "step": 251, "committedAt": "2026-11-21T09:10:00Z"}
+        api.answers["GET", JOB] = raw_job(status={**RUNNING, "requests": {"checkpoint": value}, "checkpoint": newer})
+        return raw_job()
+
+    api.answers["PATCH", JOB] = patched
+    result = holdfast("checkpoint", "job")
+    assert result.exit_code == 0, result.output
+    assert "saved step 251" in result.output
+
+
+def test_a_request_that_nobody_answers_ends_and_says_so(api: FakeApi) -> None:
+    api.answers["PATCH", JOB] = raw_job()
+    result = holdfast("checkpoint", "job", "--timeout", "1")
+    assert result.exit_code == ExitCode.FAILED
+    assert "nothing came of it in 1 s" in result.output
+
+
+def test_no_wait_asks_and_ends(api: FakeApi) -> None:
+    api.answers["PATCH", JOB] = raw_job()
+    result = holdfast("move", "job", "--tier", "cpu", "--no-wait")
+    assert result.exit_code == 0, result.output
+    (sent,) = [body for method, _, body in api.requests if method == "PATCH"]
+    request_id, tier = sent["metadata"]["annotations"]["holdfast.dev/move-requested"].split()
+    assert (tier, request_id[:2]) == ("cpu", "20")
+
+
+def test_move_to_a_tier_that_the_job_has_not_asks_for_nothing(api: FakeApi) -> None:
+    result = holdfast("move", "job", "--tier", "moon")
+    assert result.exit_code == ExitCode.FAILED
+    assert "it has spot, dedicated, cpu" in result.output
+    assert not [method for method, _, _ in api.requests if method == "PATCH"]
+
+
+def test_checkpoint_of_a_job_that_waits_is_refused_at_once(api: FakeApi) -> None:
+    api.answers["GET", JOB] = raw_job(status={**RUNNING, "phase": "Acquiring"})
+    result = holdfast("checkpoint", "job")
+    assert result.exit_code == ExitCode.FAILED
+    assert "only a running job can save" in result.output
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "wanted"),
+    [
+        (failure(403, "Forbidden", 'User "me" cannot get trainingjobs'), ExitCode.FORBIDDEN, "holdfast-view"),
+        (failure(401, "Unauthorized", "Unauthorized"), ExitCode.FORBIDDEN, "does not know this user"),
+        (failure(404, "NotFound", 'trainingjobs "job" not found'), ExitCode.NOT_FOUND, "watch -A"),
+        (
+            failure(404, "NotFound", "the server could not find the requested resource"),
+            ExitCode.NOT_FOUND,
+            "Holdfast is not installed",
+        ),
+    ],
+)
+def test_errors_say_what_to_do(api: FakeApi, answer: dict[str, Any], code: ExitCode, wanted: str) -> None:
+    api.answers["GET", JOB] = answer
+    for command in ("describe", "checkpoint", "watch"):
+        result = holdfast(command, "job")
+        assert (result.exit_code, wanted in result.output) == (code, True), result.output
+        assert "Traceback" not in result.output
+
+
+def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    result = holdfast("watch")
+    assert result.exit_code == ExitCode.NO_CLUSTER
+    assert "holdfast local up" in result.output
+
+
+def test_no_answer(tmp_path: Path) -> None:
+    with fake_api() as gone:
+        config = gone.kubeconfig(tmp_path / "config")
+    result = holdfast("watch", "--kubeconfig", str(config))
+    assert result.exit_code == ExitCode.NO_CLUSTER
+    assert "no answer from the cluster" in result.output
+
+
+def test_version_works_without_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    result = holdfast("version")
+    assert result.exit_code == 0
+    assert "holdfast.dev/v1alpha1" in result.output
+
+
+def test_a_job_and_all_namespaces_is_a_wrong_command_line(api: FakeApi) -> None:
+    assert holdfast("watch", "job", "-A").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["watch", "describe", "checkpoint", "move", "demo", "version", "check"])
+def test_every_command_has_help(command: str) -> None:
+    result = holdfast(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage: " in result.output
+
+
+class Context:
+    """What a completion sees of the command line."""
+
+    def __init__(self, *args: str, **params: Any) -> None:
+        self.args, self.params = list(args), params
+
+
+def test_completion_comes_from_the_cluster(api: FakeApi) -> None:
+    api.answers["GET", "/api/v1/namespaces"] = listing({"metadata": {"name": "demo"}}, {"metadata": {"name": "other"}})
+    context: Any = Context(job="job")
+    assert complete.jobs(context, "j") == ["job"]
+    assert complete.jobs(context, "x") == []
+    assert complete.tiers(context, "") == ["spot", "dedicated", "cpu"]
+    assert complete.namespaces(context, "o") == ["other"]
+
+
+# Breaks if the value of --tier is completed only after the line has become complete without it, which it never does.
+def test_completion_of_a_line_that_cannot_be_parsed_yet(api: FakeApi, tmp_path: Path) -> None:
+    config = str(api.kubeconfig(tmp_path / "other", "elsewhere"))
+    context: Any = Context("--kubeconfig", config, "job", "-n", "demo", "--tier")
+    assert complete.tiers(context, "d") == ["dedicated"]
+
+
+def test_completion_without_a_cluster_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    context: Any = Context()
+    assert complete.jobs(context, "") == []
+
+
+def test_the_namespace_is_that_of_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    named, bare = FakeApi().kubeconfig(tmp_path / "a", "vision"), FakeApi().kubeconfig(tmp_path / "b", None)
+    assert Target(named).resolved_namespace() == "vision"
+    assert Target(bare).resolved_namespace() == "default"
+    assert Target(named, "chosen").resolved_namespace() == "chosen"
+    # kubectl merges files: the first current-context counts, wherever its context is written.
+    first = tmp_path / "c"
+    first.write_text("current-context: fake\n")
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{named}")
+    assert Target().resolved_namespace() == "vision"

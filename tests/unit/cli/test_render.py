@@ -1,0 +1,105 @@
+"""What a job looks like."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console, RenderableType
+from tests.support.jobs import running_job
+
+from holdfast.api.status import Phase
+from holdfast.cli import render
+from holdfast.cli.jobs import Line, Unreadable
+
+NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
+EVENT = Line(
+    "e1", NOW - timedelta(seconds=3), warning=True, reason="Notice", message="node spot-1\nis leaving", count=2
+)
+
+
+def text(shown: RenderableType, width: int = 120) -> str:
+    console = Console(width=width, record=True, file=None, quiet=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+# Breaks if any of what the screen promises is not on it.
+@pytest.mark.parametrize(
+    "shown",
+    ["Running", "dedicated-1", "250 / 1,000", "2.113", "25.0%", "ETA 2m00s", "step 240, 10s ago", "31.5 samples/s",
+     "Loss: SpotInterruption", "Failure: UserException", "0 steps, 6.5s", "Notice", "node spot-1 is leaving", "×2"],
+)  # fmt: skip
+def test_screen_of_one_job(shown: str) -> None:
+    assert shown in text(render.job_screen(running_job(), [EVENT], NOW, render.Losses()))
+
+
+def test_screen_fits_a_narrow_terminal() -> None:
+    lines = text(render.job_screen(running_job(), [EVENT], NOW, render.Losses()), width=70).splitlines()
+    assert max(len(line) for line in lines) <= 70
+
+
+def test_screen_of_a_job_that_nobody_has_looked_at() -> None:
+    new = running_job().model_copy(update={"status": type(running_job().status)()})
+    shown = text(render.job_screen(new, [], NOW, render.Losses()))
+    assert "New" in shown
+    assert "0 / 1,000" in shown
+    assert "none yet" in shown
+
+
+def test_only_the_newest_events_are_shown() -> None:
+    events = [Line(str(i), NOW, warning=False, reason=f"Event{i:02}", message="") for i in range(20)]
+    shown = text(render.job_screen(running_job(), events, NOW, render.Losses()))
+    assert "Event19" in shown
+    assert "Event11" not in shown
+
+
+def test_a_completed_job_is_done_whatever_its_last_report_said() -> None:
+    job = running_job({"phase": "Completed", "current": None})
+    assert render.fraction(job) == 1.0
+    assert render.eta(job, NOW) == "-"
+
+
+def test_without_a_goal_nothing_is_promised() -> None:
+    job = running_job({"progress": {"step": 7}}, goal={})
+    assert render.fraction(job) is None
+    assert render.percent(job) == "-"
+    assert render.steps(job) == "7"
+
+
+def test_a_step_beyond_the_goal_is_not_more_than_everything() -> None:
+    assert render.fraction(running_job({"progress": {"step": 5000}})) == 1.0
+
+
+def test_table_of_all_jobs_shows_those_that_cannot_be_read() -> None:
+    bad = Unreadable("demo", "broken", "spec.trainer: missing\nmore")
+    shown = text(render.jobs_table([running_job()], [bad], NOW, namespaces=True), width=200)
+    assert "NAMESPACE" in shown
+    assert "Unreadable" in shown
+    assert "spec.trainer: missing" in shown
+    assert "more" not in shown
+    assert "demo" not in text(render.jobs_table([running_job()], [], NOW, namespaces=False), width=200)
+
+
+def test_markup_in_messages_is_text() -> None:
+    job = running_job({"reason": "[bold]x[/nonsense]"})
+    assert "[bold]x[/nonsense]" in text(render.jobs_table([job], [], NOW, namespaces=False), width=200)
+    evil = Line("e", NOW, warning=False, reason="[red]", message="[/]")
+    assert "[red]  [/]" in text(render.event_text(evil))
+
+
+def test_losses_are_in_the_order_of_steps_and_a_step_counts_once() -> None:
+    losses = render.Losses()
+    for step, loss in ((10, "3.0"), (5, "4.0"), (10, "2.5"), (11, None), (12, "nan")):
+        losses.see(step, loss)
+    assert losses.values() == [4.0, 2.5]
+
+
+def test_plain_state_does_not_change_with_time_alone() -> None:
+    before = render.plain_state(running_job())
+    later = running_job({"checkpoint": None})
+    assert before == "Running attempt=3 tier=dedicated node=dedicated-1 step=250/1,000 loss=2.113 checkpoint=240"
+    assert render.plain_state(later) != before
+
+
+def test_every_phase_has_a_colour() -> None:
+    assert all(render.phase_text(phase).plain == phase.value for phase in Phase)
