@@ -1,0 +1,186 @@
+"""Carry out one decision: status first, then orders, then actions, then events.
+
+If the status cannot be written nothing else is done: no pod may exist that the status does not know of.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from holdfast.api.model import merge_patch
+from holdfast.api.objects import TrainingJob
+from holdfast.core.decision import (
+    Action,
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Order,
+    ReleasePod,
+    UnprotectPod,
+)
+from holdfast.core.snapshot import Refusal
+from holdfast.runtime import paths
+from holdfast.runtime.cache import Cache, Key
+from holdfast.runtime.errors import ApiError
+from holdfast.runtime.events import EventRecorder
+from holdfast.runtime.pods import PodWriter, RefusedError
+from holdfast.runtime.trust import TrustAnchor
+from holdfast.runtime.writer import Writer
+
+log = logging.getLogger(__name__)
+
+
+class Board(Protocol):
+    """Where orders are put up for pods to fetch."""
+
+    def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        """These, and no others, are open for the pods of this job."""
+        ...
+
+
+class Outcome(Enum):
+    """How far a decision was carried out."""
+
+    QUIET = "quiet"  # there was nothing to write
+    APPLIED = "applied"
+    CONFLICT = "conflict"  # the job has changed: decide again
+    GONE = "gone"  # the job does not exist any more
+
+
+class Executor:
+    """Writes what was decided. `refusals` remembers, by job UID, that the API server would not have a pod."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        cache: Cache,
+        board: Board,
+        events: EventRecorder,
+        trust: TrustAnchor,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._board = board
+        self._events = events
+        self._trust = trust
+        self._now = now
+        self._pods = PodWriter(writer, cache)
+        self.refusals: dict[str, Refusal] = {}
+
+    @property
+    def writer(self) -> Writer:
+        """What it writes with."""
+        return self._writer
+
+    @property
+    def pods(self) -> PodWriter:
+        """The writer of pods, for those who clean up."""
+        return self._pods
+
+    async def apply(self, job: TrainingJob, decision: Decision) -> tuple[Outcome, bool]:
+        """Carry the decision out; the second value tells whether progress was written.
+
+        Raises ApiError if the status or an action failed for a reason that may pass.
+        """
+        key = Key(job.metadata.namespace, job.metadata.name)
+        patch = {} if decision.status is job.status else merge_patch(job.status, decision.status)
+        if patch:
+            outcome = await self._write_status(key, job, patch)
+            if outcome is not Outcome.APPLIED:
+                return outcome, False
+            self.refusals.pop(job.metadata.uid, None)
+        self._board.replace(job.metadata.uid, decision.orders)
+        try:
+            await self._act(key, job, decision.actions)
+        finally:
+            for event in decision.events:
+                self._events.record(job, event)
+        quiet = not (patch or decision.actions)
+        return Outcome.QUIET if quiet else Outcome.APPLIED, "progress" in patch
+
+    async def _write_status(self, key: Key, job: TrainingJob, patch: dict[str, object]) -> Outcome:
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": patch}
+        path = paths.job(key.namespace, key.name)
+        try:
+            self._cache.put_job(await self._writer.write("PATCH", f"{path}/status", body))
+        except ApiError as error:
+            if error.not_found:
+                return Outcome.GONE
+            if not error.conflict:
+                raise
+            return await self._refresh(path, meta.uid)
+        return Outcome.APPLIED
+
+    async def _refresh(self, path: str, uid: str) -> Outcome:
+        try:
+            raw = await self._writer.get(path)
+        except ApiError as error:
+            if error.not_found:
+                return Outcome.GONE
+            raise
+        self._cache.put_job(raw)
+        return Outcome.CONFLICT if raw["metadata"]["uid"] == uid else Outcome.GONE
+
+    async def _act(self, key: Key, job: TrainingJob, actions: tuple[Action, ...]) -> None:
+        if not actions:
+            return
+        if len(actions) == 1:
+            await self._one(key, job, actions[0])
+            return
+        results = await asyncio.gather(*(self._one(key, job, action) for action in actions), return_exceptions=True)
+        failed = [result for result in results if isinstance(result, BaseException)]
+        for error in failed[1:]:
+            log.warning("an action failed too: %s", error, extra={"job": "/".join(key)})
+        if failed:
+            raise failed[0]
+
+    async def _one(self, key: Key, job: TrainingJob, action: Action) -> None:
+        match action:
+            case CreatePod():
+                await self._create(key, job, action)
+            case DeletePod():
+                await self._pods.delete(key, action)
+            case ReleasePod():
+                await self._pods.release(key, action.name, action.uid)
+            case UnprotectPod():
+                await self._pods.unprotect(key, action.name, action.uid)
+            case DeleteJob():
+                await self._delete_job(key, action.uid)
+
+    async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
+        try:
+            await self._trust.ensure(key.namespace)
+            await self._pods.create(key, job.metadata.uid, action)
+        except RefusedError as error:
+            self.refusals[job.metadata.uid] = Refusal(
+                attempt=action.attempt,
+                at=self._now(),
+                status=error.status,
+                reason=error.reason,
+                message=error.message[:1024],
+            )
+            log.warning("pod refused: %s", error, extra={"job": "/".join(key), "attempt": action.attempt})
+        except ApiError as error:
+            # The ConfigMap of a namespace that is being deleted cannot be created either; nothing is to be done there.
+            if not (error.not_found or "because it is being terminated" in error.message):
+                raise
+
+    async def _delete_job(self, key: Key, uid: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await self._writer.write("DELETE", paths.job(key.namespace, key.name), body)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise

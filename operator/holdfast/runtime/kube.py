@@ -1,0 +1,225 @@
+"""The Kubernetes client, cut down to what a fast operator needs: one method that sends JSON and returns JSON.
+
+The only module that imports the Kubernetes client library. Its configuration, authentication and REST layer are used;
+its generated API classes and typed models are not (decoding them takes twenty times as long as the JSON itself).
+"""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from holdfast.runtime.errors import ApiError, ConfigurationError
+
+__all__ = ["APPLY_PATCH", "JSON_PATCH", "MERGE_PATCH", "ApiError", "Client", "resource_of"]
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+POOL_SIZE = 100
+RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
+PAGE = 500
+
+Observer = Callable[[str, str, int, float], None]  # verb, resource, HTTP status (0: no answer), seconds
+Body = Mapping[str, Any] | list[Any]
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def resource_of(path: str) -> tuple[str, bool]:
+    """The resource of an API path (`pods`, `pods/status`) and whether it names one object."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    if not rest:
+        return "other", False
+    return "/".join((rest[0], *rest[2:3])), len(rest) > 1
+
+
+def _verb(method: str, named: bool) -> str:
+    if method == "GET":
+        return "get" if named else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return _VERBS.get(method, method.lower())
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    try:
+        return max(0.0, float(headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _error(status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
+    try:
+        said = json.loads(data)
+        reason, message = str(said.get("reason") or "Unknown"), str(said.get("message") or "")
+    except (ValueError, AttributeError):
+        reason, message = "Unknown", data[:512].decode(errors="replace")
+    return ApiError(status, reason, message, _retry_after(headers))
+
+
+class Client:
+    """A connection pool to one API server. Use it as an async context manager, inside one event loop."""
+
+    def __init__(self, configuration: Any, reload: Callable[[], Awaitable[None]] | None = None) -> None:
+        configuration.connection_pool_maxsize = POOL_SIZE
+        configuration.retries = None  # the queue repeats, with its own patience
+        # trust_env makes aiohttp read .netrc from disk for every request; it is wanted only where a proxy is set.
+        proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+        configuration.client_session_kwargs = {"trust_env": proxied}
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._reload = reload
+        self._reloaded_at = monotonic()
+        self.observer: Observer | None = None
+
+    @classmethod
+    async def from_kubeconfig(cls, path: str | Path | None = None) -> Self:
+        """Connect as a kubeconfig file says; None for the usual places ($KUBECONFIG, ~/.kube/config).
+
+        Raises ConfigurationError if there is none or it cannot be used.
+        """
+        configuration = Configuration()
+
+        async def load() -> None:
+            await kube_config.load_kube_config(
+                config_file=str(path) if path else None, client_configuration=configuration, persist_config=False
+            )
+
+        try:
+            await load()
+            return cls(configuration, load)
+        except (kube_config.ConfigException, OSError) as error:
+            raise ConfigurationError(
+                f"kubeconfig {path or 'in the usual places'} cannot be used: {error}. Give --kubeconfig FILE."
+            ) from error
+
+    @classmethod
+    async def in_cluster(cls) -> Self:
+        """Connect as a pod does. Raises ConfigurationError outside a pod."""
+        configuration = Configuration()
+        try:
+            kube_config.load_incluster_config(client_configuration=configuration)
+        except (kube_config.ConfigException, OSError) as error:
+            raise ConfigurationError(f"not inside a pod: {error}. Give --kubeconfig.") from error
+        return cls(configuration)
+
+    @classmethod
+    async def auto(cls, path: str | Path | None = None) -> Self:
+        """From the kubeconfig if one is named, else as a pod, else from the usual kubeconfig."""
+        if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return await cls.in_cluster()
+        return await cls.from_kubeconfig(path)
+
+    @property
+    def host(self) -> str:
+        """The address of the API server."""
+        return str(self._configuration.host)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._rest.close()
+
+    async def credentials(self) -> dict[str, Any]:
+        """Server, CA, token and client certificate files, for the informer, which brings its own connections."""
+        c = self._configuration
+        return {
+            "server": c.host,
+            "ca_path": c.ssl_ca_cert,
+            "insecure": not c.verify_ssl,
+            "authorization": await c.get_api_key_with_prefix("BearerToken"),
+            "certificate_path": c.cert_file,
+            "private_key_path": c.key_file,
+        }
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body | None = None,
+        params: Mapping[str, str | int] | None = None,
+        content_type: str | None = None,
+        timeout: float = 30.0,  # noqa: ASYNC109 - aiohttp enforces it
+    ) -> dict[str, Any]:
+        """Send one request and return the decoded answer.
+
+        `timeout` is in seconds for the whole request. A PATCH is a JSON merge patch unless `content_type` says so.
+        Raises ApiError for every status from 400 on, and with status 0 if there was no complete answer.
+        """
+        content_type = content_type or (MERGE_PATCH if method == "PATCH" else "application/json")
+        url = f"{path}?{urlencode(params)}" if params else path
+        answer = await self._send(method, url, body, content_type, timeout)
+        if answer[0] == 401 and self._reload and monotonic() - self._reloaded_at > RELOAD_EVERY:
+            self._reloaded_at = monotonic()
+            await self._reload()
+            answer = await self._send(method, url, body, content_type, timeout)
+        status, headers, data = answer
+        if status >= 400:
+            raise _error(status, headers, data)
+        try:
+            decoded: dict[str, Any] = json.loads(data) if data else {}
+        except ValueError as error:
+            raise ApiError(0, "BadAnswer", f"{method} {path}: the answer is not JSON") from error
+        return decoded
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Body | None,
+        content_type: str,
+        seconds: float,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "holdfast"}
+        if key := await self._configuration.get_api_key_with_prefix("BearerToken"):
+            headers["Authorization"] = key
+        resource, named = resource_of(path.partition("?")[0])
+        status, start = 0, monotonic()
+        limit = aiohttp.ClientTimeout(total=seconds, sock_connect=min(10.0, seconds))
+        try:
+            response = await self._rest.request(
+                method, f"{self._configuration.host}{path}", headers=headers, body=body, _request_timeout=limit
+            )
+            data = await response.read()
+            status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"{method} {path}: {type(error).__name__} {error}".rstrip()) from error
+        finally:
+            if self.observer:
+                self.observer(_verb(method, named), resource, status, monotonic() - start)
+        return status, response.headers, data
+
+    async def list_all(
+        self, path: str, params: Mapping[str, str | int] | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
+        """All objects of a list, read in pages, and the list's resourceVersion.
+
+        Raises ApiError (410 if the list expired between two pages).
+        """
+        query: dict[str, str | int] = {"limit": PAGE, **(params or {})}
+        items: list[dict[str, Any]] = []
+        while True:
+            page = await self.request("GET", path, params=query)
+            items += page.get("items") or ()
+            meta = page.get("metadata") or {}
+            if not meta.get("continue"):
+                return items, int(meta.get("resourceVersion") or 0)
+            query["continue"] = meta["continue"]

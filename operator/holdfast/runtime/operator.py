@@ -1,0 +1,283 @@
+"""The operator process: everything wired together, started in order, watched, and stopped in order.
+
+A follower only waits for the lease and answers /healthz. A leader reads the cluster once, then starts the watches, the
+workers and the progress endpoint. Any part that dies ends the process with a code other than zero: it is started again,
+which is always safe, rather than going on with a part missing.
+"""
+
+import asyncio
+import logging
+import signal
+import uuid
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast.core.decide import decide as core_decide
+from holdfast.runtime.cache import Cache, Key
+from holdfast.runtime.errors import LeadershipLostError
+from holdfast.runtime.events import EventRecorder
+from holdfast.runtime.execute import Executor
+from holdfast.runtime.gate import Gate
+from holdfast.runtime.health import Health, HealthServer
+from holdfast.runtime.kube import Client
+from holdfast.runtime.lease import Elector
+from holdfast.runtime.limit import TokenBucket
+from holdfast.runtime.membership import Membership
+from holdfast.runtime.queue import WorkQueue
+from holdfast.runtime.reconcile import Decide, Reconciler
+from holdfast.runtime.resync import Resync
+from holdfast.runtime.serving import TokenReviewer, serving_ca
+from holdfast.runtime.settings import Settings, split_address
+from holdfast.runtime.slots import ProgressSlots
+from holdfast.runtime.trust import TrustAnchor
+from holdfast.runtime.watch import Frames, Watches
+from holdfast.runtime.writer import Writer
+from holdfast.serve.auth import Authenticator
+from holdfast.serve.certs import KeyPair, hosts_of, make_serving, server_context
+from holdfast.serve.metrics import JobCollector, Metrics
+from holdfast.serve.orders import OrderBoard
+from holdfast.serve.progress import ProgressServer
+from holdfast.serve.reports import ReportBook
+
+log = logging.getLogger(__name__)
+
+TIDY_EVERY = 60.0  # seconds between two clean-ups of what is remembered about things that are gone
+
+
+def utc_now() -> datetime:
+    """The operator's wall clock: the one that stamps status."""
+    return datetime.now(UTC)
+
+
+class Operator:
+    """One operator process. `decide` is the pure core; tests give smaller ones."""
+
+    def __init__(self, settings: Settings, client: Client, decide: Decide = core_decide) -> None:
+        self._settings = settings
+        self._client = client
+        self._stop = asyncio.Event()
+        self._lost = False
+        self._serving = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._metrics = Metrics()
+        client.observer = self._metrics.observe_call
+        self._gate = Gate()
+        self._identity = f"{settings.identity}_{uuid.uuid4().hex[:8]}"
+        self._elector = Elector(
+            client,
+            self._gate,
+            namespace=settings.namespace,
+            identity=self._identity,
+            duration=settings.lease_duration,
+            renew=settings.lease_renew,
+        )
+        self._writer = Writer(client, self._gate, TokenBucket(settings.qps, settings.burst))
+        self._cache = Cache()
+        self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed)
+        self._slots = ProgressSlots(settings.progress_writes)
+        self._frames = Frames()
+        self._resync = Resync(client, self._cache, self._queue, every=settings.resync_every, seed=settings.seed)
+        self._board = OrderBoard(utc_now)
+        config = settings.operator_config()
+        self._book = ReportBook(self._wake, config.status_interval)
+        notes = Writer(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
+        self._events = EventRecorder(notes, self._identity)
+        self._config = config
+        self._decide = decide
+        self._executor: Executor | None = None
+        self._progress: ProgressServer | None = None
+        self._health = Health(
+            leading=lambda: self._gate.open,
+            lease_age=lambda: self._elector.age,
+            frames=self._frames.ages,
+            oldest_key=lambda: self._queue.oldest,
+            resync_age=lambda: self._resync.age,
+            resync_every=settings.resync_every,
+            serving=lambda: self._serving,
+        )
+        self._health_server = HealthServer(self._health, self._metrics.scrape)
+        self._measure()
+
+    def _measure(self) -> None:
+        metrics = self._metrics
+        metrics.registry.register(JobCollector(lambda: list(self._cache.jobs.values()), utc_now))
+        metrics.gauge("queue_depth", "Keys that wait for a worker", lambda: len(self._queue))
+        metrics.gauge("queue_oldest_seconds", "How long the oldest key has waited", lambda: self._queue.oldest)
+        metrics.gauge("queue_scheduled", "Keys that come back later", lambda: self._queue.scheduled)
+        metrics.gauge("leading", "1 if this process leads", lambda: float(self._gate.open))
+        metrics.gauge("events_dropped", "Events that were not written", lambda: self._events.dropped)
+        metrics.gauge("order_waits", "Requests of pods that wait for orders", lambda: self._board.waiting)
+        self._board.delivered = metrics.observe_order
+        self._frames.connected = lambda resource: metrics.watches.labels(resource).inc()
+
+    def _wake(self, job: tuple[str, str], urgent: bool) -> None:
+        key = Key(*job)
+        found = self._cache.jobs.get(key)
+        if urgent or (found and not self._slots.queued(found.metadata.uid)):
+            self._queue.add(key)
+
+    def stop(self) -> None:
+        """Ask for a clean end: work in flight is finished, the lease is given up."""
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Until it is stopped (0) or something is wrong (1)."""
+        health_host, health_port = split_address(self._settings.health_bind)
+        port = await self._health_server.start(health_host, health_port)
+        log.info("health and metrics on port %d", port)
+        try:
+            if not await self._or_stop(self._elector.acquire()):
+                return 0
+            self._spawn(self._elector.keep(), "lease")
+            started = await self._or_stop(self._lead())
+            failed = await self._supervise() if started else self._failure()
+            return await self._wind_down(failed)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait([*self._tasks, asyncio.create_task(asyncio.sleep(0))], timeout=3)
+            await self._health_server.stop()
+
+    async def _or_stop(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do this unless asked to stop, or a part dies, first; True if it was done."""
+        task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        await asyncio.wait({task, stop, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if task.done():
+            task.result()
+            return True
+        task.cancel()
+        await asyncio.wait({task})
+        return False
+
+    async def _lead(self) -> None:
+        settings = self._settings
+        ca = await serving_ca(self._client, settings.namespace)
+        self._executor = Executor(
+            writer=self._writer,
+            cache=self._cache,
+            board=self._board,
+            events=self._events,
+            trust=TrustAnchor(self._writer, ca.certificate),
+            now=utc_now,
+        )
+        reconciler = Reconciler(
+            self._decide,
+            queue=self._queue,
+            cache=self._cache,
+            executor=self._executor,
+            reports=self._book,
+            slots=self._slots,
+            config=self._config,
+            now=utc_now,
+        )
+        reconciler.observe = self._metrics.observe_pass
+        await self._resync.until_done()
+        await self._serve(ca)
+        for number in range(settings.workers):
+            self._spawn(reconciler.work(), f"worker-{number}")
+        self._spawn(self._events.run(), "events")
+        self._spawn(self._resync.run(), "resync")
+        self._spawn(self._tidy(), "tidy")
+        watches = Watches(self._client, self._cache, self._queue.add, self._frames)
+        self._spawn(watches.run(), "watches")
+        await watches.ready()
+        _install(self.stop)
+        log.info("leading: %d jobs, %d nodes", len(self._cache.jobs), len(self._cache.cluster.nodes))
+
+    async def _serve(self, ca: KeyPair) -> None:
+        settings = self._settings
+        host, port = split_address(settings.progress_bind)
+        extra = [name for name in (urlsplit(settings.service_url).hostname, host) if name and name != "0.0.0.0"]  # noqa: S104
+        context = server_context(make_serving(ca, hosts_of(settings.namespace, extra)))
+        self._progress = ProgressServer(
+            auth=Authenticator(TokenReviewer(self._client)),
+            book=self._book,
+            board=self._board,
+            membership=Membership(self._cache, lambda: self._resync.last is not None),
+            leading=lambda: not self._lost,
+            now=utc_now,
+            report_every=self._config.status_interval.total_seconds(),
+        )
+        self._progress.observe = self._metrics.observe_request
+        bound = await self._progress.start(host, port, context)
+        self._serving = True
+        log.info("progress endpoint on port %d", bound)
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_EVERY)
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Forget what is remembered about jobs and pods that are gone."""
+        uids = {job.metadata.uid for job in self._cache.jobs.values()}
+        self._board.keep_only(uids)
+        self._slots.keep_only(uids)
+        self._book.keep_only(self._cache.pod_uids(), self._cache.jobs)
+        if self._executor:
+            for uid in self._executor.refusals.keys() - uids:
+                del self._executor.refusals[uid]
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def _supervise(self) -> BaseException | None:
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({stop, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        return self._failure()
+
+    def _failure(self) -> BaseException | None:
+        """Why a part ended that must not end; None if none did."""
+        for task in self._tasks:
+            if task.done():
+                died = None if task.cancelled() else task.exception()
+                return died or RuntimeError(f"{task.get_name()} ended")
+        return None
+
+    async def _wind_down(self, failed: BaseException | None) -> int:
+        if isinstance(failed, LeadershipLostError):
+            self._lost = True
+            self._gate.shut()
+            log.error("%s", failed)
+        elif failed:
+            log.error("a part of the operator died, so the operator ends", exc_info=failed)
+        else:
+            log.info("stopping")
+        self._serving = False
+        self._queue.close()
+        if self._progress:
+            await self._progress.stop()
+        if self._gate.open:
+            workers = [task for task in self._tasks if task.get_name().startswith("worker") and not task.done()]
+            if workers:
+                await asyncio.wait(workers, timeout=self._settings.drain_timeout)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(3):
+                    await self._events.flush()
+        for task in self._tasks:
+            if task.get_name() != "watches":
+                task.cancel()
+        await asyncio.sleep(0)
+        if not self._lost:
+            await self._elector.release()
+        return 1 if failed else 0
+
+
+def _install(stop: Any) -> None:
+    """SIGTERM and SIGINT end the operator cleanly. Again after kopf has started: it takes them for itself."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+async def run(settings: Settings, decide: Decide = core_decide) -> int:
+    """Run an operator until it is told to stop. Returns the process's exit code. Raises ConfigurationError, OSError."""
+    async with await Client.auto(settings.kubeconfig) as client:
+        operator = Operator(settings, client, decide)
+        _install(operator.stop)
+        return await operator.run()

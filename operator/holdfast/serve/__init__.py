@@ -1,0 +1,1 @@
+"""HTTP that pods, people and probes call: the progress endpoint, orders, metrics."""

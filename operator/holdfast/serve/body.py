@@ -1,0 +1,74 @@
+"""The body of a progress report, checked strictly: it comes from a program that we do not know."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_BODY = 64 * 1024
+MAX_STEP = 2**53 - 1  # what every JSON reader holds exactly
+
+_DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
+_NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
+
+
+def _decimal(text: str) -> str:
+    if _DECIMAL.fullmatch(text):
+        return text
+    raise ValueError(f"{text!r} is not a decimal number")
+
+
+def _loss(text: str) -> str:
+    return _NOT_FINITE.get(text.lower()) or _decimal(text)
+
+
+Decimal = Annotated[str, Field(max_length=64), AfterValidator(_decimal)]
+Loss = Annotated[str, Field(max_length=64), AfterValidator(_loss)]
+Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
+Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Uri = Annotated[str, Field(max_length=2048)]
+
+
+class _Part(BaseModel):
+    """Unknown fields are ignored, so that a newer library can report to an older operator."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
+
+
+class Resumed(_Part):
+    """Where training went on from."""
+
+    step: Step
+    uri: Uri
+    note: Annotated[str, Field(max_length=1024)] = ""
+
+
+class Saved(_Part):
+    """The newest checkpoint that this pod committed."""
+
+    step: Step
+    uri: Uri
+    bytes: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    seconds: Decimal
+    committed_at: AwareDatetime
+
+
+class ProgressBody(_Part):
+    """What a pod says of itself. Numbers that are not counts are decimal strings."""
+
+    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    pod_uid: Annotated[Uid, Field(alias="podUID")]
+    state: Literal["starting", "training", "saving", "left", "completed"]
+    step: Step | None = None
+    steps: Step | None = None
+    loss: Loss | None = None
+    samples_per_second: Decimal | None = None
+    seconds_per_step: Decimal | None = None
+    fenced: bool = False
+    resumed_from: Resumed | None = None
+    checkpoint: Saved | None = None
+    acknowledged: Annotated[int, Field(ge=0, le=2**53)] = 0
+    pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    sent_at: datetime | None = None

@@ -1,0 +1,95 @@
+"""Open orders, and the pods that wait for them."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from holdfast.core.decision import Order
+
+Delivered = Callable[[str, float], None]  # type of the order, seconds since it was put up
+
+
+@dataclass(slots=True)
+class _Open:
+    order: Order
+    since: float
+    delivered: bool = False
+
+
+class OrderBoard:
+    """What every pod is to do. Replaced as a whole for each job, so what is not there any more is withdrawn."""
+
+    def __init__(self, now: Callable[[], datetime], clock: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._clock = clock
+        self._open: dict[str, dict[int, _Open]] = {}  # pod UID -> order id
+        self._pods: dict[str, frozenset[str]] = {}  # job UID -> pods with orders
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self.delivered: Delivered = lambda kind, seconds: None
+
+    def replace(self, job_uid: str, orders: Iterable[Order]) -> None:
+        """These, and no others, are open for the pods of this job."""
+        fresh: dict[str, dict[int, _Open]] = {}
+        now = self._clock()
+        for order in orders:
+            old = self._open.get(order.pod_uid, {}).get(order.id)
+            kept = _Open(order, old.since, old.delivered) if old else _Open(order, now)
+            fresh.setdefault(order.pod_uid, {})[order.id] = kept
+        for pod_uid in self._pods.pop(job_uid, frozenset()) - fresh.keys():
+            self._open.pop(pod_uid, None)
+        if fresh:
+            self._pods[job_uid] = frozenset(fresh)
+        for pod_uid, entries in fresh.items():
+            news = entries.keys() - self._open.get(pod_uid, {}).keys()
+            self._open[pod_uid] = entries
+            if news:
+                for waiter in self._waiters.get(pod_uid, ()):
+                    waiter.set()
+
+    def keep_only(self, job_uids: Iterable[str]) -> None:
+        """Withdraw the orders of jobs that are gone."""
+        for job_uid in self._pods.keys() - set(job_uids):
+            self.replace(job_uid, ())
+
+    def open_for(self, pod_uid: str, after: int = 0) -> list[dict[str, Any]]:
+        """The open orders with an id above `after`, as JSON, oldest first."""
+        now, answer = self._now(), []
+        for _, entry in sorted(self._open.get(pod_uid, {}).items()):
+            order = entry.order
+            if order.id <= after:
+                continue
+            if not entry.delivered:
+                entry.delivered = True
+                self.delivered(order.type, self._clock() - entry.since)
+            left = max(0.0, (order.deadline - now).total_seconds()) if order.deadline else 0.0
+            answer.append({"id": order.id, "type": order.type, "secondsLeft": round(left, 3), "reason": order.reason})
+        return answer
+
+    async def wait(self, pod_uid: str, after: int, seconds: float) -> list[dict[str, Any]]:
+        """As `open_for`, but waits up to `seconds` for the first one."""
+        if (found := self.open_for(pod_uid, after)) or seconds <= 0:
+            return found
+        waiter = asyncio.Event()
+        waiting = self._waiters.setdefault(pod_uid, set())
+        waiting.add(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                while not (found := self.open_for(pod_uid, after)):
+                    waiter.clear()
+                    await waiter.wait()
+        except TimeoutError:
+            return []
+        else:
+            return found
+        finally:
+            waiting.discard(waiter)
+            if not waiting and self._waiters.get(pod_uid) is waiting:
+                del self._waiters[pod_uid]
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait now."""
+        return sum(map(len, self._waiters.values()))

@@ -1,0 +1,98 @@
+"""The newest report of every pod, and what in it is worth waking a decision for."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from holdfast.core.snapshot import Report, SavedCheckpoint
+from holdfast.serve.body import ProgressBody
+
+JobName = tuple[str, str]  # namespace, name
+Wake = Callable[[JobName, bool], None]  # the second is True if the decision is urgent, False for mere progress
+
+
+class ReportBook:
+    """Reports by pod UID, stamped with the operator's clock: the only one that counts.
+
+    `wake` is called at once when something changed that a decision may depend on, and for mere progress at most once in
+    `interval` a job.
+    """
+
+    def __init__(self, wake: Wake, interval: timedelta) -> None:
+        self._wake = wake
+        self._interval = interval
+        self._reports: dict[str, Report] = {}
+        self._woken: dict[JobName, datetime] = {}
+        self.received = 0
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def of(self, pod_uids: Iterable[str]) -> Mapping[str, Report]:
+        """The newest report of each of these pods."""
+        return {uid: report for uid in pod_uids if (report := self._reports.get(uid))}
+
+    def keep_only(self, pod_uids: Iterable[str], jobs: Iterable[JobName]) -> None:
+        """Forget pods and jobs that are gone."""
+        for uid in self._reports.keys() - set(pod_uids):
+            del self._reports[uid]
+        for job in self._woken.keys() - set(jobs):
+            del self._woken[job]
+
+    def receive(self, job: JobName, body: ProgressBody, now: datetime) -> Report:
+        """Take a report in."""
+        self.received += 1
+        before = self._reports.get(body.pod_uid)
+        report = self._reports[body.pod_uid] = _merge(before, body, now)
+        if before is None or _urgent(before, report):
+            self._woken[job] = now
+            self._wake(job, True)
+        elif now - self._woken.get(job, datetime.min.replace(tzinfo=now.tzinfo)) >= self._interval:
+            self._woken[job] = now
+            self._wake(job, False)
+        return report
+
+
+def _urgent(before: Report, after: Report) -> bool:
+    """True if a decision may depend on the difference, beyond showing it to people."""
+    return (
+        (before.first_step is None and after.first_step is not None)
+        or (after.fenced and not before.fenced)
+        or after.acknowledged > before.acknowledged
+        or after.checkpoint != before.checkpoint
+        or after.state != before.state
+        or after.resumed_step != before.resumed_step
+    )
+
+
+def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
+    """The report as decisions see it. What a pod once said and leaves out now still holds."""
+    old_step = before.step if before else None
+    step = old_step if body.step is None else body.step
+    grew = step is not None and (old_step is None or step > old_step)
+    first_step = before.first_step if before else None
+    acknowledged = max(body.acknowledged, before.acknowledged if before else 0)
+    newly = acknowledged > (before.acknowledged if before else 0)
+    saved = body.checkpoint
+    checkpoint = before.checkpoint if before else None
+    if saved and (checkpoint is None or saved.step >= checkpoint.step):
+        checkpoint = SavedCheckpoint(saved.step, saved.uri, saved.bytes, saved.committed_at)
+    return Report(
+        pod_uid=body.pod_uid,
+        attempt=body.attempt,
+        received_at=now,
+        state=body.state,
+        step=step,
+        first_step=step if first_step is None else first_step,
+        first_step_at=now if first_step is None and step is not None else before.first_step_at if before else None,
+        step_at=now if grew else before.step_at if before else None,
+        steps=body.steps if body.steps is not None else before.steps if before else None,
+        loss=body.loss if body.loss is not None else before.loss if before else None,
+        samples_per_second=body.samples_per_second,
+        seconds_per_step=body.seconds_per_step,
+        fenced=body.fenced or bool(before and before.fenced),
+        resumed_step=body.resumed_from.step if body.resumed_from else before.resumed_step if before else None,
+        resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
+        checkpoint=checkpoint,
+        acknowledged=acknowledged,
+        acknowledged_at=now if newly else before.acknowledged_at if before else None,
+    )

@@ -1,0 +1,104 @@
+"""A cluster with Holdfast's CRDs, service account and rights, and jobs for the small deciders."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.support.cluster import apply, get
+from tests.support.operator import OperatorProcess
+
+from holdfast.local.cluster import Cluster
+
+LEASE = {"lease_duration": 3, "lease_renew": 0.5}
+CRD = "crd/trainingjobs.holdfast.dev"
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Cluster:
+    cluster.install()
+    return cluster
+
+
+@pytest.fixture
+def operators(installed: Cluster) -> Iterator[Callable[..., OperatorProcess]]:
+    """Makes operators with short leases; all are ended afterwards."""
+    made: list[OperatorProcess] = []
+
+    def make(decider: str = "one_pod", **settings: Any) -> OperatorProcess:
+        process = OperatorProcess(installed, decider=f"tests.support.deciders:{decider}", **{**LEASE, **settings})
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        if process.returncode is None:
+            try:
+                process.stop()
+            finally:
+                process.kill()
+
+
+class Jobs:
+    """Jobs in one namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+
+    def create(self, name: str = "a", script: str = "exec sleep 3600", **spec: Any) -> None:
+        body = {
+            "trainer": {"image": "holdfast.dev/plain:local", "command": ["sh", "-c", script]},
+            "capacity": {"tiers": [{"name": "cpu", "kind": "CPU", "nodeSelector": {"holdfast.dev/tier": "cpu"}}]},
+            "checkpoint": {"storage": {"s3": {"bucket": "runs", "prefix": f"{self.namespace}/{name}"}}},
+        }
+        manifest = {
+            "apiVersion": "holdfast.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": name},
+            "spec": {**body, **spec},
+        }
+        apply(self.cluster, manifest, namespace=self.namespace)
+
+    def raw(self, name: str = "a") -> dict[str, Any]:
+        return get(self.cluster, f"trainingjob/{name}", self.namespace)
+
+    def status(self, name: str = "a") -> dict[str, Any]:
+        found: dict[str, Any] = self.raw(name).get("status", {})
+        return found
+
+    def phase(self, name: str = "a") -> str | None:
+        return self.status(name).get("phase")
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        listed = json.loads(self.cluster.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))
+        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *args, stdin=stdin)
+
+
+@pytest.fixture
+def jobs(installed: Cluster, namespace: str) -> Jobs:
+    return Jobs(installed, namespace)
+
+
+@pytest.fixture
+def loosened(installed: Cluster) -> Iterator[Cluster]:
+    """The CRD as a later version may have it: `status.future` exists, and `spec.goal` takes anything."""
+    before = get(installed, CRD)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    root = "/spec/versions/0/schema/openAPIV3Schema/properties"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+    def patch(*steps: dict[str, Any]) -> None:
+        installed.kubectl("patch", CRD, "--type=json", "-p", json.dumps(steps))
+
+    patch(
+        {"op": "add", "path": f"{root}/status/properties/future", "value": {"type": "string"}},
+        {"op": "replace", "path": f"{root}/spec/properties/goal", "value": anything},
+    )
+    yield installed
+    patch(
+        {"op": "remove", "path": f"{root}/status/properties/future"},
+        {"op": "replace", "path": f"{root}/spec/properties/goal", "value": before["spec"]["properties"]["goal"]},
+    )

@@ -1,0 +1,56 @@
+"""An executor and what it stands on, against the fake API server."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from tests.support.fakes import Clock, FakeClient
+
+from holdfast.core.decision import Order
+from holdfast.runtime.cache import Cache
+from holdfast.runtime.events import EventRecorder
+from holdfast.runtime.execute import Executor
+from holdfast.runtime.gate import Gate
+from holdfast.runtime.limit import TokenBucket
+from holdfast.runtime.trust import TrustAnchor
+from holdfast.runtime.writer import Writer
+
+
+@dataclass
+class Orders:
+    """Remembers what was put up."""
+
+    seen: list[tuple[str, tuple[Order, ...]]] = field(default_factory=list)
+
+    def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        self.seen.append((job_uid, orders))
+
+
+class Bench:
+    """Everything that writes, with a fake server behind it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.client = FakeClient()
+        self.cache = Cache()
+        self.gate = Gate(self.clock)
+        self.gate.keep_open(float("inf"))
+        self.writer = Writer(self.client, self.gate, TokenBucket(1e6, 1e6, self.clock))
+        self.board = Orders()
+        self.events = EventRecorder(self.writer, "me", self.clock, self.clock.now)
+        self.executor = Executor(
+            writer=self.writer,
+            cache=self.cache,
+            board=self.board,
+            events=self.events,
+            trust=TrustAnchor(self.writer, "CERT", self.clock),
+            now=self.clock.now,
+        )
+
+    def verbs(self) -> list[str]:
+        """Every request but reads, as `METHOD last/part`."""
+        return [f"{m} {p.rpartition('namespaces/ns/')[2]}" for m, p, _ in self.client.calls if m not in ("GET", "LIST")]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()

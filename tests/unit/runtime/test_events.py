@@ -1,0 +1,88 @@
+from tests.support.fakes import T0, Clock, FakeClient, raw_job
+
+from holdfast.api.objects import TrainingJob
+from holdfast.core.decision import Event
+from holdfast.runtime.errors import ApiError
+from holdfast.runtime.events import EventRecorder
+from holdfast.runtime.gate import Gate
+from holdfast.runtime.limit import TokenBucket
+from holdfast.runtime.writer import Writer
+
+JOB = TrainingJob.parse(raw_job())
+LOST = Event("Warning", "NodeLost", "node spot-1 is gone")
+
+
+def recorder(client: FakeClient, clock: Clock) -> EventRecorder:
+    gate = Gate(clock)
+    gate.keep_open(float("inf"))
+    return EventRecorder(Writer(client, gate, TokenBucket(1000, 1000)), "me", clock, clock.now)
+
+
+async def test_an_event_is_written_as_kubectl_describe_wants_it() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    events.record(JOB, LOST)
+    await events.flush()
+    ((path, body),) = client.sent("POST")
+    assert path == "/api/v1/namespaces/ns/events"
+    assert body["involvedObject"]["uid"] == "u1"
+    assert (body["reason"], body["type"], body["count"]) == ("NodeLost", "Warning", 1)
+    assert body["firstTimestamp"] == body["lastTimestamp"] == T0.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def test_the_same_words_again_are_dropped_then_counted() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    for _ in range(5):
+        events.record(JOB, LOST)
+    await events.flush()
+    clock.tick(61)
+    events.record(JOB, LOST)
+    await events.flush()
+    assert len(client.sent("POST")) == 1
+    ((_, patch),) = client.sent("PATCH")
+    assert patch["count"] == 2
+
+
+async def test_two_leaders_write_one_object() -> None:
+    client, clock = FakeClient(), Clock()
+    for _ in range(2):
+        events = recorder(client, clock)
+        events.record(JOB, LOST)
+        await events.flush()
+    assert sum("/events/" in path for path in client.objects) == 1
+
+
+async def test_an_event_that_expired_is_written_anew() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    events.record(JOB, LOST)
+    await events.flush()
+    client.objects.clear()
+    clock.tick(3600)
+    events.record(JOB, LOST)
+    await events.flush()
+    assert len(client.objects) == 1
+
+
+async def test_a_job_that_talks_too_much_is_cut_and_others_are_not() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    for number in range(100):
+        events.record(JOB, Event("Normal", "Step", f"{number}"))
+    events.record(TrainingJob.parse(raw_job("b", "u2")), LOST)
+    await events.flush()
+    assert len(client.sent("POST")) == 26
+    assert events.dropped == 75
+
+
+async def test_messages_are_capped_and_errors_are_not_raised() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    client.on("POST", "events", ApiError(403, "Forbidden", "namespace ends"))
+    events.record(JOB, Event("Normal", "Long", "x" * 5000))
+    events.record(JOB, LOST)
+    await events.flush()
+    assert len(client.sent("POST")[0][1]["message"]) == 1024
+    assert events.dropped == 1
+    assert len(client.sent("POST")) == 2

@@ -1,0 +1,141 @@
+import asyncio
+from itertools import pairwise
+
+import pytest
+from tests.support.fakes import Clock
+
+from holdfast.runtime.queue import WorkQueue
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue[str]:
+    return WorkQueue(clock, seed=1)
+
+
+async def test_a_key_added_often_is_given_out_once(queue: WorkQueue[str]) -> None:
+    for _ in range(3):
+        queue.add("a")
+    queue.add("b")
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_a_busy_key_is_not_given_out_again_until_it_is_done(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    assert await queue.get() == "b"
+    assert len(queue) == 0
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_after_waits_and_the_earliest_wins(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.after("a", 60)
+    queue.after("a", 10)
+    queue.after("a", 30)
+    waiter = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    assert not waiter.done()
+    clock.tick(10)
+    queue.add("b")
+    assert {await waiter, await queue.get()} == {"a", "b"}
+    queue.done("a")
+    clock.tick(100)
+    queue.add("c")
+    assert await queue.get() == "c"  # the later entries of "a" were replaced, not kept
+    assert queue.scheduled == 0
+
+
+async def test_a_sleeping_worker_wakes_for_an_earlier_key(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.after("late", 3600)
+    waiter = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    queue.add("now")
+    assert await asyncio.wait_for(waiter, 1) == "now"
+
+
+async def test_failures_back_off_exponentially_and_success_forgets_them(queue: WorkQueue[str], clock: Clock) -> None:
+    delays = []
+    for _ in range(14):
+        queue.add("a")
+        clock.tick(100)
+        assert await queue.get() == "a"
+        delays.append(queue.failed("a"))
+    assert all(later > 1.2 * earlier for earlier, later in pairwise(delays[:9]))
+    assert max(delays) <= 60 * 1.25
+    clock.tick(100)
+    assert await queue.get() == "a"
+    queue.done("a")
+    queue.add("a")
+    assert await queue.get() == "a"
+    assert queue.failed("a") < 0.1
+
+
+async def test_a_dirty_key_that_fails_does_not_skip_its_back_off(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.failed("a")
+    assert len(queue) == 0
+    assert queue.scheduled == 1
+    clock.tick(2)
+    assert await queue.get() == "a"
+
+
+async def test_the_server_may_ask_for_a_longer_delay(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    await queue.get()
+    assert queue.failed("a", at_least=7) == 7
+
+
+async def test_the_age_of_the_oldest_key(queue: WorkQueue[str], clock: Clock) -> None:
+    assert queue.oldest == 0
+    queue.add("a")
+    clock.tick(3)
+    queue.add("b")
+    clock.tick(1)
+    assert queue.oldest == 4
+    await queue.get()
+    assert queue.oldest == 1
+
+
+async def test_close_ends_every_waiting_worker(queue: WorkQueue[str]) -> None:
+    waiters = [asyncio.ensure_future(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.close()
+    assert await asyncio.gather(*waiters) == [None, None, None]
+
+
+async def test_every_key_is_worked_on_by_one_worker_at_a_time() -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    inside: set[int] = set()
+    seen: list[int] = []
+
+    async def work() -> None:
+        while (key := await queue.get()) is not None:
+            assert key not in inside
+            inside.add(key)
+            await asyncio.sleep(0)
+            if len(seen) < 100:
+                queue.add((key + 1) % 5)
+                queue.add(key)
+            inside.discard(key)
+            seen.append(key)
+            queue.done(key)
+            if len(seen) > 200 or not (len(queue) or queue.busy):
+                queue.close()
+
+    queue.add(0)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(work() for _ in range(4)))
+    assert set(seen) == set(range(5))

@@ -1,0 +1,94 @@
+import base64
+import json
+
+import pytest
+from tests.support.fakes import Clock
+
+from holdfast.runtime.errors import ApiError
+from holdfast.serve import auth
+from holdfast.serve.auth import Authenticator, Identity, expiry
+
+POD = Identity("ns", "p1")
+
+
+def token(exp: float, mark: str = "") -> str:
+    payload = base64.urlsafe_b64encode(json.dumps({"exp": exp, "mark": mark}).encode()).decode().rstrip("=")
+    return f"header.{payload}.signature"
+
+
+class Reviewer:
+    def __init__(self, answer: Identity | None = POD) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    async def __call__(self, text: str) -> Identity | None:
+        self.asked += 1
+        return self.answer
+
+
+async def test_a_good_token_is_asked_about_once_until_it_expires() -> None:
+    clock, reviewer = Clock(), Reviewer()
+    who = Authenticator(reviewer, clock)
+    header = f"Bearer {token(clock() + 100)}"
+    for _ in range(3):
+        assert await who.identify(header) == POD
+    assert reviewer.asked == 1
+    clock.tick(101)
+    await who.identify(header)
+    assert reviewer.asked == 2
+
+
+async def test_a_long_lived_token_is_asked_about_again_after_ten_minutes() -> None:
+    clock, reviewer = Clock(), Reviewer()
+    who = Authenticator(reviewer, clock)
+    header = f"Bearer {token(clock() + 86400)}"
+    await who.identify(header)
+    clock.tick(auth.LONGEST - 1)
+    await who.identify(header)
+    clock.tick(2)
+    await who.identify(header)
+    assert reviewer.asked == 2
+
+
+async def test_a_bad_token_is_remembered_for_a_moment() -> None:
+    clock, reviewer = Clock(), Reviewer(None)
+    who = Authenticator(reviewer, clock)
+    header = f"Bearer {token(clock() + 100)}"
+    assert await who.identify(header) is None
+    assert await who.identify(header) is None
+    assert reviewer.asked == 1
+    clock.tick(auth.REFUSED_FOR + 1)
+    reviewer.answer = POD
+    assert await who.identify(header) == POD
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic abc", "Bearer", "Bearer  ", f"Bearer {'x' * 20_000}"])
+async def test_what_is_no_bearer_token_is_never_asked_about(header: str | None) -> None:
+    reviewer = Reviewer()
+    assert await Authenticator(reviewer).identify(header) is None
+    assert reviewer.asked == 0
+
+
+async def test_memory_is_bounded_and_holds_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "REMEMBERED", 10)
+    clock = Clock()
+    who = Authenticator(Reviewer(), clock)
+    for number in range(50):
+        await who.identify(f"Bearer {token(clock() + 100, str(number))}")
+    assert len(who._known) == 10
+    assert "signature" not in repr(who._known)
+
+
+async def test_a_failed_review_is_not_remembered() -> None:
+    async def broken(text: str) -> Identity | None:
+        raise ApiError(0, "Unreachable", "x")
+
+    who = Authenticator(broken)
+    with pytest.raises(ApiError):
+        await who.identify("Bearer abc")
+    assert who._known == {}
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "a.!!.c", "a.e30.c"])
+def test_a_token_that_cannot_be_read_has_no_expiry(text: str) -> None:
+    assert expiry(text) == 0.0

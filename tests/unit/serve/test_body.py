@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.serve.body import ProgressBody
+
+GOOD = {"attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("2.113", "2.113"), ("NaN", "nan"), ("-Infinity", "-inf"), ("1e-5", "1e-5"), (None, None)]
+)
+def test_losses(said: str | None, kept: str | None) -> None:
+    assert ProgressBody.model_validate({**GOOD, "loss": said}).loss == kept
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"loss": "2,1"},
+        {"loss": "nanana"},
+        {"loss": 2.1},
+        {"loss": "9" * 65},
+        {"samplesPerSecond": "nan"},
+        {"secondsPerStep": "1_000"},
+        {"step": -1},
+        {"step": 2**53},
+        {"step": "x"},
+        {"attempt": 0},
+        {"podUID": ""},
+        {"podUID": "a b"},
+        {"state": "dancing"},
+        {"acknowledged": -1},
+        {"resumedFrom": {"step": 1}},
+        {"checkpoint": {"step": 1, "uri": "u", "bytes": -1, "seconds": "1", "committedAt": "2026-11-21T12:00:00Z"}},
+        {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "2026-11-21T12:00:00"}},
+        {
+            "checkpoint": {
+                "step": 1,
+                "uri": "u" * 3000,
+                "bytes": 1,
+                "seconds": "1",
+                "committedAt": "2026-11-21T12:00:00Z",
+            }
+        },
+    ],
+)
+def test_bad_bodies(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ProgressBody.model_validate({**GOOD, **bad})
+
+
+def test_a_newer_library_may_say_more() -> None:
+    assert ProgressBody.model_validate({**GOOD, "mood": "fine"}).step == 1

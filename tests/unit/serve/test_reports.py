@@ -1,0 +1,95 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.fakes import Clock
+
+from holdfast.serve.body import ProgressBody
+from holdfast.serve.reports import ReportBook
+
+JOB = ("ns", "a")
+SAVED = {"step": 5, "uri": "s3://b/p", "bytes": 9, "seconds": "0.1", "committedAt": "2026-11-21T12:00:00Z"}
+
+
+class Desk:
+    """A book, and what it woke."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.woken: list[bool] = []
+        self.book = ReportBook(lambda job, urgent: self.woken.append(urgent), timedelta(seconds=15))
+
+    def say(self, **fields: Any) -> None:
+        body = {"attempt": 1, "podUID": "p1", "state": "training", **fields}
+        self.book.receive(JOB, ProgressBody.model_validate(body), self.clock.now())
+
+    @property
+    def report(self) -> Any:
+        return self.book.of(["p1"])["p1"]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.say(state="starting")
+    desk.say(step=3)
+    desk.woken.clear()
+    return desk
+
+
+def test_the_first_report_and_the_first_step_wake_at_once() -> None:
+    desk = Desk()
+    desk.say()
+    desk.say(step=1)
+    assert desk.woken == [True, True]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"fenced": True},
+        {"acknowledged": 1},
+        {"checkpoint": SAVED},
+        {"state": "saving"},
+        {"resumedFrom": {"step": 2, "uri": "u"}},
+    ],
+)
+def test_what_a_decision_may_depend_on_wakes_at_once_and_only_once(desk: Desk, news: dict[str, Any]) -> None:
+    desk.say(step=3, **news)
+    desk.say(step=4, **news)
+    assert desk.woken == [True]
+
+
+def test_mere_progress_wakes_once_in_an_interval(desk: Desk) -> None:
+    for step in range(4, 64):
+        desk.clock.tick(1)
+        desk.say(step=step)
+    assert desk.woken == [False] * 4
+
+
+def test_times_are_the_operators_and_of_the_first_and_the_last_growth(desk: Desk) -> None:
+    start = desk.clock.now()
+    desk.clock.tick(5)
+    desk.say(step=4, sentAt="1999-01-01T00:00:00Z")
+    desk.clock.tick(5)
+    desk.say(step=4, acknowledged=2)
+    report = desk.report
+    assert (report.first_step, report.first_step_at) == (3, start)
+    assert report.step_at == start + timedelta(seconds=5)
+    assert report.received_at == report.acknowledged_at == start + timedelta(seconds=10)
+
+
+def test_what_was_said_once_still_holds(desk: Desk) -> None:
+    desk.say(
+        fenced=True, loss="2.5", checkpoint=SAVED, acknowledged=3, resumedFrom={"step": 2, "uri": "u", "note": "older"}
+    )
+    desk.say(state="left")
+    report = desk.report
+    assert (report.fenced, report.loss, report.step, report.acknowledged) == (True, "2.5", 3, 3)
+    assert (report.resumed_step, report.resume_note, report.checkpoint.step) == (2, "older", 5)
+
+
+def test_pods_and_jobs_that_are_gone_are_forgotten(desk: Desk) -> None:
+    desk.book.keep_only(["other"], [])
+    assert len(desk.book) == 0
+    assert desk.book.of(["p1"]) == {}
