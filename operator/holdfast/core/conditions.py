@@ -1,0 +1,59 @@
+"""Conditions: the words of Job (Complete, Failed, Suspended), and CapacityAcquired and Progressing."""
+
+from typing import Literal
+
+from holdfast.api.status import AttemptState, Condition, Phase
+from holdfast.core.draft import Draft
+from holdfast.core.situation import Sight, Situation
+
+ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
+
+
+def set_conditions(draft: Draft, s: Situation) -> None:
+    """Bring all conditions in line with the status; a condition's time moves only when its status does."""
+    status, reason = draft.status, draft.status.reason
+    said = status.decision.reason if status.decision else ""
+    current = status.current
+    on_node = current is not None and current.state in ON_NODE
+    phase = status.phase or Phase.ACQUIRING
+    _set(draft, "CapacityAcquired", on_node, "NodeFound" if on_node else reason or phase, said)
+    _set(draft, "Progressing", phase in (Phase.RUNNING, Phase.MIGRATING), reason or phase, said)
+    _set(draft, "Complete", phase is Phase.COMPLETED, reason if phase.final and reason else "NotFinished")
+    failed = phase is Phase.FAILED
+    _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", said if failed else "")
+    draining = current is not None and current.drain is not None and current.drain.reason == "Suspended"
+    suspended = phase is Phase.SUSPENDED
+    _set(draft, "Suspended", suspended, "Suspended" if suspended else "Suspending" if draining else "NotSuspended")
+    _reachable(draft, s)
+
+
+def _reachable(draft: Draft, s: Situation) -> None:
+    """ProgressUnreachable: a trainer that used to report says nothing. Training goes on; silence is never a hang."""
+    silent = False
+    heard = s.report.received_at if s.report else draft.snapshot.listening_since
+    if heard and s.attempt and s.attempt.fenced and s.sight is Sight.RUNNING:
+        limit = heard + draft.snapshot.config.unreported_after
+        silent = s.now >= limit
+        if not silent:
+            draft.wake(limit)
+    known = any(condition.type == "ProgressUnreachable" for condition in draft.status.conditions)
+    if silent or known:
+        message = "the trainer's reports do not arrive; training goes on" if silent else ""
+        _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
+
+
+def _set(draft: Draft, kind: str, true: bool, reason: str, message: str = "") -> None:
+    old = next((condition for condition in draft.status.conditions if condition.type == kind), None)
+    state: Literal["True", "False"] = "True" if true else "False"
+    new = Condition(
+        type=kind,
+        status=state,
+        reason=reason,
+        message=message[:1024],
+        last_transition_time=old.last_transition_time if old and old.status == state else draft.now,
+        observed_generation=draft.snapshot.job.metadata.generation,
+    )
+    if new == old:
+        return
+    others = [condition for condition in draft.status.conditions if condition.type != kind]
+    draft.set(conditions=tuple(sorted((*others, new), key=lambda condition: condition.type)))

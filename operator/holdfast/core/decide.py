@@ -1,0 +1,40 @@
+"""The decision: pure, level-triggered, and total. Everything Holdfast does to a job starts here."""
+
+from holdfast.core.decision import Decision
+from holdfast.core.draft import Draft
+from holdfast.core.errors import UndecidedError
+from holdfast.core.situation import look
+from holdfast.core.snapshot import Snapshot
+from holdfast.core.transitions import TABLE
+from holdfast.core.upkeep import upkeep
+
+ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
+
+
+def decide(snapshot: Snapshot) -> Decision:
+    """What to do about one job now.
+
+    A decision depends on what is, never on which event arrived: deciding again from the state that a decision leads to
+    changes nothing. Raises UndecidedError if the table does not come to rest, which names the rows.
+    """
+    draft = Draft(snapshot)
+    job = snapshot.job
+    phase = job.status.phase
+    if job.metadata.deletion_timestamp is None and not (phase and phase.final):
+        _settle(draft)
+    upkeep(draft, look(snapshot, draft.status, draft.created))
+    return draft.finish()
+
+
+def _settle(draft: Draft) -> None:
+    """Fire rows of the table until none fits."""
+    for _ in range(ROW_LIMIT):
+        if draft.status.phase and draft.status.phase.final:
+            return
+        situation = look(draft.snapshot, draft.status, draft.created)
+        row = next((row for row in TABLE if row.fits(draft, situation)), None)
+        if row is None:
+            return
+        draft.trace.append(row.name)
+        row.do(draft, situation)
+    raise UndecidedError(draft.trace)

@@ -1,0 +1,87 @@
+"""What a decision consists of: a new status, actions, orders, events, and when to look again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from holdfast.api.status import TrainingJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """POST this pod. "Already exists" is success if owner UID and attempt match, else a Refusal (reason NameTaken)."""
+
+    attempt: int
+    rank: int
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """DELETE with a UID precondition. `grace` in seconds, None for the pod's own."""
+
+    name: str
+    uid: str
+    grace: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePod:
+    """Take our finalizer off: the pod's end is in status. A pod that is gone is success."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnprotectPod:
+    """Take the do-not-disrupt annotations off: the pod is leaving anyway."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """DELETE the TrainingJob, UID precondition, background propagation: its TTL is over."""
+
+    uid: str
+
+
+Action = CreatePod | DeletePod | ReleasePod | UnprotectPod | DeleteJob
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a pod is to do. All open orders are derived from status, so they survive a restart of the operator."""
+
+    id: int
+    type: Literal["drain", "checkpoint"]
+    pod_uid: str
+    deadline: datetime | None  # secondsLeft is computed when the order is handed out
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An Event for people. The executor drops repetitions."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Executed in this order: status patch (if it differs; carries resourceVersion), orders, actions, events.
+
+    If the patch fails nothing else is done and the key is decided again. `trace` names the rules that fired.
+    """
+
+    status: TrainingJobStatus
+    actions: tuple[Action, ...] = ()
+    orders: tuple[Order, ...] = ()  # all that are open now; replaces what was open before
+    events: tuple[Event, ...] = ()
+    requeue_at: datetime | None = None
+    trace: tuple[str, ...] = ()

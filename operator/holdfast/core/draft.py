@@ -1,0 +1,132 @@
+"""The decision while it is being made: steps change it, `finish` turns it into a Decision."""
+
+from datetime import datetime
+from typing import Any
+
+from holdfast.api.profile import ProfileTier
+from holdfast.api.status import Attempt, AttemptState, Drain, EndKind
+from holdfast.api.status import Decision as DecisionStatus
+from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
+from holdfast.core.pods import build_pod
+from holdfast.core.snapshot import Snapshot
+from holdfast.core.views import PodView
+
+
+class Draft:
+    """Collects what one decision changes. The observed objects are never touched."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.now = snapshot.now
+        self.status = snapshot.job.status
+        self.created: frozenset[int] = frozenset()
+        self.refusal_handled = False
+        self.trace: list[str] = []
+        self._actions: list[Action] = []
+        self._events: list[Event] = []
+        self._wake: datetime | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The current attempt. Only steps whose row requires one may ask."""
+        if self.status.current is None:
+            raise AssertionError("a step that needs an attempt ran without one")
+        return self.status.current
+
+    def set(self, **changes: Any) -> None:
+        """Change fields of the status."""
+        self.status = self.status.model_copy(update=changes)
+
+    def set_attempt(self, **changes: Any) -> None:
+        """Change fields of the current attempt."""
+        self.set(current=self.attempt.model_copy(update=changes))
+
+    def say(self, action: str, reason: str) -> None:
+        """Record the choice in words, once: saying the same again keeps its time."""
+        said = self.status.decision
+        if said is None or (said.action, said.reason) != (action, reason):
+            self.set(decision=DecisionStatus(action=action, reason=reason, at=self.now))
+
+    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Tell people."""
+        self._events.append(Event("Warning" if warning else "Normal", reason, message))
+
+    def act(self, action: Action) -> None:
+        """Add an action, once."""
+        if action not in self._actions:
+            self._actions.append(action)
+
+    def wake(self, at: datetime) -> None:
+        """Decide again at this time at the latest."""
+        self._wake = at if self._wake is None else min(self._wake, at)
+
+    def raise_attempt(
+        self, tier: ProfileTier, *, retry_at: datetime | None = None, avoid: tuple[str, ...] = ()
+    ) -> Attempt:
+        """Raise the attempt number; the new attempt, Intended, is returned and becomes what the caller makes of it.
+
+        A pod with a higher number than status knows of means that status was lost: the number goes above that too.
+        """
+        number = max((self.status.attempt, *(pod.attempt for pod in self.snapshot.pods))) + 1
+        self.set(attempt=number)
+        return Attempt(
+            number=number,
+            state=AttemptState.INTENDED,
+            tier=tier,
+            raised_at=self.now,
+            retry_at=retry_at,
+            avoid_nodes=avoid,
+        )
+
+    def create_pod(self) -> None:
+        """Create the pod of the current attempt, whose number is in the status that is written first."""
+        attempt = self.attempt
+        manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
+        self.act(CreatePod(attempt.number, 0, manifest))
+        self.created |= {attempt.number}
+
+    def drain(
+        self, reason: str, message: str, deadline: datetime, kind: EndKind, *, deleted_at: datetime | None = None
+    ) -> None:
+        """Tell the current attempt to save and leave; with `deleted_at` its pod is deleted in the same breath."""
+        order = self.status.requests.orders + 1
+        self.set(requests=self.status.requests.model_copy(update={"orders": order}))
+        drain = Drain(
+            order=order,
+            reason=reason,
+            message=message,
+            at=self.now,
+            deadline=deadline,
+            kind=kind,
+            deleted_at=deleted_at,
+            kill_at=deleted_at,
+        )
+        self.set_attempt(state=AttemptState.DRAINING, drain=drain)
+
+    def delete_pod(self, pod: PodView, grace: int | None = None) -> None:
+        """Delete a pod unless that has been asked for already."""
+        if pod.deleted_at is None:
+            self.act(DeletePod(pod.name, pod.uid, grace))
+
+    def finish(self) -> Decision:
+        """The decision."""
+        return Decision(
+            status=self.status,
+            actions=tuple(self._actions),
+            orders=self._open_orders(),
+            events=tuple(self._events),
+            requeue_at=self._wake,
+            trace=tuple(self.trace),
+        )
+
+    def _open_orders(self) -> tuple[Order, ...]:
+        """All orders that the current pod has not acknowledged; derived from status alone, so a restart loses none."""
+        attempt = self.status.current
+        if attempt is None or not attempt.pods or (uid := attempt.pods[0].uid) is None:
+            return ()
+        orders = []
+        if (save := self.status.requests.checkpoint_order) is not None:
+            orders.append(Order(save, "checkpoint", uid, None, "requested"))
+        if attempt.drain and attempt.drain.acknowledged_at is None:
+            orders.append(Order(attempt.drain.order, "drain", uid, attempt.drain.deadline, attempt.drain.reason))
+        return tuple(orders)

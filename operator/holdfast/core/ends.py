@@ -1,0 +1,247 @@
+"""An attempt is over: it goes from `current` into history, is counted once, and what comes next is decided."""
+
+from datetime import datetime, timedelta
+
+from holdfast.api.profile import ProfileTier
+from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
+from holdfast.core.classify import End, classify
+from holdfast.core.draft import Draft
+from holdfast.core.history import append
+from holdfast.core.situation import Situation
+from holdfast.core.tiers import find_tier, grid, next_tier
+
+# A program that reports no steps has made progress if it ran this long.
+PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
+
+
+def end_seen(draft: Draft, s: Situation) -> None:
+    """The pod ended and we know how."""
+    if s.pod is None:
+        raise AssertionError("an end is seen on a pod")
+    end = classify(s.pod, draft.attempt.drain)
+    finished = s.pod.trainer.ended_at if s.pod.trainer else None
+    over(draft, s, end, ended_at=min(finished or s.now, s.now))
+
+
+def vanished(draft: Draft, s: Situation) -> None:
+    """The pod is gone and nobody saw its end: a loss, unless it was leaving on our word anyway."""
+    drain = draft.attempt.drain
+    end = End(EndKind.LOSS, "PodGone", "the pod is gone and its end was not seen")
+    if drain:
+        end = End(drain.kind, drain.reason, drain.message)
+    over(draft, s, end, estimated=True)
+
+
+def node_gone(draft: Draft, s: Situation) -> None:
+    """The Node object is gone, and the pod with it."""
+    drain = draft.attempt.drain
+    end = End(EndKind.LOSS, "NodeGone", f"node {_node(draft.attempt)} is gone")
+    if drain:
+        end = End(drain.kind, drain.reason, drain.message)
+    over(draft, s, end, estimated=True)
+
+
+def node_silent(draft: Draft, s: Situation) -> None:
+    """The node is silent and the storage fence makes its pod harmless: count it as lost and go on elsewhere."""
+    drain = draft.attempt.drain
+    end = End(EndKind.LOSS, "NodeSilent", f"node {_node(draft.attempt)} stopped answering")
+    if drain:
+        end = End(drain.kind, drain.reason, drain.message)
+    over(draft, s, end, estimated=True)
+
+
+def never_started(draft: Draft, s: Situation) -> None:
+    """A node was found, but the trainer did not start in time."""
+    limit = draft.snapshot.config.start_timeout
+    end = End(EndKind.LOSS, "StartTimeout", f"the trainer did not start within {limit}", infrastructure=True)
+    over(draft, s, end)
+
+
+def never_ended(draft: Draft, s: Situation) -> None:
+    """The pod outlived its grace by far; the fence makes it harmless."""
+    drain = draft.attempt.drain
+    kind, reason = (drain.kind, drain.reason) if drain else (EndKind.LOSS, "NeverEnded")
+    over(draft, s, End(kind, reason, "the pod did not end within its grace period"), estimated=True)
+
+
+def stuck(draft: Draft, s: Situation) -> None:
+    """A container cannot be made at all: bad image, missing Secret. Another tier would not help."""
+    container = stuck_container(s)
+    if container is None:
+        raise AssertionError("a stuck pod has a stuck container")
+    over(draft, s, End(EndKind.MISCONFIGURED, container[0], container[1]))
+
+
+def stuck_container(s: Situation) -> tuple[str, str] | None:
+    """Reason and message of a container that waits for something that will not come by itself, or None."""
+    if s.pod is None:
+        return None
+    for container in (*s.pod.init, *((s.pod.trainer,) if s.pod.trainer else ())):
+        if container.waiting in STUCK_AT_ONCE | STUCK_AFTER_CONFIG_GRACE | STUCK_AFTER_PULL_GRACE:
+            return container.waiting or "", f"container {container.name}: {container.message}"
+    return None
+
+
+STUCK_AT_ONCE = frozenset(("InvalidImageName", "ErrImageNeverPull"))
+STUCK_AFTER_CONFIG_GRACE = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError"))
+STUCK_AFTER_PULL_GRACE = frozenset(("ErrImagePull", "ImagePullBackOff"))
+
+
+def over(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
+    """Record the end of the current attempt, count it, and decide what comes next."""
+    attempt = draft.attempt
+    progressed = made_progress(attempt, s)
+    append(draft, _record(attempt, s, end, ended_at or s.now, estimated=estimated))
+    draft.set(current=None)
+    draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
+    match end.kind:
+        case EndKind.COMPLETED:
+            finish(draft, Phase.COMPLETED, end.reason, end.message or "training is complete")
+        case EndKind.MISCONFIGURED:
+            finish(draft, Phase.FAILED, end.reason, end.message)
+        case EndKind.FAILURE:
+            _count_failure(draft, attempt, end)
+        case EndKind.LOSS:
+            _count_loss(draft, attempt, end, progressed=progressed)
+        case EndKind.STOPPED:
+            go_on(draft, attempt)
+
+
+def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
+    """Make the successor current, or intend a new attempt from the top of the grid; nothing while suspended."""
+    if draft.snapshot.job.spec.suspend:
+        draft.set(successor=None)
+        return
+    retry_at = draft.now + delay if delay else None
+    if successor := draft.status.successor:
+        merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
+        promoted = successor.model_copy(update={"retry_at": retry_at, "avoid_nodes": merged})
+        draft.set(current=promoted, successor=None)
+    elif tiers := grid(draft.snapshot):
+        draft.set(current=draft.raise_attempt(tiers[0], retry_at=retry_at, avoid=avoid))
+    if delay and draft.status.current:
+        reason = draft.status.history[-1].reason
+        draft.say("Wait", f"attempt {after.number} ended ({reason}); the next starts in {delay.seconds} s")
+
+
+def to_next_tier(draft: Draft, s: Situation) -> None:
+    """The tier gave no node in time (or is not in the grid any more): give its pod up and take the tier below."""
+    attempt = draft.attempt
+    tiers = grid(draft.snapshot)
+    gone = find_tier(tiers, attempt.tier.name) is None
+    reason = "TierRemoved" if gone else "AcquireTimeout"
+    why = s.pod.unscheduled_message if s.pod else (draft.status.decision.reason if draft.status.decision else "")
+    below = next_tier(tiers, attempt.tier.name)
+    append(draft, _record(attempt, s, End(EndKind.STOPPED, reason, why), s.now))
+    # A node is avoided for one walk of the grid: it may be the only one that there is.
+    avoid = attempt.avoid_nodes if gone or below is not tiers[0] else ()
+    draft.set(current=draft.raise_attempt(below, retry_at=attempt.retry_at if gone else None, avoid=avoid))
+    words = f"{attempt.tier.name} is not in the grid any more" if gone else f"{attempt.tier.name} gave no node in time"
+    draft.say("Acquire", f"{words}; trying {below.name}")
+    draft.event("TierChanged", f"{words}; trying {below.name}")
+
+
+def retarget(draft: Draft, s: Situation, tier: ProfileTier, reason: str, avoid: tuple[str, ...] = ()) -> None:
+    """Give up an attempt that has not started on a node yet, for another tier."""
+    append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason), s.now))
+    draft.set(current=draft.raise_attempt(tier, avoid=avoid))
+
+
+def stop_before_start(draft: Draft, s: Situation, reason: str) -> None:
+    """Give up an attempt that has not started on a node yet, for nothing: no loss is counted."""
+    append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason), s.now))
+    draft.set(current=None, successor=None)
+
+
+def give_up(draft: Draft, s: Situation, reason: str, message: str) -> None:
+    """End the job as Failed although its attempt may still run; upkeep deletes the pod, which saves and leaves."""
+    if draft.status.current:
+        append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason, message), s.now))
+    finish(draft, Phase.FAILED, reason, message)
+
+
+def finish(draft: Draft, phase: Phase, reason: str, message: str) -> None:
+    """Enter a final phase."""
+    draft.set(phase=phase, reason=reason, current=None, successor=None, finished_at=draft.now)
+    draft.say("Finish", f"{reason}: {message}"[:MESSAGE_LIMIT])
+    draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED)
+
+
+MESSAGE_LIMIT = 1024
+_BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
+
+
+def made_progress(attempt: Attempt, s: Situation) -> bool:
+    """True if the attempt computed a step of its own, or, saying nothing of steps, ran for a while."""
+    if attempt.first_step is not None:
+        return True
+    started, trainer = _started(attempt, s), s.pod.trainer if s.pod else None
+    until = min((trainer.ended_at if trainer else None) or s.now, s.now)
+    return not attempt.fenced and started is not None and until - started >= PROGRESS_WITHOUT_STEPS
+
+
+def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
+    """base, 2 base, 4 base … up to limit; `times` counts from 1."""
+    doubled: timedelta = base * 2 ** min(times - 1, 30)
+    return min(doubled, limit)
+
+
+def _count_failure(draft: Draft, attempt: Attempt, end: End) -> None:
+    rules, restarts, config = draft.snapshot.job.spec.failure, draft.status.restarts, draft.snapshot.config
+    recent = (*(at for at in draft.status.failed_at if draft.now - at < rules.window), draft.now)
+    draft.set(restarts=restarts.model_copy(update={"failures": restarts.failures + 1}), failed_at=recent[-100:])
+    if len(recent) > rules.max_failures:
+        finish(draft, Phase.FAILED, "TooManyFailures", f"{end.reason} ({len(recent)} failures): {end.message}")
+        return
+    go_on(draft, attempt, delay=backoff(config.backoff_base, config.backoff_limit, len(recent)))
+
+
+def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -> None:
+    restarts, config = draft.status.restarts, draft.snapshot.config
+    fruitless = 0 if progressed else draft.status.fruitless_losses + 1
+    counts = {"losses": restarts.losses + 1, "infrastructure": restarts.infrastructure + int(end.infrastructure)}
+    draft.set(restarts=restarts.model_copy(update=counts), fruitless_losses=fruitless)
+    node = draft.status.history[-1].node
+    if progressed:
+        go_on(draft, attempt, avoid=(node,) if end.reason == "NodeSilent" and node else ())
+        return
+    delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
+    go_on(draft, attempt, delay=delay, avoid=(node,) if node else ())
+
+
+def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> AttemptRecord:
+    report = s.report
+    steps = [step for step in (attempt.last_step, report.step if report else None, end.step) if step is not None]
+    last, first = max(steps, default=None), attempt.first_step
+    return AttemptRecord(
+        number=attempt.number,
+        tier=attempt.tier.name,
+        node=_node(attempt) or (s.pod.node if s.pod else None),
+        kind=end.kind,
+        reason=end.reason,
+        message=end.message[:MESSAGE_LIMIT],
+        raised_at=attempt.raised_at,
+        started_at=_started(attempt, s),
+        ended_at=ended_at,
+        estimated=estimated,
+        first_step=first,
+        last_step=last,
+        last_step_at=(report.step_at if report else None) or attempt.last_step_at,
+        resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
+        steps=last - first + 1 if last is not None and first is not None and last >= first else 0,
+    )
+
+
+def _started(attempt: Attempt, s: Situation) -> datetime | None:
+    """When its trainer ran; the operator may have been down all the while."""
+    trainer = s.pod.trainer if s.pod else None
+    return attempt.started_at or (trainer.started_at if trainer else None)
+
+
+def _node(attempt: Attempt) -> str | None:
+    return attempt.pods[0].node if attempt.pods else None
+
+
+def _sentence(attempt: Attempt, end: End) -> str:
+    where = f" on {node}" if (node := _node(attempt)) else ""
+    return f"attempt {attempt.number} ({attempt.tier.name}{where}): {end.reason}: {end.message}".rstrip(": ")

@@ -1,0 +1,43 @@
+"""History and totals: attempts that are over, bounded, each folded into the totals exactly once."""
+
+from datetime import datetime, timedelta
+
+from holdfast.api.status import AttemptRecord
+from holdfast.core.draft import Draft
+
+LENGTH = 20
+BYTES = 16 * 1024
+
+
+def append(draft: Draft, record: AttemptRecord) -> None:
+    """Add the record of an attempt that is over; what no longer fits is only remembered in the ledger."""
+    history = (*draft.status.history, record)
+    while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
+        history = history[1:]
+    ledger = draft.status.ledger
+    folded = history[0].number - 1 if history else record.number
+    totals = {"attempts": ledger.attempts + 1, "folded_through": max(ledger.folded_through, folded)}
+    draft.set(history=history, ledger=ledger.model_copy(update=totals))
+
+
+def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None) -> None:
+    """The first step of a new attempt tells what the last interruption cost: time not trained, steps done twice."""
+    history = draft.status.history
+    index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
+    if index is None or history[index].seconds_lost is not None:
+        return
+    before = history[index]
+    since = before.last_step_at or before.ended_at
+    if before.reason == "Suspended":  # that time was the user's choice; only coming back costs
+        since = max(since, draft.attempt.raised_at)
+    lost = max(first_step_at - since, timedelta(0))
+    steps = max((before.last_step or 0) - (resumed_step or 0), 0)
+    settled = before.model_copy(update={"seconds_lost": lost, "steps_lost": steps})
+    ledger = draft.status.ledger
+    totals = {"steps_lost": ledger.steps_lost + steps, "seconds_lost": ledger.seconds_lost + lost}
+    draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger.model_copy(update=totals))
+
+
+def _size(record: AttemptRecord) -> int:
+    """Bytes of the record as it is stored."""
+    return len(record.model_dump_json(by_alias=True, exclude_none=True).encode())

@@ -1,0 +1,318 @@
+"""From an intended attempt to a running one, and what people may ask of a job on the way."""
+
+from datetime import timedelta
+
+from holdfast.api import names
+from holdfast.api.status import AttemptState, EndKind, Phase, PodRecord
+from holdfast.core import drains, ends
+from holdfast.core.classify import End
+from holdfast.core.draft import Draft
+from holdfast.core.history import settle_loss
+from holdfast.core.situation import Situation, is_live, pod_of
+from holdfast.core.snapshot import Report
+from holdfast.core.tiers import acquire_timeout, find_tier, grid
+from holdfast.core.views import PodView
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def intend_first(draft: Draft, s: Situation) -> None:
+    """Raise the next attempt number on the first tier of the grid."""
+    tiers = grid(draft.snapshot)
+    if draft.status.started_at is None:  # a suspension before the first start is not one of an active job
+        draft.set(started_at=s.now, suspended_for=timedelta(0))
+    draft.set(current=draft.raise_attempt(tiers[0]))
+
+
+def may_create(draft: Draft, s: Situation) -> bool:
+    """True if the intended pod may be created now: its delay is over and no other pod of the job lives."""
+    attempt = draft.attempt
+    if attempt.retry_at and s.now < attempt.retry_at:
+        draft.wake(attempt.retry_at)
+        return False
+    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt != attempt.number)
+
+
+def create(draft: Draft, s: Situation) -> None:
+    """The intent is in status: create the pod."""
+    attempt = draft.attempt
+    timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
+    deadline = attempt.acquire_deadline or s.now + timeout
+    draft.set_attempt(state=AttemptState.ACQUIRING, created_at=s.now, acquire_deadline=deadline, retry_at=None)
+    if pod_of(draft.snapshot, attempt) is None:  # else a POST that seemed to fail did not
+        draft.create_pod()
+        draft.wake(s.now + draft.snapshot.config.missing_after)
+    draft.say("Acquire", f"waiting for a node of tier {attempt.tier.name}")
+
+
+def missing(draft: Draft, s: Situation) -> bool:
+    """True if the pod is missing for longer than our view of the cluster may lag behind our own writes."""
+    at = (draft.attempt.created_at or draft.attempt.raised_at) + draft.snapshot.config.missing_after
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
+
+
+def raise_again(draft: Draft, s: Situation) -> None:
+    """The pod should exist and does not: created by an earlier leader and lost, or never? Numbers are cheap."""
+    attempt = draft.attempt
+    again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
+    draft.set(current=again.model_copy(update={"acquire_deadline": attempt.acquire_deadline}))
+
+
+def refused(draft: Draft, s: Situation) -> bool:
+    """True if the API server refused this attempt's pod and that has not been dealt with."""
+    refusal = draft.snapshot.refusal
+    return refusal is not None and refusal.attempt == draft.attempt.number and not draft.refusal_handled
+
+
+def note_refusal(draft: Draft, s: Situation) -> None:
+    """Quota, LimitRange, PodSecurity or a webhook refused the pod: wait with their words, longer each time."""
+    refusal, attempt, config = draft.snapshot.refusal, draft.attempt, draft.snapshot.config
+    if refusal is None:
+        raise AssertionError("a refusal is noted only if there is one")
+    draft.refusal_handled = True
+    if refusal.status == 422:  # the pod itself is invalid: it never will be accepted
+        ends.over(draft, s, End(EndKind.MISCONFIGURED, "PodInvalid", refusal.message))
+        return
+    if refusal.reason == "NameTaken":
+        raise_again(draft, s)
+        return
+    times = attempt.refusals + 1
+    delay = ends.backoff(timedelta(seconds=1), config.backoff_limit, times)
+    draft.set_attempt(state=AttemptState.INTENDED, refusals=times, retry_at=s.now + delay)
+    draft.set(reason="PodRefused")
+    draft.say("Wait", f"the pod was refused: {refusal.message[:512]}")
+    draft.event("PodRefused", refusal.message, warning=True)
+
+
+def placed(draft: Draft, s: Situation) -> None:
+    """The pod is on a node."""
+    pod, attempt = s.pod, draft.attempt
+    if pod is None:
+        raise AssertionError("a placed pod is seen")
+    draft.set_attempt(
+        state=AttemptState.STARTING,
+        pods=(_pod_record(pod, s),),
+        created_at=pod.created_at,
+        scheduled_at=min(pod.scheduled_at or s.now, s.now),
+    )
+    draft.say("Start", f"{attempt.tier.name} gave node {pod.node}")
+
+
+def running(draft: Draft, s: Situation) -> None:
+    """The trainer runs."""
+    pod, attempt = s.pod, draft.attempt
+    if pod is None or pod.trainer is None:
+        raise AssertionError("a running pod is seen")
+    started = min(pod.trainer.started_at or s.now, s.now)
+    draft.set_attempt(state=AttemptState.RUNNING, started_at=started, pods=(_pod_record(pod, s),))
+    draft.say("Run", f"running on {pod.node} ({attempt.tier.name})")
+    draft.event("Running", f"attempt {attempt.number} runs on {pod.node} ({attempt.tier.name})")
+
+
+def _pod_record(pod: PodView, s: Situation) -> PodRecord:
+    return PodRecord(rank=pod.rank, uid=pod.uid, node=pod.node, node_uid=s.node.uid if s.node else None)
+
+
+def learned(s: Situation) -> bool:
+    """True if the trainer said something that changes decisions: it holds the fence, or it made its first step."""
+    attempt, report = s.attempt, s.report
+    if attempt is None or report is None:
+        return False
+    first = report.first_step is not None and attempt.first_step is None
+    return first or (report.fenced and not attempt.fenced)
+
+
+def learn(draft: Draft, s: Situation) -> None:
+    """Write it down; with its first step the cost of the last interruption is known."""
+    attempt, report = draft.attempt, s.report
+    if report is None:
+        raise AssertionError("one learns from a report")
+    if report.first_step is not None and attempt.first_step is None:
+        _first_step(draft, s, report)
+    draft.set_attempt(fenced=attempt.fenced or report.fenced)
+
+
+def _first_step(draft: Draft, s: Situation, report: Report) -> None:
+    at = report.first_step_at or s.now
+    draft.set_attempt(
+        first_step=report.first_step,
+        last_step=report.step,
+        last_step_at=report.step_at,
+        progress_at=at,
+        resumed_step=report.resumed_step,
+    )
+    settle_loss(draft, at, report.resumed_step)
+    draft.set(fruitless_losses=0)
+    if report.resumed_step is not None:
+        note = f" ({report.resume_note})" if report.resume_note else ""
+        draft.event("Resumed", f"attempt {draft.attempt.number} resumed at step {report.resumed_step}{note}")
+
+
+# --- suspend and resume -----------------------------------------------------------------------------------------------
+
+
+def suspend_before_start(draft: Draft, s: Situation) -> None:
+    """Suspended while waiting for a node: the pending pod goes, nothing is counted."""
+    ends.stop_before_start(draft, s, "Suspended")
+
+
+def suspended(draft: Draft, s: Situation) -> None:
+    """Nothing runs and nothing is to run."""
+    draft.set(suspended_at=s.now, phase=Phase.SUSPENDED, reason="Suspended")
+    draft.say("Suspend", "spec.suspend is true")
+    draft.event("Suspended", "spec.suspend is true; checkpoints are kept")
+
+
+def resume(draft: Draft, s: Situation) -> None:
+    """The user lifted the suspension: the clock of activeDeadline runs again."""
+    if draft.status.suspended_at is None:
+        raise AssertionError("only a suspended job resumes")
+    paused = draft.status.suspended_for + max(s.now - draft.status.suspended_at, timedelta(0))
+    draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0)
+    draft.event("Resuming", "spec.suspend is false")
+
+
+# --- deadline of the job ----------------------------------------------------------------------------------------------
+
+
+def past_active_deadline(draft: Draft, s: Situation) -> bool:
+    """True if the job has been active longer than spec.activeDeadline; time in suspension does not count."""
+    limit, started = draft.snapshot.job.spec.active_deadline, draft.status.started_at
+    if limit is None or started is None or draft.status.suspended_at:
+        return False
+    at = started + draft.status.suspended_for + limit
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
+
+
+def fail_active_deadline(draft: Draft, s: Situation) -> None:
+    """The job took longer than the user allows."""
+    limit = draft.snapshot.job.spec.active_deadline
+    ends.give_up(draft, s, "DeadlineExceeded", f"the job was active longer than spec.activeDeadline ({limit})")
+
+
+# --- acquiring --------------------------------------------------------------------------------------------------------
+
+
+def acquire_over(draft: Draft, s: Situation) -> bool:
+    """True if the tier had its time without giving a node, or is not in the grid any more."""
+    attempt, tiers = draft.attempt, grid(draft.snapshot)
+    if not tiers:
+        return False
+    if find_tier(tiers, attempt.tier.name) is None:
+        return True
+    if (at := attempt.acquire_deadline) is None or (len(tiers) == 1 and not attempt.avoid_nodes):
+        return False  # another pod on the only tier would wait for the same nodes, at the end of the queue
+    if s.pod and s.pod.nominated:
+        at += draft.snapshot.config.unmatched_acquire_timeout
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
+
+
+def start_over(draft: Draft, s: Situation) -> bool:
+    """True if the trainer should have started long ago."""
+    at = (draft.attempt.scheduled_at or s.now) + draft.snapshot.config.start_timeout
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
+
+
+def stuck_for_good(draft: Draft, s: Situation) -> bool:
+    """True if a container waits for something that will not come, longer than that kind of trouble may last."""
+    found = ends.stuck_container(s)
+    if found is None:
+        return False
+    config, reason = draft.snapshot.config, found[0]
+    grace = config.image_pull_grace if reason in ends.STUCK_AFTER_PULL_GRACE else config.config_error_grace
+    at = s.now if reason in ends.STUCK_AT_ONCE else (draft.attempt.scheduled_at or s.now) + grace
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
+
+
+# --- the silent node --------------------------------------------------------------------------------------------------
+
+
+def lost_touch(draft: Draft, s: Situation) -> bool:
+    """True if the node is silent, the silence is its own, and nothing says that the trainer still lives."""
+    if s.node is None or s.node.ready_changed_at is None:
+        return False
+    config = draft.snapshot.config
+    at = s.node.ready_changed_at + config.silent_settle
+    # A trainer that reports may have said so to the operator before this one.
+    heard = s.report.received_at if s.report else draft.snapshot.listening_since if draft.attempt.fenced else None
+    if heard:
+        at = max(at, heard + config.silent_hold)
+    if s.now < at:
+        draft.wake(at)
+        return False
+    return not draft.snapshot.cluster.outage(s.node)
+
+
+# --- what people ask for ----------------------------------------------------------------------------------------------
+
+
+def request(draft: Draft, annotation: str, handled: str | None) -> tuple[str, str | None] | None:
+    """Id and argument of a request that has not been handled, or None."""
+    words = draft.snapshot.job.metadata.annotations.get(annotation, "")[:200].split()
+    if not words or words[0] == handled:
+        return None
+    return words[0], words[1] if len(words) > 1 else None
+
+
+def move_asked(draft: Draft, s: Situation) -> bool:
+    """True if a person asked to move."""
+    return request(draft, names.ANNOTATION_MOVE, draft.status.requests.move) is not None
+
+
+def move(draft: Draft, s: Situation) -> None:
+    """Move to the tier that was asked for, or away from this node; asked for a tier that is not there, say so."""
+    asked = request(draft, names.ANNOTATION_MOVE, draft.status.requests.move)
+    if asked is None:
+        raise AssertionError("a move is made only if one was asked for")
+    draft.set(requests=draft.status.requests.model_copy(update={"move": asked[0]}))
+    tiers = grid(draft.snapshot)
+    tier = find_tier(tiers, asked[1]) if asked[1] else None
+    if asked[1] and tier is None:
+        known = ", ".join(tier.name for tier in tiers)
+        draft.event("MoveRefused", f"no tier is named {asked[1]!r}; the grid has {known}", warning=True)
+    elif draft.attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
+        drains.drain_to_move(draft, s, asked[1])
+    elif draft.attempt.state is not AttemptState.DRAINING and tiers:
+        ends.retarget(draft, s, tier or tiers[0], "MoveRequested")
+    elif tier and (successor := draft.status.successor):  # it leaves already; only where to is open
+        draft.set(successor=successor.model_copy(update={"tier": tier}))
+
+
+def checkpoint_asked(draft: Draft, s: Situation) -> bool:
+    """True if a person asked for a checkpoint."""
+    return request(draft, names.ANNOTATION_CHECKPOINT, draft.status.requests.checkpoint) is not None
+
+
+def order_checkpoint(draft: Draft, s: Situation) -> None:
+    """Order the running trainer to save."""
+    asked = request(draft, names.ANNOTATION_CHECKPOINT, draft.status.requests.checkpoint)
+    if asked is None:
+        raise AssertionError("a checkpoint is ordered only if one was asked for")
+    order = draft.status.requests.orders + 1
+    changes = {"checkpoint": asked[0], "orders": order, "checkpoint_order": order}
+    draft.set(requests=draft.status.requests.model_copy(update=changes))
+    draft.event("CheckpointRequested", "a checkpoint was requested")
+
+
+def checkpoint_order_done(s: Situation) -> bool:
+    """True if the trainer acknowledged the open order to save, or there is nobody left to do it."""
+    order = s.status.requests.checkpoint_order
+    if order is None:
+        return False
+    alive = s.state in (AttemptState.RUNNING, AttemptState.DRAINING)
+    return not alive or (s.report is not None and s.report.acknowledged >= order)
+
+
+def close_checkpoint_order(draft: Draft, s: Situation) -> None:
+    """The order to save is closed."""
+    draft.set(requests=draft.status.requests.model_copy(update={"checkpoint_order": None}))

@@ -1,0 +1,97 @@
+"""How a job stands: what its status says together with what is seen of the current attempt's pod."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from holdfast.api.status import Attempt, AttemptState, TrainingJobStatus
+from holdfast.core.notices import Notice, find_notice
+from holdfast.core.snapshot import Report, Snapshot
+from holdfast.core.views import NodeView, PodView
+
+
+class Sight(StrEnum):
+    """What is seen of the current attempt's pod."""
+
+    NOTHING = "nothing"  # there is no current attempt, or its pod must not exist yet
+    CREATED = "just created"  # by this very decision
+    ABSENT = "absent"  # it should exist; never seen on a node
+    VANISHED = "vanished"  # it was on a node and is no more
+    PENDING = "waiting for a node"
+    PLACED = "on a node"  # the trainer does not run yet
+    RUNNING = "running"
+    ENDED = "ended"
+    SILENT = "node silent"
+    NODE_GONE = "node gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One job at one moment of a decision. `status` is the decision's draft, not what is stored."""
+
+    now: datetime
+    status: TrainingJobStatus
+    sight: Sight
+    attempt: Attempt | None = None
+    pod: PodView | None = None
+    node: NodeView | None = None
+    report: Report | None = None
+    notice: Notice | None = None
+
+    @property
+    def state(self) -> AttemptState | None:
+        """The state of the current attempt."""
+        return self.attempt.state if self.attempt else None
+
+
+def look(snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset()) -> Situation:
+    """The situation of a job; `created` holds the attempts whose pods this decision creates."""
+    attempt = status.current
+    if attempt is None or attempt.state is AttemptState.INTENDED:
+        return Situation(snapshot.now, status, Sight.NOTHING, attempt)
+    pod = pod_of(snapshot, attempt)
+    if pod is None:
+        return Situation(snapshot.now, status, _missing(attempt, created), attempt)
+    node = snapshot.cluster.nodes.get(pod.node) if pod.node else None
+    sight = _seen(attempt, pod, node)
+    notice = None
+    if sight in (Sight.PLACED, Sight.RUNNING):
+        notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
+    return Situation(snapshot.now, status, sight, attempt, pod, node, snapshot.reports.get(pod.uid), notice)
+
+
+def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
+    """The pod of an attempt (rank 0), or None."""
+    return next((pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0), None)
+
+
+def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
+    """True if the pod may be computing, or may yet start to.
+
+    A pod whose end nobody saw, but that status already counts as over (its node fell silent and the storage fence keeps
+    it harmless, or its node is gone), is not live.
+    """
+    if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
+        return False
+    return not any(record.number == pod.attempt and record.estimated for record in status.history)
+
+
+def _missing(attempt: Attempt, created: frozenset[int]) -> Sight:
+    if attempt.number in created:
+        return Sight.CREATED
+    return Sight.ABSENT if attempt.state is AttemptState.ACQUIRING else Sight.VANISHED
+
+
+def _seen(attempt: Attempt, pod: PodView, node: NodeView | None) -> Sight:
+    if pod.ended:
+        return Sight.ENDED
+    if pod.node is None:
+        return Sight.PENDING
+    known = attempt.pods[0].node_uid if attempt.pods else None
+    # A node that was never seen is not gone: the cache of nodes may lag behind the cache of pods.
+    if known and (node is None or node.uid != known):
+        return Sight.NODE_GONE
+    if node and not node.ready:
+        return Sight.SILENT
+    running = pod.trainer is not None and pod.trainer.running
+    return Sight.RUNNING if running else Sight.PLACED

@@ -1,0 +1,38 @@
+"""Which tier next. Policy `Ordered`: a fresh walk of the grid, top to bottom, at every new attempt."""
+
+from datetime import timedelta
+
+from holdfast.api.profile import ProfileTier
+from holdfast.core.snapshot import OperatorConfig, Snapshot
+from holdfast.core.views import ClusterView
+
+DEFAULT_ACQUIRE_TIMEOUT = timedelta(minutes=5)
+
+
+def grid(snapshot: Snapshot) -> tuple[ProfileTier, ...]:
+    """The tiers the job may use, best first; empty if its profile is not there."""
+    capacity = snapshot.job.spec.capacity
+    if capacity.profile is None:
+        return tuple(ProfileTier(**dict(tier)) for tier in capacity.tiers)
+    return snapshot.profile.spec.tiers if snapshot.profile else ()
+
+
+def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:
+    """The tier of that name, or None."""
+    return next((tier for tier in tiers if tier.name == name), None)
+
+
+def next_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier:
+    """The tier below `name`; from the bottom, or from a tier that is gone, the walk starts again at the top."""
+    names = [tier.name for tier in tiers]
+    return tiers[(names.index(name) + 1) % len(tiers)] if name in names else tiers[0]
+
+
+def acquire_timeout(tier: ProfileTier, cluster: ClusterView, config: OperatorConfig) -> timedelta:
+    """How long a pod may wait for a node of this tier.
+
+    Where no node matches, an autoscaler has to bring one: that takes longer, unless the tier says how long it may take.
+    """
+    if tier.acquire_timeout is not None:
+        return tier.acquire_timeout
+    return DEFAULT_ACQUIRE_TIMEOUT if cluster.matching(tier.node_selector) else config.unmatched_acquire_timeout

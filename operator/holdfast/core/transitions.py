@@ -1,0 +1,169 @@
+"""The transition table: what a job does next, by where its current attempt stands and what is seen of its pod.
+
+The first row that fits fires; rows are tried again until none fits. Every row changes the status so that it does not
+fit again. `docs/decisions.md` shows this table, generated from here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.api.status import AttemptState
+from holdfast.core import drains, ends, lifecycle
+from holdfast.core.draft import Draft
+from holdfast.core.situation import Sight, Situation
+from holdfast.core.tiers import grid
+
+When = Callable[[Draft, Situation], bool]
+Step = Callable[[Draft, Situation], None]
+
+INTENDED, ACQUIRING, STARTING = AttemptState.INTENDED, AttemptState.ACQUIRING, AttemptState.STARTING
+RUNNING, DRAINING = AttemptState.RUNNING, AttemptState.DRAINING
+ON_NODE = (STARTING, RUNNING, DRAINING)
+WORKING = (STARTING, RUNNING)
+ALIVE = (Sight.PLACED, Sight.RUNNING)
+UNPLACED = (Sight.PENDING, Sight.ABSENT, Sight.NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One transition. `states` and `sights` restrict it, empty for any; `guard` says in words what `when` checks."""
+
+    name: str
+    states: tuple[AttemptState | None, ...]
+    sights: tuple[Sight, ...]
+    guard: str
+    when: When
+    do: Step
+    then: str
+
+    def fits(self, draft: Draft, s: Situation) -> bool:
+        """True if the row is to fire."""
+        here = (not self.states or s.state in self.states) and (not self.sights or s.sight in self.sights)
+        return here and self.when(draft, s)
+
+
+def _always(draft: Draft, s: Situation) -> bool:
+    return True
+
+
+def _suspend(draft: Draft, s: Situation) -> bool:
+    return draft.snapshot.job.spec.suspend
+
+
+def _fenced(draft: Draft, s: Situation) -> bool:
+    return draft.attempt.fenced and lifecycle.lost_touch(draft, s)
+
+
+def _unfenced(draft: Draft, s: Situation) -> bool:
+    drain = draft.attempt.drain
+    waiting = drain is not None and drain.reason == "NodeSilent"
+    return not draft.attempt.fenced and not waiting and lifecycle.lost_touch(draft, s)
+
+
+def _acknowledged(draft: Draft, s: Situation) -> bool:
+    drain = draft.attempt.drain
+    if drain is None or drain.acknowledged_at or s.report is None:
+        return False
+    return s.report.acknowledged >= drain.order
+
+
+TABLE: tuple[Row, ...] = (
+    # What has happened
+    Row(
+        "learned", (), (), "the trainer reports that it holds the fence, or its first step",
+        lambda _, s: lifecycle.learned(s), lifecycle.learn, "remembered; the last interruption is settled",
+    ),
+    Row("ended", (), (Sight.ENDED,), "", _always, ends.end_seen, "by the end: next attempt, Completed or Failed"),
+    Row("pod gone", ON_NODE, (Sight.VANISHED,), "", _always, ends.vanished, "loss; next attempt"),
+    Row("node gone", (), (Sight.NODE_GONE,), "", _always, ends.node_gone, "loss; next attempt"),
+    Row(
+        "pod refused", (ACQUIRING,), (Sight.ABSENT,), "the API server refused the pod", lifecycle.refused,
+        lifecycle.note_refusal, "Intended, growing delay; Failed if the pod is invalid",
+    ),
+    Row(
+        "pod missing", (ACQUIRING,), (Sight.ABSENT,), "for longer than a moment", lifecycle.missing,
+        lifecycle.raise_again, "the number is raised again",
+    ),
+    Row(
+        "pending pod deleted", (ACQUIRING,), (Sight.PENDING,), "somebody deleted it",
+        lambda _, s: s.pod is not None and s.pod.deleted_at is not None, lifecycle.raise_again,
+        "the number is raised again",
+    ),
+    Row("placed", (ACQUIRING,), (*ALIVE, Sight.SILENT), "", _always, lifecycle.placed, "Starting"),
+    Row("started", (STARTING,), (Sight.RUNNING,), "", _always, lifecycle.running, "Running"),
+    # A node that says nothing
+    Row(
+        "node silent", ON_NODE, (Sight.SILENT,), "alone, no report arrives, the fence is held", _fenced,
+        ends.node_silent, "loss; next attempt elsewhere",
+    ),
+    Row(
+        "node silent, no fence", ON_NODE, (Sight.SILENT,), "alone, no report arrives, nothing fences the program",
+        _unfenced, drains.drain_unfenced_silent, "Draining until the pod is confirmed gone",
+    ),
+    # The user's word
+    Row(
+        "out of time", (), (), "active longer than spec.activeDeadline", lifecycle.past_active_deadline,
+        lifecycle.fail_active_deadline, "Failed",
+    ),
+    Row(
+        "suspend before start", (INTENDED, ACQUIRING), (*UNPLACED, Sight.CREATED), "spec.suspend", _suspend,
+        lifecycle.suspend_before_start, "no attempt; nothing counted",
+    ),
+    Row("suspend", WORKING, ALIVE, "spec.suspend", _suspend, drains.drain_to_suspend, "Draining"),
+    Row(
+        "suspended", (None,), (), "spec.suspend and not yet said so",
+        lambda d, s: _suspend(d, s) and s.status.suspended_at is None, lifecycle.suspended, "Suspended",
+    ),
+    Row(
+        "resume", (), (), "suspended, but not spec.suspend",
+        lambda d, s: s.status.suspended_at is not None and not _suspend(d, s), lifecycle.resume, "next attempt",
+    ),
+    # A notice, and leaving
+    Row(
+        "notice", WORKING, ALIVE, "node or pod is about to be lost", lambda _, s: s.notice is not None,
+        drains.drain_on_notice, "Draining; the successor's number is raised",
+    ),
+    Row(
+        "less time", (DRAINING,), ALIVE, "a notice leaves less time than the order said",
+        drains.sooner, drains.hasten, "Draining, shorter deadline",
+    ),
+    Row("move", (), (), "a move was requested", lambda d, s: s.attempt is not None and lifecycle.move_asked(d, s),
+        lifecycle.move, "Draining, or another tier"),
+    Row(
+        "order acknowledged", (DRAINING,), (), "the trainer has read the order", _acknowledged,
+        drains.acknowledge, "Draining: it saves",
+    ),
+    Row(
+        "no answer", (DRAINING,), ALIVE, "not acknowledged in time, or past the deadline", drains.must_delete,
+        drains.delete_drained, "the pod is deleted with what grace is left",
+    ),
+    Row(
+        "does not end", (DRAINING,), ALIVE, "long after its grace, and the fence is held", drains.outlived,
+        ends.never_ended, "loss; next attempt",
+    ),
+    Row(
+        "checkpoint", (RUNNING,), (Sight.RUNNING,), "a checkpoint was requested", lifecycle.checkpoint_asked,
+        lifecycle.order_checkpoint, "the trainer is told to save",
+    ),
+    Row(
+        "checkpoint order closed", (), (), "the order to save was read, or nobody is left to read it",
+        lambda _, s: lifecycle.checkpoint_order_done(s), lifecycle.close_checkpoint_order, "",
+    ),
+    # Getting a pod to run
+    Row(
+        "no node in time", (INTENDED, ACQUIRING), UNPLACED, "acquireTimeout is over, or the tier left the grid",
+        lifecycle.acquire_over, ends.to_next_tier, "the tier below",
+    ),
+    Row("bad container", (STARTING,), (Sight.PLACED,), "its image or configuration cannot work",
+        lifecycle.stuck_for_good, ends.stuck, "Failed"),
+    Row("start too slow", (STARTING,), (Sight.PLACED,), "not started for very long", lifecycle.start_over,
+        ends.never_started, "loss; next attempt elsewhere"),
+    Row(
+        "begin", (None,), (), "not suspended, and the grid has a tier",
+        lambda d, s: not _suspend(d, s) and bool(grid(d.snapshot)), lifecycle.intend_first, "Intended",
+    ),
+    Row(
+        "create", (INTENDED,), (), "its delay is over and no other pod of the job lives", lifecycle.may_create,
+        lifecycle.create, "Acquiring",
+    ),
+)  # fmt: skip

@@ -1,0 +1,39 @@
+"""The verdict: one JSON line that the launcher or the init container left as its termination message.
+
+It comes from a user's container, so it is read with suspicion: bounded, typed, and None if it is not what we wrote.
+"""
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_STEP = 2**53 - 1  # what status can hold
+
+
+class Verdict(BaseModel):
+    """Why the program ended, in its launcher's words."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+    v: Literal[1]
+    outcome: Literal["completed", "drained", "failed", "misconfigured", "fenced"]
+    reason: str = Field("Unknown", max_length=64, pattern=r"^[A-Za-z0-9]+$")
+    message: str = Field("", max_length=4096)
+    exit_code: int | None = None
+    signal: int | None = None
+    step: int | None = Field(None, ge=0, le=MAX_STEP)
+    saved_step: int | None = Field(None, ge=0, le=MAX_STEP)
+    last_lines: tuple[str, ...] = Field((), max_length=64)
+
+
+def parse_verdict(termination_message: str) -> Verdict | None:
+    """The verdict in the last line of a termination message, or None if there is none."""
+    line = termination_message.strip().rpartition("\n")[2]
+    if not line.startswith("{") or len(line) > 4096:
+        return None
+    try:
+        return Verdict.model_validate(json.loads(line))
+    except (ValueError, RecursionError):  # ValidationError and JSONDecodeError are ValueErrors
+        return None

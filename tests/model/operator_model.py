@@ -1,0 +1,141 @@
+"""The operator as a model: a cache that lags, decisions that may be cut short by a crash after any write."""
+
+from datetime import timedelta
+
+from tests.model.things import Pod
+from tests.model.world import ConflictError, World
+from tests.support.core import CONFIG, stored
+
+from holdfast.api.model import merge_patch
+from holdfast.core.decide import decide
+from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Order, ReleasePod, UnprotectPod
+from holdfast.core.snapshot import Refusal, Snapshot
+from holdfast.core.views import ClusterView
+from holdfast.runtime.orphans import releasable
+from holdfast.serve.body import ProgressBody
+from holdfast.serve.reports import ReportBook
+
+LAG = timedelta(seconds=4)  # a cache never lags longer than this behind, which is less than config.missing_after
+
+
+class Operator:
+    """One process after another; each begins with what the API server lists."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: nothing is remembered, everything is listed."""
+        self.reports = ReportBook(lambda job, urgent: None, timedelta(seconds=15))
+        self.refusals: dict[str, Refusal] = {}
+        self.orders: dict[str, tuple[Order, ...]] = {}
+        self.since = self.world.now
+        self.sync_jobs()
+        self.sync_pods()
+        self.sync_nodes()
+
+    def sync_jobs(self) -> None:
+        """The watch of jobs has caught up."""
+        self.jobs = {name: job.view() for name, job in self.world.jobs.items()}
+
+    def sync_pods(self) -> None:
+        """The watch of pods has caught up."""
+        self.pods = {view.name: view for view in self.world.pod_views()}
+        self.synced_at = self.world.now
+
+    def sync_nodes(self) -> None:
+        """The watch of nodes has caught up."""
+        self.cluster = ClusterView(self.world.node_views())
+
+    def catch_up(self) -> None:
+        """No cache lags for longer than LAG."""
+        if self.world.now - self.synced_at >= LAG:
+            self.sync_jobs()
+            self.sync_pods()
+            self.sync_nodes()
+
+    def decide(self, name: str) -> Decision | None:
+        """What the operator makes of what it knows; None without a job."""
+        job = self.jobs.get(name)
+        if job is None:
+            return None
+        pods = tuple(pod for pod in self.pods.values() if pod.job == name)
+        return decide(
+            Snapshot(
+                now=self.world.now,
+                job=job,
+                pods=pods,
+                cluster=self.cluster,
+                reports=self.reports.of(pod.uid for pod in pods),
+                refusal=self.refusals.get(name),
+                listening_since=self.since,
+                config=CONFIG,
+            )
+        )
+
+    def operate(self, name: str, writes: int) -> bool:
+        """One pass over a job; after so many writes the process dies and another begins. True if all was quiet."""
+        decision = self.decide(name)
+        if decision is None:
+            return self._orphans(name)
+        job = self.jobs[name]
+        patch = merge_patch(job.status, decision.status)
+        if writes == 0:
+            self.restart()
+            return False
+        if patch:
+            after = stored(job, decision.status).status.to_object()
+            try:
+                self.world.patch_status(name, job.metadata.resource_version, after)
+            except ConflictError:
+                self.sync_jobs()
+                return False
+            self.jobs[name] = self.world.jobs[name].view()
+            self.refusals.pop(name, None)
+        self.orders[name] = decision.orders
+        for done, action in enumerate(decision.actions, start=int(bool(patch))):
+            if done >= writes:
+                self.restart()
+                return False
+            self._act(name, action)
+        return not patch and not decision.actions
+
+    def _act(self, name: str, action: object) -> None:
+        match action:
+            case CreatePod():
+                if refusal := self.world.create(action):
+                    self.refusals[name] = refusal
+            case DeletePod():
+                self.world.delete(action)
+            case ReleasePod():
+                self.world.release(action)
+            case UnprotectPod():
+                self.world.unprotect(action)
+            case DeleteJob():
+                raise AssertionError("no job of the model has a time to live")
+        self._answer()
+
+    def _answer(self) -> None:
+        """What the API server answers to our own writes goes into the cache of pods: it knows at least its own."""
+        self.sync_pods()
+
+    def _orphans(self, name: str) -> bool:
+        ready = [p for p in self.pods.values() if p.job == name and releasable(p, self.cluster, self.world.now)]
+        for pod in ready:
+            self._act(name, ReleasePod(pod.name, pod.uid))
+        return not ready
+
+    def hear(self, pod: Pod) -> None:
+        """A report of a pod arrives, and its open orders go back."""
+        body = {"attempt": pod.attempt, "podUID": pod.uid, "state": "training", "fenced": pod.fenced}
+        if pod.first_step is not None and self.reports.of([pod.uid]):
+            body |= {"step": pod.step}
+        elif pod.first_step is not None:
+            body |= {"step": pod.first_step}
+        for order in self.orders.get(pod.job, ()):
+            if order.pod_uid == pod.uid:
+                pod.acknowledged = max(pod.acknowledged, order.id)
+                pod.told = pod.told or order.type == "drain"
+        body |= {"acknowledged": pod.acknowledged}
+        self.reports.receive(("ns", pod.job), ProgressBody.model_validate(body), self.world.now)

@@ -1,0 +1,56 @@
+"""The decision as a whole: it comes to rest, reads nothing but its argument, and orders survive a restart."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.core import NOW, at, attempt, drain, job, pod, settled, snapshot, status, stepped
+
+from holdfast.api.status import AttemptState
+from holdfast.core import decide as module
+from holdfast.core.errors import UndecidedError
+from holdfast.core.transitions import Row
+
+
+def test_a_table_that_goes_round_in_circles_is_an_error_that_names_the_rows(monkeypatch):
+    def nothing(draft, s):
+        """Changes nothing, so the row fits again."""
+
+    circle = Row("circle", (), (), "", lambda draft, s: True, nothing, "")
+    monkeypatch.setattr(module, "TABLE", (circle,))
+    with pytest.raises(UndecidedError, match="circle -> circle"):
+        module.decide(snapshot(job()))
+
+
+def test_the_snapshot_is_not_touched():
+    given = snapshot(job(status(attempt())), pod(), reports=[stepped()])
+    before = given.job.model_dump_json()
+    settled(given)
+    assert given.job.model_dump_json() == before
+
+
+def test_open_orders_are_told_again_by_every_operator():
+    leaving = attempt(state=AttemptState.DRAINING, drain=drain(order=4, at=at(-1)), fenced=True)
+    given = snapshot(job(status(leaving, requests={"orders": 4, "checkpoint_order": 3})), pod())
+    orders = settled(given).orders
+    assert [(o.id, o.type, o.pod_uid, o.deadline) for o in orders] == [
+        (3, "checkpoint", "u-1", None), (4, "drain", "u-1", at(98)),
+    ]  # fmt: skip
+    assert settled(replace(given, now=at(1))).orders == orders
+
+
+def test_order_numbers_only_grow():
+    given = job(status(attempt(fenced=True, first_step=1), requests={"orders": 7}), suspend=True)
+    assert [order.id for order in settled(snapshot(given, pod())).orders] == [8]
+
+
+def test_words_keep_their_time():
+    first = settled(snapshot(job(status(attempt(state=AttemptState.STARTING))), pod())).status
+    assert (first.decision.action, first.decision.at) == ("Run", NOW)
+    again = settled(snapshot(job(first), pod(), now=at(60))).status
+    assert again.decision.at == NOW
+
+
+def test_more_than_one_number_is_never_raised_for_one_loss():
+    leaving = attempt(state=AttemptState.DRAINING, drain=drain(), fenced=True, first_step=1)
+    given = job(status(leaving, successor=attempt(2, AttemptState.INTENDED)))
+    assert settled(snapshot(given)).status.attempt == 2

@@ -1,0 +1,109 @@
+"""Attempts that are over: bounded, counted once, and what an interruption cost."""
+
+import json
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, status, stepped, stored, verdict
+
+from holdfast.api.status import AttemptRecord, EndKind
+from holdfast.core.draft import Draft
+from holdfast.core.history import BYTES, LENGTH, append
+
+
+def record(number, **changes):
+    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900), "ended_at": at(-60)}
+    return AttemptRecord(**{"number": number, **fields, **changes})
+
+
+@given(st.lists(st.integers(0, 2560), max_size=60))
+def test_it_stays_small_and_counts_every_attempt_once(lengths):
+    draft = Draft(snapshot(job(status())))
+    for number, length in enumerate(lengths, start=1):
+        append(draft, record(number, message="x" * length))
+    history, ledger = draft.status.history, draft.status.ledger
+    assert len(history) <= LENGTH
+    assert sum(len(json.dumps(entry.to_object())) for entry in history) <= BYTES + 4096  # spaces, by json.dumps
+    assert ledger.attempts == len(lengths)
+    assert ledger.folded_through + len(history) == len(lengths)
+    assert [entry.number for entry in history] == list(range(ledger.folded_through + 1, len(lengths) + 1))
+
+
+def test_wide_characters_count_as_bytes():
+    draft = Draft(snapshot(job(status())))
+    for number in range(1, 21):
+        append(draft, record(number, message="🔥" * 1024))
+    stored_bytes = json.dumps([entry.to_object() for entry in draft.status.history], ensure_ascii=False).encode()
+    assert len(stored_bytes) <= BYTES + 1024  # brackets, commas and spaces
+
+
+def test_folding_leaves_the_counters_alone():
+    given_job = job(status(attempt(30, fenced=True, first_step=1), restarts={"losses": 29, "failures": 2},
+                           history=tuple(record(n) for n in range(10, 30)),
+                           ledger={"attempts": 29, "folded_through": 9, "steps_lost": 7}))  # fmt: skip
+    decision = settled(snapshot(given_job, ended(30, 0, verdict("drained", "SavedAndLeft"), deleted_at=at(0))))
+    after = decision.status
+    assert (after.restarts.losses, after.restarts.failures) == (30, 2)
+    assert (after.ledger.attempts, after.ledger.folded_through, after.ledger.steps_lost) == (30, 10, 7)
+    assert [entry.number for entry in after.history] == list(range(11, 31))
+
+
+def test_an_end_is_counted_once_however_often_it_is_seen():
+    view = (ended(1, 137, trainer=ended(1, 137).trainer),)
+    first = settled(snapshot(job(status(attempt(fenced=True))), *view))
+    again = settled(snapshot(stored(job(status(attempt(fenced=True))), first.status), *view))
+    assert again.status.restarts.losses == 1
+    assert again.status.ledger.attempts == 1
+
+
+def settle(*history, resumed):
+    before = job(status(attempt(5, raised_at=at(-450)), history=history))
+    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed)])).status
+
+
+def test_the_first_step_settles_the_last_interruption():
+    last = record(4, first_step=1, last_step=480, last_step_at=at(-700), steps=480)
+    after = settle(last, resumed=450)
+    assert (after.history[0].steps_lost, after.history[0].seconds_lost) == (30, timedelta(seconds=300))
+    assert (after.ledger.steps_lost, after.ledger.seconds_lost) == (30, timedelta(seconds=300))
+
+
+def test_attempts_without_a_step_belong_to_the_same_interruption():
+    last = record(3, last_step=480, last_step_at=at(-700))
+    after = settle(last, record(4), resumed=480)
+    assert after.history[0].seconds_lost == timedelta(seconds=300)
+    assert after.history[1].seconds_lost is None
+
+
+def test_an_interruption_is_settled_once():
+    last = record(4, last_step=480, last_step_at=at(-700), steps_lost=1, seconds_lost=timedelta(seconds=1))
+    after = settle(last, resumed=450)
+    assert after.ledger.steps_lost == 0
+    assert after.history[0] == last
+
+
+def test_starting_anew_loses_all_steps():
+    assert settle(record(4, last_step=480), resumed=None).ledger.steps_lost == 480
+
+
+def test_a_suspension_is_not_lost_time():
+    last = record(4, reason="Suspended", kind=EndKind.STOPPED, last_step=480, last_step_at=at(-90_000))
+    assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
+
+
+def test_clocks_that_disagree_lose_no_negative_time():
+    assert settle(record(4, last_step=480, last_step_at=at(900)), resumed=480).ledger.seconds_lost == timedelta(0)
+
+
+def test_the_record_of_an_attempt():
+    before = job(status(attempt(fenced=True, first_step=500, resumed_step=499)))
+    entry = settled(snapshot(before, ended(1, 1), reports=[stepped(step=700)])).status.history[0]
+    assert (entry.node, entry.tier, entry.first_step, entry.last_step, entry.steps) == ("n1", "spot", 500, 700, 201)
+    assert (entry.resumed_step, entry.started_at, entry.ended_at) == (499, at(-500), at(-1))
+
+
+def test_the_verdict_knows_steps_that_no_report_told():
+    before = job(status(attempt(fenced=True, first_step=500)))
+    view = ended(1, 0, verdict("drained", "SavedAndLeft", step=705), deleted_at=at(0))
+    assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705

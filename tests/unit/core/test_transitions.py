@@ -1,0 +1,60 @@
+"""Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
+
+import pytest
+from tests.support.core import GRACE, at, job, node, nodes, pod, settled, snapshot, status
+from tests.support.transitions import CASES, FENCED, asked, outcome, told
+
+from holdfast.api.names import ANNOTATION_MOVE
+from holdfast.api.status import Drain
+from holdfast.core.transitions import TABLE
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_table(case):
+    """The rows that fire, what comes of them, and that deciding again says nothing new."""
+    decision = settled(case.given)
+    assert decision.trace == case.trace
+    found = outcome(decision)
+    assert {key: found[key] for key in case.then} == case.then
+
+
+def test_every_row_has_a_case():
+    """A new row needs a case here; a row that cannot be reached has to go."""
+    fired = {name for case in CASES for name in case.trace}
+    assert fired == {row.name for row in TABLE}
+
+
+def test_names_are_unique():
+    assert len({row.name for row in TABLE}) == len(TABLE)
+
+
+def test_the_successor_goes_where_it_was_asked_to():
+    decision = settled(snapshot(asked(ANNOTATION_MOVE, "r1 cpu", FENCED), pod()))
+    assert decision.status.successor.tier.name == "cpu"
+    assert decision.status.successor.avoid_nodes == ()
+    decision = settled(snapshot(asked(ANNOTATION_MOVE, "r1", FENCED), pod()))
+    assert decision.status.successor.avoid_nodes == ("n1",)
+
+
+def test_a_move_while_it_leaves_changes_only_where_to():
+    given = job(told(), meta={"annotations": {ANNOTATION_MOVE: "r1 cpu"}})
+    decision = settled(snapshot(given, pod()))
+    assert decision.status.successor.tier.name == "cpu"
+    assert decision.status.attempt == 2
+
+
+def test_a_node_that_a_user_did_nothing_to_is_not_avoided():
+    """Deleting the pod on the only GPU node must not send its replacement away from there."""
+    decision = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(20))))
+    assert decision.status.successor.avoid_nodes == ()
+
+
+def test_a_deadline_is_never_before_the_order():
+    told_off = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(-20))))
+    assert isinstance(told_off.status.current.drain, Drain)
+    assert told_off.status.current.drain.deadline == at(0)
+
+
+def test_the_grace_bounds_a_long_notice():
+    long = nodes(node(taints=("karpenter.sh/disrupted",), termination_at=at(9000)))
+    assert settled(snapshot(job(status(FENCED)), pod(), cluster=long)).status.current.drain.deadline == at(0) + GRACE
