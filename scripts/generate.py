@@ -5,6 +5,7 @@ charts/holdfast/files/crds/*.yaml  the same, for the chart
 charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
 docs/api.md                        from operator/holdfast/api
 docs/cli.md                        from the commands' own help
+docs/decisions.md                  from operator/holdfast/core
 """
 
 import difflib
@@ -17,9 +18,11 @@ import yaml
 from holdfast.api import crds, rbac
 from holdfast.api import reference as fields
 from holdfast.cli import reference
+from holdfast.core import table
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = Path("/home/you")
+DECISIONS_HEADER = "<!-- Generated from operator/holdfast/core by `make crds`. Do not edit. -->\n"
 RULES_HEADER = "# Generated from operator/holdfast/api/rbac.py by `make crds`. Do not edit.\n"
 
 
@@ -51,6 +54,7 @@ def files() -> dict[Path, str]:
     made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
     made[ROOT / "docs" / "api.md"] = fields.text()
     made[ROOT / "docs" / "cli.md"] = commands()
+    made[ROOT / "docs" / "decisions.md"] = DECISIONS_HEADER + table.render()
     return made
 
 

@@ -153,8 +153,9 @@ def parse_time(value: object) -> datetime:
 
 
 def format_time(value: datetime) -> str:
-    """`2026-11-21T09:00:00.123456Z`: always UTC, always six digits, so that equal times are equal texts."""
-    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    """`2026-11-21T09:00:00.123456Z`: always UTC; six digits or, for whole seconds, none: equal times, equal texts."""
+    timespec = "microseconds" if value.microsecond else "seconds"
+    return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
 @dataclass(frozen=True, slots=True)

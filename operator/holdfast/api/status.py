@@ -1,6 +1,7 @@
 """The status of a TrainingJob. It is the operator's memory: everything a decision needs that is not in the cluster."""
 
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import ProfileTier
-from holdfast.api.scalars import Clip, Count, Duration, Flag, Step, Time
+from holdfast.api.scalars import Clip, Count, Duration, Flag, Money, Step, Time
 
 Reason = Annotated[str, Clip(128)]
 Message = Annotated[str, Clip(4096)]
@@ -193,6 +194,8 @@ class AttemptRecord(Model):
     """How many steps it took."""
     steps_lost: Step | None = None
     """How many of them the next attempt took again; set when that is known."""
+    cost: Money | None = None
+    """What its node cost, from the moment the pod had it; none if the tier has no price."""
     seconds_lost: Duration | None = None
     """From its last step to the next attempt's first; set when that is known."""
 
@@ -260,6 +263,8 @@ class Ledger(Model):
     """The newest attempt that history no longer holds."""
     attempts: Count = 0
     """Attempts that are over."""
+    spent: Money = Decimal(0)
+    """Money for the nodes of attempts that are over; the current attempt is added when it ends."""
     steps_lost: Step = 0
     """Steps that were trained twice."""
     seconds_lost: Duration = timedelta(0)
@@ -319,7 +324,7 @@ class TrainingJobStatus(Model):
     requests: Requests = Requests()
     """What people asked for and was handled."""
     started_at: Time | None = None
-    """When the first trainer ran."""
+    """When the first attempt was decided on; spec.activeDeadline counts from here."""
     suspended_at: Time | None = None
     """Since when it is suspended."""
     suspended_for: Duration = timedelta(0)

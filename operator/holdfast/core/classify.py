@@ -50,6 +50,8 @@ _KUBELET_REASONS = frozenset(
 )  # fmt: skip
 # What kubelets write when they evict a pod that took more than it had asked for.
 _ASKED_TOO_LITTLE = ("memory", "ephemeral", "EmptyDir")
+# What the launcher calls a storage that does not work now: nobody's fault here, and worth trying again.
+_STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
 _SIGKILL, _SIGTERM = 137, 143
 
 
@@ -71,7 +73,7 @@ def _complete(e: Evidence) -> End | None:
 
 def _misconfigured(e: Evidence) -> End | None:
     """Init container or launcher found that this can never work: wrong key, no bucket, prefix in use, no command."""
-    if e.verdict and e.verdict.outcome == "misconfigured" and e.verdict.reason != "StorageUnreachable":
+    if e.verdict and e.verdict.outcome == "misconfigured" and e.verdict.reason not in _STORAGE_BROKEN:
         return End(EndKind.MISCONFIGURED, e.verdict.reason, _words(e))
     return None
 
@@ -124,7 +126,7 @@ def _launcher(e: Evidence) -> End | None:
         return End(EndKind.LOSS, "Fenced", v.message or "a newer attempt owns the checkpoints", infrastructure=True)
     if v.outcome == "drained":
         return End(EndKind.LOSS, v.reason, v.message or "it was told to leave", step=v.step)
-    if v.reason == "StorageUnreachable":
+    if v.reason in _STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
     return End(EndKind.FAILURE, v.reason, _words(e), step=v.step)
 

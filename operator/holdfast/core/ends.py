@@ -1,6 +1,7 @@
 """An attempt is over: it goes from `current` into history, is counted once, and what comes next is decided."""
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
@@ -10,6 +11,8 @@ from holdfast.core.history import append
 from holdfast.core.situation import Situation
 from holdfast.core.tiers import find_tier, grid, next_tier
 
+MICROSECONDS_PER_HOUR = 3_600_000_000
+CENTICENT = Decimal("0.0001")
 # A program that reports no steps has made progress if it ran this long.
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 
@@ -24,30 +27,18 @@ def end_seen(draft: Draft, s: Situation) -> None:
 
 
 def vanished(draft: Draft, s: Situation) -> None:
-    """The pod is gone and nobody saw its end: a loss, unless it was leaving on our word anyway."""
-    drain = draft.attempt.drain
-    end = End(EndKind.LOSS, "PodGone", "the pod is gone and its end was not seen")
-    if drain:
-        end = End(drain.kind, drain.reason, drain.message)
-    over(draft, s, end, estimated=True)
+    """The pod is gone."""
+    _unseen(draft, s, "PodGone", "the pod is gone and its end was not seen")
 
 
 def node_gone(draft: Draft, s: Situation) -> None:
     """The Node object is gone, and the pod with it."""
-    drain = draft.attempt.drain
-    end = End(EndKind.LOSS, "NodeGone", f"node {_node(draft.attempt)} is gone")
-    if drain:
-        end = End(drain.kind, drain.reason, drain.message)
-    over(draft, s, end, estimated=True)
+    _unseen(draft, s, "NodeGone", f"node {_node(draft.attempt)} is gone")
 
 
 def node_silent(draft: Draft, s: Situation) -> None:
     """The node is silent and the storage fence makes its pod harmless: count it as lost and go on elsewhere."""
-    drain = draft.attempt.drain
-    end = End(EndKind.LOSS, "NodeSilent", f"node {_node(draft.attempt)} stopped answering")
-    if drain:
-        end = End(drain.kind, drain.reason, drain.message)
-    over(draft, s, end, estimated=True)
+    _unseen(draft, s, "NodeSilent", f"node {_node(draft.attempt)} stopped answering")
 
 
 def never_started(draft: Draft, s: Situation) -> None:
@@ -59,9 +50,14 @@ def never_started(draft: Draft, s: Situation) -> None:
 
 def never_ended(draft: Draft, s: Situation) -> None:
     """The pod outlived its grace by far; the fence makes it harmless."""
+    _unseen(draft, s, "NeverEnded", "the pod did not end within its grace period")
+
+
+def _unseen(draft: Draft, s: Situation, reason: str, message: str) -> None:
+    """Count an end that nobody saw: a loss, unless the attempt had been told to leave; then for that reason."""
     drain = draft.attempt.drain
-    kind, reason = (drain.kind, drain.reason) if drain else (EndKind.LOSS, "NeverEnded")
-    over(draft, s, End(kind, reason, "the pod did not end within its grace period"), estimated=True)
+    end = End(drain.kind, drain.reason, drain.message) if drain else End(EndKind.LOSS, reason, message)
+    over(draft, s, end, estimated=True)
 
 
 def stuck(draft: Draft, s: Situation) -> None:
@@ -229,7 +225,17 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, est
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps=last - first + 1 if last is not None and first is not None and last >= first else 0,
+        cost=_cost(attempt, ended_at),
     )
+
+
+def _cost(attempt: Attempt, ended_at: datetime) -> Decimal | None:
+    """Money for the node from the moment the pod was placed, exact but for the last place; None without a price."""
+    price = attempt.tier.price_per_node_hour
+    if price is None or attempt.scheduled_at is None:
+        return None
+    held = max(ended_at - attempt.scheduled_at, timedelta(0))
+    return (price * (held // timedelta(microseconds=1)) / MICROSECONDS_PER_HOUR).quantize(CENTICENT)
 
 
 def _started(attempt: Attempt, s: Situation) -> datetime | None:

@@ -1,22 +1,32 @@
 """History and totals: attempts that are over, bounded, each folded into the totals exactly once."""
 
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from holdfast.api.status import AttemptRecord
 from holdfast.core.draft import Draft
+from holdfast.core.tiers import grid
 
 LENGTH = 20
 BYTES = 16 * 1024
 
 
 def append(draft: Draft, record: AttemptRecord) -> None:
-    """Add the record of an attempt that is over; what no longer fits is only remembered in the ledger."""
-    history = (*draft.status.history, record)
+    """Add the record of an attempt that is over; what no longer fits is only remembered in the ledger.
+
+    While no tier has a node, a walk of the grid adds a record every few minutes. Only the newest walk is kept, so that
+    waiting does not push out what happened before.
+    """
+    history = (*_without_old_walks(draft.status.history, len(grid(draft.snapshot))), record)
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
         history = history[1:]
     ledger = draft.status.ledger
     folded = history[0].number - 1 if history else record.number
-    totals = {"attempts": ledger.attempts + 1, "folded_through": max(ledger.folded_through, folded)}
+    totals = {
+        "attempts": ledger.attempts + 1,
+        "folded_through": max(ledger.folded_through, folded),
+        "spent": ledger.spent + (record.cost or 0),
+    }
     draft.set(history=history, ledger=ledger.model_copy(update=totals))
 
 
@@ -36,6 +46,13 @@ def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None)
     ledger = draft.status.ledger
     totals = {"steps_lost": ledger.steps_lost + steps, "seconds_lost": ledger.seconds_lost + lost}
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger.model_copy(update=totals))
+
+
+def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[AttemptRecord, ...]:
+    """History without the oldest of the timed-out attempts at its end, if they are more than one walk of the grid."""
+    waited = list(takewhile(lambda record: record.reason == "AcquireTimeout", reversed(history)))
+    first = len(history) - len(waited)
+    return history if len(waited) < max(tiers, 1) else (*history[:first], *history[first + 1 :])
 
 
 def _size(record: AttemptRecord) -> int:

@@ -79,6 +79,7 @@ def _eta(report: Report, step: int, goal: int | None) -> datetime | None:
         return None
     try:
         seconds = Decimal(report.seconds_per_step) * max(goal - step, 0)
-        return report.received_at + timedelta(seconds=int(seconds)) if 0 <= seconds < FAR else None
+        at = report.received_at.replace(microsecond=0)
+        return at + timedelta(seconds=int(seconds)) if 0 <= seconds < FAR else None
     except (ArithmeticError, ValueError):  # not a number, or beyond the calendar
         return None

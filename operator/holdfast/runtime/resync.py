@@ -19,8 +19,9 @@ MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 LISTS: tuple[tuple[str, str, dict[str, str | int]], ...] = (
     ("nodes", paths.NODES, {}),
     ("profiles", paths.PROFILES, {}),
-    ("pods", paths.PODS, {"labelSelector": MANAGED}),
+    # Pods after jobs: a pod that is missing from a list older than its job's status would look lost.
     ("jobs", paths.JOBS, {}),
+    ("pods", paths.PODS, {"labelSelector": MANAGED}),
 )
 RETRY = 2.0  # seconds after a list that failed
 

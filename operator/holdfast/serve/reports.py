@@ -69,7 +69,11 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     old_step = before.step if before else None
     step = old_step if body.step is None else body.step
     grew = step is not None and (old_step is None or step > old_step)
-    first_step = before.first_step if before else None
+    resumed = body.resumed_from.step if body.resumed_from else before.resumed_step if before else None
+    first_step, first_step_at = (before.first_step, before.first_step_at) if before else (None, None)
+    # Right after the start a trainer says where it resumed: that step is another attempt's work.
+    if first_step is None and step is not None and step > (resumed or 0):
+        first_step, first_step_at = step, now
     acknowledged = max(body.acknowledged, before.acknowledged if before else 0)
     newly = acknowledged > (before.acknowledged if before else 0)
     saved = body.checkpoint
@@ -82,15 +86,15 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         received_at=now,
         state=body.state,
         step=step,
-        first_step=step if first_step is None else first_step,
-        first_step_at=now if first_step is None and step is not None else before.first_step_at if before else None,
+        first_step=first_step,
+        first_step_at=first_step_at,
         step_at=now if grew else before.step_at if before else None,
         steps=body.steps if body.steps is not None else before.steps if before else None,
         loss=body.loss if body.loss is not None else before.loss if before else None,
         samples_per_second=body.samples_per_second,
         seconds_per_step=body.seconds_per_step,
         fenced=body.fenced or bool(before and before.fenced),
-        resumed_step=body.resumed_from.step if body.resumed_from else before.resumed_step if before else None,
+        resumed_step=resumed,
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
         checkpoint=checkpoint,
         acknowledged=acknowledged,

@@ -2,10 +2,11 @@
 
 import json
 from datetime import timedelta
+from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, status, stepped, stored, verdict
+from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, status, stepped, stored, tier, verdict
 
 from holdfast.api.status import AttemptRecord, EndKind
 from holdfast.core.draft import Draft
@@ -107,3 +108,29 @@ def test_the_verdict_knows_steps_that_no_report_told():
     before = job(status(attempt(fenced=True, first_step=500)))
     view = ended(1, 0, verdict("drained", "SavedAndLeft", step=705), deleted_at=at(0))
     assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705
+
+
+def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():
+    draft = Draft(snapshot(job(status())))
+    tiers = len(draft.snapshot.job.spec.capacity.tiers)
+    append(draft, record(1))
+    for number in range(2, 60):
+        append(draft, record(number, kind=EndKind.STOPPED, reason="AcquireTimeout"))
+    numbers = [entry.number for entry in draft.status.history]
+    assert numbers == [1, *range(60 - tiers, 60)], "the loss, and the newest walk of the grid"
+    assert draft.status.ledger.attempts == 59
+
+
+def test_an_end_costs_what_its_node_cost_to_a_hundredth_of_a_cent():
+    priced = tier().model_copy(update={"price_per_node_hour": Decimal("3.06")})
+    running = attempt(fenced=True, tier=priced, scheduled_at=at(-1001))
+    gone = settled(snapshot(job(status(running, ledger={"spent": Decimal("0.15")})), ended(1, 1)))
+    assert gone.status.history[-1].cost == Decimal("0.8500")  # 1,000 s at 3.06 an hour
+    assert gone.status.ledger.spent == Decimal("1.0000")
+
+
+def test_a_tier_without_a_price_costs_nothing_that_is_known():
+    free = tier().model_copy(update={"price_per_node_hour": None})
+    gone = settled(snapshot(job(status(attempt(fenced=True, tier=free, scheduled_at=at(-1000)))), ended(1, 1)))
+    assert gone.status.history[-1].cost is None
+    assert gone.status.ledger.spent == 0

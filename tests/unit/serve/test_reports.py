@@ -79,6 +79,16 @@ def test_times_are_the_operators_and_of_the_first_and_the_last_growth(desk: Desk
     assert report.received_at == report.acknowledged_at == start + timedelta(seconds=10)
 
 
+def test_the_step_that_was_restored_is_not_a_step_of_its_own() -> None:
+    """Breaks if a loss is settled, or an attempt counted as fruitful, before it has trained at all."""
+    desk = Desk()
+    desk.say(state="starting", step=20, resumedFrom={"step": 20, "uri": "u"})
+    assert (desk.report.step, desk.report.first_step, desk.report.first_step_at) == (20, None, None)
+    desk.clock.tick(5)
+    desk.say(step=21)
+    assert (desk.report.first_step, desk.report.first_step_at) == (21, desk.clock.now())
+
+
 def test_what_was_said_once_still_holds(desk: Desk) -> None:
     desk.say(
         fenced=True, loss="2.5", checkpoint=SAVED, acknowledged=3, resumedFrom={"step": 2, "uri": "u", "note": "older"}
