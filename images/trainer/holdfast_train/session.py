@@ -205,8 +205,9 @@ class Run:
         own = self._storage is not None and restored.uri.startswith(f"{self._storage.uri}/manifests/")
         self._saved_step = restored.step if own else None
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
-        self._progress.step = restored.step
+        # In this order: a report in between must not show the restored step as one of our own.
         self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
+        self._progress.step = restored.step
         self._poke()
         if self._ranks.rank < len(restored.ranks):
             mine = restored.ranks[self._ranks.rank]
@@ -348,6 +349,9 @@ class Run:
         """Say why, and end the process: its exit code and verdict say the same."""
         say(f"{error.reason}: {error}")
         if isinstance(error, AlreadyCompleteError):
+            uri = "" if self._storage is None else self._storage.uri
+            note = "training was complete already"
+            self._progress.resumed_from = {"step": error.step, "uri": uri, "note": note}
             self.step = self._saved_step = self._progress.step = error.step
         if not self.left:
             self._verdict(error.outcome, reason=error.reason, message=str(error))

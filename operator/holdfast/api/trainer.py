@@ -214,7 +214,7 @@ class SecurityContext(Model):
     """The part of a pod's security context that a job may choose."""
 
     run_as_user: Count | None = None
-    """User id of the program."""
+    """User id of the program. With one that is not 0 the pod satisfies pod security `restricted`, else `baseline`."""
     run_as_group: Count | None = None
     """Group id of the program."""
     fs_group: Count | None = None

@@ -242,7 +242,9 @@ def lost_touch(draft: Draft, s: Situation) -> bool:
     if s.node is None or s.node.ready_changed_at is None:
         return False
     config = draft.snapshot.config
-    at = s.node.ready_changed_at + config.silent_settle
+    # Without a fence the pod is deleted, which cannot be taken back, and its replacement waits for its end all the same:
+    # nothing is in a hurry, and in a mass outage nodes are called silent one after the other, over many seconds.
+    at = s.node.ready_changed_at + (config.silent_settle if draft.attempt.fenced else config.silent_hold)
     # A trainer that reports may have said so to the operator before this one.
     heard = s.report.received_at if s.report else draft.snapshot.listening_since if draft.attempt.fenced else None
     if heard:

@@ -44,7 +44,7 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: 
         "terminationGracePeriodSeconds": _seconds(job),
         "nodeSelector": dict(tier.node_selector),
         "tolerations": [t.to_object() for t in tier.tolerations] + _STAY_ON_SILENT_NODES,
-        "securityContext": {**trainer.security_context.to_object(), "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": _pod_security(trainer),
         "initContainers": [_init_container(config, env, [launcher, *mounts])],
         "containers": [_trainer_container(trainer, tier, env, [launcher, *mounts])],
         "volumes": _volumes(job),
@@ -115,7 +115,7 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
         "env": [*(var.to_object() for var in trainer.env), *env],
         "envFrom": [source.to_object() for source in trainer.env_from],
         "resources": {"requests": wanted, "limits": wanted},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": _container_security(trainer),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             *mounts,
@@ -129,6 +129,20 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
     if trainer.image_pull_policy:
         container["imagePullPolicy"] = trainer.image_pull_policy
     return container
+
+
+def _pod_security(trainer: Trainer) -> Manifest:
+    root = {} if not trainer.security_context.run_as_user else {"runAsNonRoot": True}
+    return {**trainer.security_context.to_object(), **root, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _container_security(trainer: Trainer) -> Manifest:
+    """Pod security `baseline`, since many CUDA images run as root; `restricted` as soon as the job names another user.
+
+    A namespace that enforces `restricted` refuses the first kind with words that say so.
+    """
+    drop = {"capabilities": {"drop": ["ALL"]}} if trainer.security_context.run_as_user else {}
+    return {"allowPrivilegeEscalation": False, **drop}
 
 
 def _holdfast_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:

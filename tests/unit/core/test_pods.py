@@ -226,6 +226,15 @@ def test_a_second_source_beside_an_allowed_one_is_dropped():
     assert "hostPath" not in json.dumps(build(trainer={**TRAINER, "volumes": [volume]}))
 
 
+def test_a_user_that_is_not_root_makes_the_pod_restricted():
+    trainer = {"image": "registry.example/train:1", "securityContext": {"runAsUser": 1000, "fsGroup": 1000}}
+    spec = build_pod(job(trainer=trainer), attempt(), OperatorConfig())["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] == 1000
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
 def test_pod_security_baseline_holds():
     spec = build()["spec"]
     assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
