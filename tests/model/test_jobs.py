@@ -174,6 +174,9 @@ class Jobs(RuleBasedStateMachine):
     @rule(job=JOBS, grace=st.sampled_from((None, 0)))
     def user_deletes_the_pod(self, job: str, grace: int | None) -> None:
         for pod in [pod for pod in self.world.pods.values() if pod.job == job]:
+            node = self.world.nodes.get(pod.node or "")
+            if grace == 0 and node and not node.ready and pod.process == "running":
+                pod.end(self.world.now, 137)  # who deletes by force there says that the machine is off
             self.world.erase(pod, grace)
 
     @rule(job=JOBS)
@@ -204,6 +207,15 @@ class Jobs(RuleBasedStateMachine):
             annotation = names.ANNOTATION_MOVE if kind else names.ANNOTATION_CHECKPOINT
             found.annotations[annotation] = f"r{self.world.serial()} {tier}".strip()
             found.version += 1
+
+    @rule(job=JOBS)
+    def the_operator_dies_before_it_deletes(self, job: str) -> None:
+        """Status says that the pod of a job that has to move was deleted, and it was not."""
+        self.ask(job, "", kind=True)
+        for writes in (EVERYTHING, 1):
+            self._see_everything()
+            self.operator.operate(job, writes)
+            self.world.now += timedelta(seconds=6)
 
     @precondition(lambda self: self.world.count > 60)
     @rule(job=JOBS)

@@ -27,6 +27,7 @@ class Pod:
     node: str | None = None
     scheduled_at: datetime | None = None
     deleted_at: datetime | None = None
+    deletion_grace: int | None = None
     collected: bool = False  # its node is gone: the garbage collector has marked it Failed
     shown: str = "waiting"  # waiting, running or ended, as the kubelet last said
     process: str = "none"  # none, running or ended
@@ -63,6 +64,7 @@ class Pod:
             meta["annotations"] = {}
         if self.deleted_at:
             meta["deletionTimestamp"] = format_time(self.deleted_at)
+            meta["deletionGracePeriodSeconds"] = self.deletion_grace
         phase = {"waiting": "Pending", "running": "Running"}.get(
             self.shown, "Failed" if self.exit_code else "Succeeded"
         )

@@ -111,13 +111,16 @@ class World:
             current = self.jobs[pod.job].view().status.current if pod.job in self.jobs else None
             wanted = current and current.number == pod.attempt and current.drain is None
             assert not wanted, "the pod of the current attempt is deleted without an order to leave"
+            assert action.grace != 0, "only people take a pod out of the API by force"
             self.writes += 1
             self.erase(pod, action.grace)
 
     def erase(self, pod: Pod, grace: int | None = None) -> None:
         """Deletion by whomever: with a grace, and held back by the finalizer."""
-        end = self.now + timedelta(seconds=pod.grace if grace is None else grace)
-        pod.deleted_at = min(pod.deleted_at or end, end)
+        seconds = pod.grace if grace is None else grace
+        end = self.now + timedelta(seconds=seconds)
+        if pod.deleted_at is None or end < pod.deleted_at:
+            pod.deleted_at, pod.deletion_grace = end, seconds
         self._reap(pod)
 
     def release(self, action: ReleasePod) -> None:
@@ -239,8 +242,13 @@ class World:
         job.saved = max(job.saved, pod.step)
         if pod.told and not pod.stuck:
             pod.end(self.now, 0, verdict("drained", "SavedAndLeft", step=pod.step))
-        elif pod.step >= self.goal:
+        elif pod.step >= self.goal and (job.library or not self._leaving(pod)):
             pod.end(self.now, 0, verdict("completed", "Exited", step=pod.step))
+
+    def _leaving(self, pod: Pod) -> bool:
+        """True if the operator wants this pod to leave. Then a plain program goes on for ever unless it is deleted."""
+        current = self.jobs[pod.job].view().status.current
+        return current is not None and current.number == pod.attempt and current.drain is not None
 
     def heal(self) -> None:
         """Every fault is over: each tier has ready nodes, nothing is refused."""

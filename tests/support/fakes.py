@@ -61,7 +61,7 @@ def raw_pod(
         "resourceVersion": str(version),
         "labels": labels,
     }
-    meta["ownerReferences"] = [{"uid": job_uid, "kind": names.JOB_KIND, "name": job}]
+    meta["ownerReferences"] = [{"uid": job_uid, "kind": names.JOB_KIND, "name": job, "controller": True}]
     meta["finalizers"] = more.get("finalizers", [names.POD_FINALIZER])
     if more.get("deleted"):
         meta["deletionTimestamp"] = more["deleted"]

@@ -116,6 +116,11 @@ class OperatorProcess:
             self._process.kill()
             self._process.wait(10)
 
+    def bury(self) -> None:
+        """SIGKILL, and delete the Lease, so that the next operator need not wait for it."""
+        self.kill()
+        self.cluster.kubectl("delete", "lease", "holdfast", "-n", NAMESPACE, "--ignore-not-found")
+
     def pause(self) -> None:
         """SIGSTOP: as a machine that hangs."""
         os.kill(self.pid, signal.SIGSTOP)

@@ -10,15 +10,16 @@ T = TypeVar("T")
 _POLL = 0.05  # seconds
 
 
-def wait_for(predicate: Callable[[], T], timeout: float, what: str) -> T:
+def wait_for(predicate: Callable[[], T], timeout: float, what: str, every: float = _POLL) -> T:
     """Call `predicate` until its value is true, and return that value.
 
     An AssertionError of the predicate counts as "not yet", and the last one is shown if the time is up.
 
     Args:
-        predicate: looked at every 50 ms.
+        predicate: looked at every 50 ms, or as often as `every` says.
         timeout: seconds.
         what: completes "timed out waiting for ...".
+        every: seconds between two looks; longer for one that is dear, so that it does not slow down what it waits for.
 
     Raises:
         TimeoutError: it was not true in time.
@@ -34,4 +35,4 @@ def wait_for(predicate: Callable[[], T], timeout: float, what: str) -> T:
             last = error
         if time.monotonic() > deadline:
             raise TimeoutError(f"timed out after {timeout:g} s waiting for {what}; last seen: {last!r}")
-        pause.wait(_POLL)
+        pause.wait(every)

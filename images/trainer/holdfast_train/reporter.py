@@ -51,6 +51,7 @@ class Progress:
         self.fenced = False
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
+        self.save_error: str | None = None  # one line; None once a save has succeeded again
 
 
 class _Rates:
@@ -199,6 +200,7 @@ class Reporter:
             "fenced": progress.fenced,
             "resumedFrom": progress.resumed_from,
             "checkpoint": progress.checkpoint,
+            "saveError": progress.save_error,
             "acknowledged": self._acknowledged,
             "pid": os.getpid(),
             "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),

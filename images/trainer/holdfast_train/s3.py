@@ -1,6 +1,7 @@
 """Checkpoints in an S3 bucket, through boto3."""
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
@@ -28,10 +29,14 @@ CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 _DENIED: Final = frozenset(
     {
-        "AccessDenied", "AllAccessDisabled", "AccountProblem", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken",
-        "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired", "401", "403",
+        "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId", "InvalidToken",
+        "SignatureDoesNotMatch", "401", "403",
     }
 )  # fmt: skip
+# Refused now, though nobody has to change the job: a clock is set right, and a new pod gets new tokens.
+_PASSING: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
+)
 _FULL: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"})
 _BUSY: Final = frozenset(
     {"InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "BadDigest"}
@@ -62,18 +67,33 @@ class S3Storage:
             tcp_keepalive=True,
             retries={"total_max_attempts": 1},  # Patient tries again, with a deadline that the caller knows
         )
+        self._options: dict[str, Any] = {
+            "endpoint_url": endpoint,
+            "region_name": region or ("us-east-1" if endpoint else None),
+            "aws_access_key_id": credentials.access_key_id,
+            "aws_secret_access_key": credentials.secret_access_key,
+            "aws_session_token": credentials.session_token,
+            "config": config,
+        }
+        self._opened: Any = None
+        with contextlib.suppress(StorageUnreachableError):  # the first call tries again
+            self._opened = self._open()
+
+    def _open(self) -> Any:
+        """A client with the credentials that are found now: it keeps them, or that there were none, for its life."""
         try:
-            self._client: Any = boto3.session.Session().client(
-                "s3",
-                endpoint_url=endpoint,
-                region_name=region or ("us-east-1" if endpoint else None),
-                aws_access_key_id=credentials.access_key_id,
-                aws_secret_access_key=credentials.secret_access_key,
-                aws_session_token=credentials.session_token,
-                config=config,
-            )
+            return boto3.session.Session().client("s3", **self._options)
+        except (botocore.exceptions.CredentialRetrievalError, botocore.exceptions.MetadataRetrievalError) as error:
+            raise StorageUnreachableError(f"no credentials for {self._where} just now: {error}") from error
         except (ValueError, botocore.exceptions.BotoCoreError) as error:
             raise StorageInvalidError(f"the checkpoint storage {self._where} cannot be used: {error}") from error
+
+    @property
+    def _client(self) -> Any:
+        client = self._opened
+        if client is None:
+            client = self._opened = self._open()
+        return client
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """As Storage. A store that does not know If-None-Match raises StorageNotAtomicError."""
@@ -137,9 +157,17 @@ class S3Storage:
             if exists is not None and error.response.get("Error", {}).get("Code") in _EXISTS:
                 return exists
             raise self._translate(key, error) from error
-        except (botocore.exceptions.NoCredentialsError, botocore.exceptions.PartialCredentialsError) as error:
+        except botocore.exceptions.NoCredentialsError as error:
+            # No keys were given, so they come from a metadata service, which may only be slow to answer.
+            self._opened = None
+            raise StorageUnreachableError(
+                f"no credentials for {self._where} were found; tried again. If the pods have no workload identity, set "
+                f"spec.checkpoint.storage.s3.credentialsSecret"
+            ) from error
+        except botocore.exceptions.PartialCredentialsError as error:
             raise StorageDeniedError(
-                f"no credentials for {self._where}; set spec.checkpoint.storage.s3.credentialsSecret"
+                f"half of the credentials for {self._where} is missing ({error}); "
+                f"set both keys in the Secret of spec.checkpoint.storage.s3.credentialsSecret"
             ) from error
         except botocore.exceptions.ParamValidationError as error:
             raise StorageInvalidError(f"{self._where}: {error}") from error
@@ -156,6 +184,8 @@ class S3Storage:
             return KeyMissingError(f"{self.uri}/{key} does not exist")
         if code in _FULL:
             return StorageFullError(f"{self._where}: {code}: {text}")
+        if code in _PASSING:
+            return StorageUnreachableError(f"{self._where} refuses {error.operation_name} just now: {code}: {text}")
         if code in _DENIED or status in (401, 403):
             return StorageDeniedError(f"{self._where} refuses {error.operation_name} of {key!r}: {code}: {text}")
         if code in _BUSY or status in (409, 429) or status >= 500:

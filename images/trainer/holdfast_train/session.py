@@ -1,6 +1,6 @@
 """`Run`: what a training loop uses. It restores, reports, saves, and leaves when told to."""
 
-import time
+import math
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -18,6 +18,7 @@ from holdfast_train.leaving import Notice
 from holdfast_train.ranks import Ranks
 from holdfast_train.reporter import Order, Progress, Reporter
 from holdfast_train.resume import choose, load_from, open_patient, start
+from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving
 from holdfast_train.say import say
 from holdfast_train.state import Stateful
 from holdfast_train.storage import Patient
@@ -26,9 +27,6 @@ from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
 __all__ = ["Run"]
 
 T = TypeVar("T")
-SAVE_PATIENCE: Final = 10.0  # seconds to try a save during training, which waits for it,
-RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
-FINAL_PATIENCE: Final = 600.0  # and seconds to try the last one, when there is nothing left to do but wait
 FAREWELL_SECONDS: Final = 2.0
 
 
@@ -68,11 +66,7 @@ class Run:
         self._storage: Patient | None = None
         self._checkpoints: Checkpoints | None = None
         self._restored: Restored | None = None
-        self._save_asked = False
-        self._saved_step: int | None = None
-        self._saved_at = time.monotonic()
-        self._retry_at: float | None = None
-        self._fastest: float | None = None
+        self._saving = Saving(self._progress)
 
     def __enter__(self) -> Self:
         try:
@@ -151,7 +145,7 @@ class Run:
         if leave:
             self._leave()
         elif save:
-            self._save(SAVE_PATIENCE)
+            self._save(SAVE_PATIENCE, self._notice.seconds_left(math.inf))
             # Told to leave during the save: it is finished, and no further step is begun.
             if self._ranks.any(self._notice.given, False)[0]:
                 self._leave()
@@ -160,7 +154,7 @@ class Run:
         """Save now, at this step. Under torchrun every rank must call it. True if it is committed."""
         if self._environment is None:
             return False
-        return self._save(SAVE_PATIENCE)
+        return self._save(SAVE_PATIENCE, self._notice.seconds_left(math.inf))
 
     # The start.
 
@@ -168,6 +162,7 @@ class Run:
         self._ranks = Ranks(connect=True)
         forget_rank_verdict(environment.verdict_folder, self._ranks.rank)
         self._progress.steps = environment.goal_steps
+        self._saving = Saving(self._progress, environment.credentials)  # before an order can ask for a save
         self._notice = Notice(environment.grace)
         self._notice.listen()
         if self._ranks.first and environment.operator_url:
@@ -178,12 +173,13 @@ class Run:
             return
         self._storage = open_patient(environment, environment.checkpoint_uri)
         found = self._on_first(self._own_and_choose)
-        self._saved_at = time.monotonic()
+        restored = None
         if found is not None:
             # Rank 0 has chosen, and holds it already; the others read the same one.
             restored = self._restored or load_from(environment, found[0])
             self._restored = None
             self._resume(restored, found[1])
+        self._saving.begin(restored, self._storage.uri)
 
     def _own_and_choose(self) -> tuple[str, str] | None:
         """Rank 0: raise the fence and read what to resume from. Its address and note, None to start from nothing."""
@@ -202,8 +198,6 @@ class Run:
                 raise StateError(f"the checkpoint {restored.uri} holds no {key!r}, only {', '.join(map(repr, saved))}")
             _plain(thing).load_state_dict(saved[key])
         self.step = self.resumed_from = restored.step
-        own = self._storage is not None and restored.uri.startswith(f"{self._storage.uri}/manifests/")
-        self._saved_step = restored.step if own else None
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
         self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
@@ -221,60 +215,43 @@ class Run:
     # Saving.
 
     def _save_is_due(self) -> bool:
-        if self._save_asked:
-            return True
-        environment = self._environment
-        if environment is None or self._checkpoints is None:
+        if self._environment is None or self._checkpoints is None:
             return False
-        if self._retry_at is not None:
-            return time.monotonic() >= self._retry_at
-        every = environment.every
-        if every.steps is not None:
-            return self.step % every.steps == 0
-        return every.seconds is not None and time.monotonic() - self._saved_at >= every.seconds
+        return self._saving.due(self.step, self._environment.every)
 
-    def _save(self, patience: float, *, last: bool = False) -> bool:
-        """Save at this step, on every rank together. FencedError if we are out.
+    def _save(self, patience: float, at_most: float, *, last: bool = False) -> bool:
+        """Save at this step, on every rank together. FencedError if we are out. For the times see `Patient.within`.
 
         False if the storage failed, but for the `last` save, which raises its error.
         """
         if self._storage is None:
             return False
-        self._save_asked = False
+        self._saving.asked = False
         before, self._progress.state = self._progress.state, "saving"
         mine = {"rng": rng.capture(), "objects": {k: v.state_dict() for k, v in self._per_rank.items()}}
         ranks = self._ranks.gather(mine)
         try:
-            saved = self._on_first(lambda: self._write(ranks, patience))
+            saved = self._on_first(lambda: self._write(ranks, patience, at_most))
         except StorageError as error:
+            failure = self._saving.failed(error)
             if last:
-                raise
-            self._retry_at = time.monotonic() + RETRY_SECONDS
+                raise failure from error
             say(f"step {self.step} could not be saved ({error}); training goes on and tries again")
+            self._poke()
             return False
         finally:
             self._progress.state = before
-        self._retry_at = None
-        self._saved_at = time.monotonic()
-        self._saved_step = self.step
-        self._fastest = min(saved.seconds, self._fastest or saved.seconds)
-        self._progress.checkpoint = {
-            "step": saved.step,
-            "uri": saved.uri,
-            "bytes": saved.size,
-            "seconds": f"{saved.seconds:.3f}",
-            "committedAt": saved.committed_at,
-        }
+        self._saving.succeeded(saved)
         if self._ranks.first:
             say(f"saved step {saved.step}: {saved.size / 1e6:.1f} MB in {saved.seconds:.2f} s")
         self._poke()
         return True
 
-    def _write(self, ranks: list[Any], patience: float) -> Saved:
+    def _write(self, ranks: list[Any], patience: float, at_most: float) -> Saved:
         assert self._checkpoints is not None
         assert self._storage is not None
         state = {"objects": {key: _plain(thing).state_dict() for key, thing in self._objects.items()}}
-        with self._storage.within(patience):
+        with self._storage.within(patience, at_most=at_most):
             return self._checkpoints.save(self.step, state, ranks)
 
     def _on_first(self, function: Callable[[], T]) -> T:
@@ -298,22 +275,23 @@ class Run:
         if order.type == "drain":
             self._notice.give(order.seconds_left, order.reason or "a drain order")
         elif order.type == "checkpoint":
-            self._save_asked = True
+            self._saving.asked = True
 
     def _leave(self) -> None:
         """Save if what is left of the grace allows it, and end the loop. Every rank, at the same step."""
         assert self._environment is not None
         why = self._ranks.share(self._notice.why) or "another rank was told"
-        left, fastest = self._ranks.share((self._notice.seconds_left(self._environment.grace), self._fastest))
-        saved = self._saved_step == self.step
+        left, fastest = self._ranks.share((self._notice.seconds_left(self._environment.grace), self._saving.fastest))
+        saved = self._saving.step == self.step
         if not saved and fastest is not None and fastest > left:
             say(f"told to leave ({why}) in {left:.1f} s; the fastest save took {fastest:.1f} s, so none is begun")
         elif not saved and self.step > 0:
             say(f"told to leave ({why}) in {left:.1f} s; saving step {self.step}")
-            saved = self._save(left)
+            saved = self._save(left, left)
         self.left = True
         self._progress.state = "left"
-        known = f"the newest checkpoint is of step {self._saved_step}" if self._saved_step else "there is no checkpoint"
+        newest = self._saving.step
+        known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
         message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)
         self._verdict("saved" if saved else "left", message=message)
 
@@ -322,21 +300,23 @@ class Run:
     def _finish(self) -> None:
         if not self.left:
             if self._storage is not None:
-                patience = self._notice.seconds_left(FINAL_PATIENCE)
-                if self._saved_step != self.step:
-                    self._save(patience, last=True)
-                self._on_first(lambda: self._complete(patience))
+                if self._saving.step != self.step:
+                    self._save(FINAL_PATIENCE, self._notice.seconds_left(math.inf), last=True)
+                self._on_first(self._complete)
             self._progress.state = "completed"
             # Without storage there is no record that proves it, so exit code and signals decide, as for any program.
             if self._storage is not None:
                 self._verdict("completed", reason="Completed", message=f"training completed at step {self.step}")
         self._farewell()
 
-    def _complete(self, patience: float) -> None:
+    def _complete(self) -> None:
         assert self._checkpoints is not None
         assert self._storage is not None
-        with self._storage.within(patience):
-            self._checkpoints.complete(self.step)
+        try:
+            with self._storage.within(FINAL_PATIENCE, at_most=self._notice.seconds_left(math.inf)):
+                self._checkpoints.complete(self.step)
+        except StorageError as error:
+            raise self._saving.failed(error) from error
 
     def _failed(self, error: BaseException) -> None:
         memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -352,7 +332,7 @@ class Run:
             uri = "" if self._storage is None else self._storage.uri
             note = "training was complete already"
             self._progress.resumed_from = {"step": error.step, "uri": uri, "note": note}
-            self.step = self._saved_step = self._progress.step = error.step
+            self.step = self._saving.step = self._progress.step = error.step
         if not self.left:
             self._verdict(error.outcome, reason=error.reason, message=str(error))
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
@@ -368,7 +348,7 @@ class Run:
             reason=reason,
             message=message,
             step=self.step,
-            saved_step=self._saved_step,
+            saved_step=self._saving.step,
         )
 
     def _poke(self) -> None:

@@ -1,5 +1,6 @@
 """Where checkpoints live: the small interface that S3 and folders implement, and the wrapper that tries again."""
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from holdfast_train.environment import Credentials
-from holdfast_train.errors import StorageInvalidError, StorageUnreachableError
+from holdfast_train.errors import StorageError, StorageInvalidError, StorageUnreachableError
 
 __all__ = ["Patient", "Storage", "join_uri", "open_storage"]
 
@@ -44,7 +45,8 @@ class Storage(Protocol):
 class Patient:
     """A Storage that tries again, with growing random delays, while the store cannot be reached.
 
-    How long is set by `within`; outside of it every call is tried once.
+    How long is set by `within`; outside of it every call is tried once. Calls of several threads share one silence: it
+    begins with the first call that fails after one that was answered, and any answer ends it.
     """
 
     def __init__(
@@ -57,31 +59,48 @@ class Patient:
         self._storage = storage
         self._clock = clock
         self._sleep = sleep
-        self._deadline = float("-inf")
+        self._patience = 0.0
+        self._deadline = math.inf
+        self._silent_since: float | None = None
         self.uri = storage.uri
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Inside, a call is tried again until `seconds` from now have passed."""
-        before = self._deadline
-        self._deadline = self._clock() + seconds
+    def within(self, seconds: float, *, at_most: float = math.inf) -> Iterator[None]:
+        """Inside, a call is tried again until the store has been silent for `seconds`.
+
+        However long the work takes, each answer renews that: many gigabytes survive many short disturbances. Only
+        `at_most` seconds from now, for one who has to leave by then, nothing is tried again.
+        """
+        before = self._patience, self._deadline
+        self._patience, self._deadline = seconds, self._clock() + at_most
+        self._silent_since = None
         try:
             yield
         finally:
-            self._deadline = before
+            self._patience, self._deadline = before
 
     def _call(self, function: Callable[[], T]) -> T:
         delay = FIRST_DELAY
         while True:
             try:
-                return function()
+                answer = function()
             except StorageUnreachableError:
                 # Jitter keeps a thousand jobs from returning to a recovering store in one wave.
                 pause = delay * random.uniform(0.5, 1.5)  # noqa: S311
-                if self._clock() + pause > self._deadline:
+                now = self._clock()
+                since = self._silent_since
+                if since is None:
+                    since = self._silent_since = now
+                if now + pause > min(since + self._patience, self._deadline):
                     raise
                 self._sleep(pause)
                 delay = min(LONGEST_DELAY, delay * 2)
+            except StorageError:
+                self._silent_since = None  # a refusal is an answer
+                raise
+            else:
+                self._silent_since = None
+                return answer
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """As Storage. False may also mean that an earlier try took effect unseen: compare what is there."""

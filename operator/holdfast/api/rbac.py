@@ -10,15 +10,16 @@ from holdfast.api import names
 Rule = dict[str, Any]
 
 NAME: Final = "holdfast"
+LEASE: Final = "holdfast"
 SERVING_SECRET: Final = "holdfast-serving"  # noqa: S105 - the name of a Secret
 
 CLUSTER_RULES: Final[tuple[Rule, ...]] = (
-    {"apiGroups": [names.GROUP], "resources": [names.JOB_PLURAL], "verbs": ["get", "list", "watch", "patch", "delete"]},
-    {"apiGroups": [names.GROUP], "resources": [f"{names.JOB_PLURAL}/status"], "verbs": ["get", "patch", "update"]},
-    {"apiGroups": [names.GROUP], "resources": [names.PROFILE_PLURAL], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [names.GROUP], "resources": [names.JOB_PLURAL], "verbs": ["get", "list", "watch", "delete"]},
+    {"apiGroups": [names.GROUP], "resources": [f"{names.JOB_PLURAL}/status"], "verbs": ["patch"]},
+    {"apiGroups": [names.GROUP], "resources": [names.PROFILE_PLURAL], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
     # The certificate that pods trust, one ConfigMap a namespace. A name cannot limit `create`.
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     {
@@ -32,10 +33,15 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
 """Rules in every namespace."""
 
 NAMESPACE_RULES: Final[tuple[Rule, ...]] = (
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": [LEASE],
+        "verbs": ["get", "update"],
+    },
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SERVING_SECRET], "verbs": ["get", "update"]},
-    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SERVING_SECRET], "verbs": ["get"]},
 )
 """Rules in the operator's own namespace."""
 

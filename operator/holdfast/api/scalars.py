@@ -223,7 +223,7 @@ QUANTITY_PATTERN: Final = rf"^\+?{_NUMBER}{_UNIT}$"
 _QUANTITY: Final = re.compile(QUANTITY_PATTERN[1:-1])
 _QUANTITY_WORDS: Final = "a quantity that is not negative, as Kubernetes writes it, such as 500m, 16, 1.5Gi or 2e3"
 _QUANTITY_LENGTH: Final = 32
-_EXACT: Final = 2**53 - 1  # the bounds of a schema are floats, so no bound may be larger
+EXACT: Final = 2**53 - 1  # the bounds of a schema are floats, so no bound may be larger
 
 
 def quantity_value(text: str) -> Fraction:
@@ -241,7 +241,7 @@ def quantity_value(text: str) -> Fraction:
 
 
 def _quantity(value: object) -> str:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) and value <= _EXACT else value
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) and value <= EXACT else value
     if not isinstance(text, str):
         raise ScalarError(value, _QUANTITY_WORDS)
     quantity_value(text)
@@ -259,7 +259,7 @@ class _QuantityType:
             "pattern": QUANTITY_PATTERN,
             "maxLength": _QUANTITY_LENGTH,
             "minimum": 0,
-            "maximum": _EXACT,
+            "maximum": EXACT,
         }
 
 
@@ -331,7 +331,7 @@ class Every(Model):
 
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
-Step = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
+Step = Annotated[int, Field(strict=True, ge=0, le=EXACT)]
 
 
 @dataclass(frozen=True, slots=True)

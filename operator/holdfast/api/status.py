@@ -153,6 +153,8 @@ class Attempt(Model):
     """How often the API server refused its pod (quota, admission)."""
     retry_at: Time | None = None
     """Its pod is not created before this time."""
+    replaced: Count = 0
+    """How often somebody deleted its pod, or that of the attempt it stands in for, before it had a node."""
     acquire_deadline: Time | None = None
     """When the next tier is tried."""
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_AVOIDED)] = ()
@@ -317,6 +319,8 @@ class TrainingJobStatus(Model):
     """Failures inside spec.failure.window."""
     fruitless_losses: Count = 0
     """Losses in a row without a single step."""
+    library: Flag = False
+    """The program uses Holdfast's checkpoints: one of its attempts held the storage fence."""
     ledger: Ledger = Ledger()
     """Sums over attempts that are over."""
     history: Annotated[tuple[AttemptRecord, ...], Field(max_length=MAX_HISTORY), KeyedBy("number")] = ()

@@ -5,6 +5,7 @@ last. The order is: the launcher's word that training is complete or can never w
 leave, the cluster's word that it took the pod, then the rest of the launcher's verdict, then the exit code.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -51,7 +52,11 @@ _KUBELET_REASONS = frozenset(
 # What kubelets write when they evict a pod that took more than it had asked for.
 _ASKED_TOO_LITTLE = ("memory", "ephemeral", "EmptyDir")
 # What the launcher calls a storage that does not work now: nobody's fault here, and worth trying again.
-_STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
+STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
+# What a container runtime calls a container that it could not start, and how it says that there is no such program.
+# A GPU runtime that is missing on a node sounds the same, but for its name.
+_NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
+_NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
 _SIGKILL, _SIGTERM = 137, 143
 
 
@@ -73,7 +78,7 @@ def _complete(e: Evidence) -> End | None:
 
 def _misconfigured(e: Evidence) -> End | None:
     """Init container or launcher found that this can never work: wrong key, no bucket, prefix in use, no command."""
-    if e.verdict and e.verdict.outcome == "misconfigured" and e.verdict.reason not in _STORAGE_BROKEN:
+    if e.verdict and e.verdict.outcome == "misconfigured" and e.verdict.reason not in STORAGE_BROKEN:
         return End(EndKind.MISCONFIGURED, e.verdict.reason, _words(e))
     return None
 
@@ -117,6 +122,16 @@ def _kubelet(e: Evidence) -> End | None:
     return None
 
 
+def _not_begun(e: Evidence) -> End | None:
+    """The container runtime could not begin the program: the command is not in the image, or the node is broken."""
+    if e.container is None or e.container.reason not in _NOT_BEGUN:
+        return None
+    text = _cap(e.container.message)
+    if _NO_COMMAND.search(text) and "nvidia" not in text:
+        return End(EndKind.MISCONFIGURED, "CommandNotFound", text)
+    return End(EndKind.LOSS, e.container.reason, text, infrastructure=True)
+
+
 def _launcher(e: Evidence) -> End | None:
     """The rest of the launcher's verdict: fenced, told to leave, storage out of reach, or the program's failure."""
     v = e.verdict
@@ -126,7 +141,7 @@ def _launcher(e: Evidence) -> End | None:
         return End(EndKind.LOSS, "Fenced", v.message or "a newer attempt owns the checkpoints", infrastructure=True)
     if v.outcome == "drained":
         return End(EndKind.LOSS, v.reason, v.message or "it was told to leave", step=v.step)
-    if v.reason in _STORAGE_BROKEN:
+    if v.reason in STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
     return End(EndKind.FAILURE, v.reason, _words(e), step=v.step)
 
@@ -152,6 +167,7 @@ RULES: tuple[Callable[[Evidence], End | None], ...] = (
     _disrupted,
     _deleted,
     _kubelet,
+    _not_begun,
     _launcher,
     _exit_code,
 )

@@ -1,4 +1,4 @@
-"""Conditions: the words of Job (Complete, Failed, Suspended), and CapacityAcquired and Progressing."""
+"""Conditions: the words of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
 from typing import Literal
 
@@ -25,6 +25,7 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     suspended = phase is Phase.SUSPENDED
     _set(draft, "Suspended", suspended, "Suspended" if suspended else "Suspending" if draining else "NotSuspended")
     _reachable(draft, s)
+    _saves(draft, s)
 
 
 def _reachable(draft: Draft, s: Situation) -> None:
@@ -40,6 +41,21 @@ def _reachable(draft: Draft, s: Situation) -> None:
     if silent or known:
         message = "the trainer's reports do not arrive; training goes on" if silent else ""
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
+
+
+def _saves(draft: Draft, s: Situation) -> None:
+    """CheckpointFailing: the trainer's saves fail. Training goes on, but a loss of the pod would cost more and more."""
+    known = next((condition for condition in draft.status.conditions if condition.type == "CheckpointFailing"), None)
+    failing = known is not None and known.status == "True"
+    error = s.report.save_error if s.report else None
+    if failing and s.report is None and s.sight is Sight.RUNNING:
+        return  # an operator that has just come has not heard the trainer yet
+    if failing and error and draft.status == draft.snapshot.job.status:
+        return  # every try may fail in other words: they alone are not worth a write
+    if error and not failing:
+        draft.event("CheckpointFailing", error, warning=True)
+    if error or known:
+        _set(draft, "CheckpointFailing", bool(error), "SaveFailed" if error else "NotFailing", error or "")
 
 
 def _set(draft: Draft, kind: str, true: bool, reason: str, message: str = "") -> None:

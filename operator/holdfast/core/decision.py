@@ -44,7 +44,7 @@ class UnprotectPod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """DELETE the TrainingJob, UID precondition, background propagation: its TTL is over."""
+    """DELETE the TrainingJob if it is still as decided on, background propagation: its TTL is over."""
 
     uid: str
 
@@ -76,7 +76,8 @@ class Event:
 class Decision:
     """Executed in this order: status patch (if it differs; carries resourceVersion), orders, actions, events.
 
-    If the patch fails nothing else is done and the key is decided again. `trace` names the rules that fired.
+    An order to drain because of a notice goes out before the patch. If the patch fails nothing else is done and the key
+    is decided again. `trace` names the rules that fired.
     """
 
     status: TrainingJobStatus

@@ -7,6 +7,7 @@ from holdfast.api.status import EndKind
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
 from holdfast.core.tiers import grid
+from holdfast.core.views import PodView
 
 LAST_GRACE = timedelta(seconds=5)  # what a pod gets after a deadline that it let pass
 
@@ -83,10 +84,25 @@ def delete_drained(draft: Draft, s: Situation) -> None:
     left = max(drain.deadline - s.now, min(LAST_GRACE, full))
     if drain.kind is EndKind.STOPPED and drain.acknowledged_at is None:
         left = full  # nothing is in a hurry, and the program has not heard of it before
-    grace = ceil(left.total_seconds())
+    grace = max(ceil(left.total_seconds()), 1)
     end = s.now + timedelta(seconds=grace)
     draft.set_attempt(drain=drain.model_copy(update={"deleted_at": s.now, "kill_at": end}))
     draft.delete_pod(s.pod, grace)
+
+
+def delete_again(draft: Draft, pod: PodView) -> None:
+    """A pod that status says was deleted is not: the DELETE failed, or the operator died before it.
+
+    The grace is what is left of the first one, and never 0: that would take the pod out of the API while its program
+    may still run.
+    """
+    drain = draft.attempt.drain
+    if drain is None or drain.deleted_at is None:
+        return
+    if drain.kill_at is None or drain.kill_at == drain.deleted_at:  # with the pod's own grace
+        draft.delete_pod(pod)
+    else:
+        draft.delete_pod(pod, max(ceil((drain.kill_at - draft.now).total_seconds()), 1))
 
 
 def must_delete(draft: Draft, s: Situation) -> bool:
@@ -105,11 +121,23 @@ def must_delete(draft: Draft, s: Situation) -> bool:
     return False
 
 
+def harmless(draft: Draft) -> bool:
+    """True if a pod that nobody hears of can do no harm once the next attempt has raised the storage fence.
+
+    Its program holds the fence, or, not that far yet, belongs to a job whose program is known to ask for it.
+    """
+    return draft.attempt.fenced or draft.status.library
+
+
 def outlived(draft: Draft, s: Situation) -> bool:
     """True if a deleted pod is still there long after its grace."""
     drain = draft.attempt.drain
-    killed = (drain.kill_at if drain else None) or (s.pod.deleted_at if s.pod else None)
-    if killed is None or not draft.attempt.fenced:
+    if drain is None or not harmless(draft):
+        return False
+    killed = drain.kill_at
+    if killed is None and s.pod and s.pod.deleted_at:  # by somebody, whose clock may be behind the order's
+        killed = max(s.pod.deleted_at, drain.deadline)
+    if killed is None:
         return False
     limit = killed + draft.snapshot.config.end_margin
     if s.now < limit:

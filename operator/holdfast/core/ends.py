@@ -3,13 +3,16 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from holdfast.api import names
 from holdfast.api.profile import ProfileTier
+from holdfast.api.scalars import format_duration
 from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
-from holdfast.core.classify import End, classify
+from holdfast.core.classify import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.draft import Draft
 from holdfast.core.history import append
 from holdfast.core.situation import Situation
 from holdfast.core.tiers import find_tier, grid, next_tier
+from holdfast.core.views import ContainerView
 
 MICROSECONDS_PER_HOUR = 3_600_000_000
 CENTICENT = Decimal("0.0001")
@@ -31,6 +34,14 @@ def vanished(draft: Draft, s: Situation) -> None:
     _unseen(draft, s, "PodGone", "the pod is gone and its end was not seen")
 
 
+def forced(draft: Draft, s: Situation) -> None:
+    """The node is silent, and a person or the garbage collector deleted the pod with a grace of 0.
+
+    Kubernetes takes that as the word of somebody who knows that nothing runs there; only our finalizer holds the pod.
+    """
+    _unseen(draft, s, "PodGone", "the pod was deleted by force while its node was silent")
+
+
 def node_gone(draft: Draft, s: Situation) -> None:
     """The Node object is gone, and the pod with it."""
     _unseen(draft, s, "NodeGone", f"node {_node(draft.attempt)} is gone")
@@ -43,7 +54,7 @@ def node_silent(draft: Draft, s: Situation) -> None:
 
 def never_started(draft: Draft, s: Situation) -> None:
     """A node was found, but the trainer did not start in time."""
-    limit = draft.snapshot.config.start_timeout
+    limit = format_duration(draft.snapshot.config.start_timeout)
     end = End(EndKind.LOSS, "StartTimeout", f"the trainer did not start within {limit}", infrastructure=True)
     over(draft, s, end)
 
@@ -61,25 +72,32 @@ def _unseen(draft: Draft, s: Situation, reason: str, message: str) -> None:
 
 
 def stuck(draft: Draft, s: Situation) -> None:
-    """A container cannot be made at all: bad image, missing Secret. Another tier would not help."""
+    """A container cannot be made: bad image, missing Secret. Another tier would not help, if it is the job's fault."""
     container = stuck_container(s)
     if container is None:
         raise AssertionError("a stuck pod has a stuck container")
-    over(draft, s, End(EndKind.MISCONFIGURED, container[0], container[1]))
+    reason, text = container.waiting or "", f"container {container.name}: {container.message}"
+    status = draft.status
+    worked = status.ledger.folded_through > 0 or any(record.started_at for record in status.history)
+    ours = container.name == names.INIT_CONTAINER and reason in STUCK_AT_ONCE | STUCK_AFTER_PULL_GRACE
+    if worked or ours or reason in STUCK_BY_NODE:
+        over(draft, s, End(EndKind.LOSS, reason, text, infrastructure=True))
+    else:
+        over(draft, s, End(EndKind.MISCONFIGURED, reason, text))
 
 
-def stuck_container(s: Situation) -> tuple[str, str] | None:
-    """Reason and message of a container that waits for something that will not come by itself, or None."""
+def stuck_container(s: Situation) -> ContainerView | None:
+    """A container that waits for something that will not come by itself, or None."""
     if s.pod is None:
         return None
-    for container in (*s.pod.init, *((s.pod.trainer,) if s.pod.trainer else ())):
-        if container.waiting in STUCK_AT_ONCE | STUCK_AFTER_CONFIG_GRACE | STUCK_AFTER_PULL_GRACE:
-            return container.waiting or "", f"container {container.name}: {container.message}"
-    return None
+    stuck_for = STUCK_AT_ONCE | STUCK_AFTER_CONFIG_GRACE | STUCK_AFTER_PULL_GRACE
+    containers = (*s.pod.init, *((s.pod.trainer,) if s.pod.trainer else ()))
+    return next((container for container in containers if container.waiting in stuck_for), None)
 
 
 STUCK_AT_ONCE = frozenset(("InvalidImageName", "ErrImageNeverPull"))
 STUCK_AFTER_CONFIG_GRACE = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError"))
+STUCK_BY_NODE = frozenset(("CreateContainerError", "RunContainerError"))  # the node's container runtime said no
 STUCK_AFTER_PULL_GRACE = frozenset(("ErrImagePull", "ImagePullBackOff"))
 
 
@@ -163,7 +181,6 @@ def finish(draft: Draft, phase: Phase, reason: str, message: str) -> None:
     draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED)
 
 
-MESSAGE_LIMIT = 1024
 _BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
 
 
@@ -202,7 +219,8 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
         go_on(draft, attempt, avoid=(node,) if end.reason == "NodeSilent" and node else ())
         return
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
-    go_on(draft, attempt, delay=delay, avoid=(node,) if node else ())
+    blamed = node and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
+    go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 
 
 def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> AttemptRecord:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from holdfast.api import names
+from holdfast.api.scalars import format_duration
 from holdfast.api.status import AttemptState, EndKind, Phase, PodRecord
 from holdfast.core import drains, ends
 from holdfast.core.classify import End
@@ -11,7 +12,7 @@ from holdfast.core.history import settle_loss
 from holdfast.core.situation import Situation, is_live, pod_of
 from holdfast.core.snapshot import Report
 from holdfast.core.tiers import acquire_timeout, find_tier, grid
-from holdfast.core.views import PodView
+from holdfast.core.views import TOGETHER, PodView
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 
@@ -57,7 +58,19 @@ def raise_again(draft: Draft, s: Situation) -> None:
     """The pod should exist and does not: created by an earlier leader and lost, or never? Numbers are cheap."""
     attempt = draft.attempt
     again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
-    draft.set(current=again.model_copy(update={"acquire_deadline": attempt.acquire_deadline}))
+    kept = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
+    draft.set(current=again.model_copy(update=kept))
+
+
+def replace_deleted(draft: Draft, s: Situation) -> None:
+    """Somebody deleted the pod before it had a node: make another, later each time, for they may do it again."""
+    times = draft.attempt.replaced + 1
+    delay = ends.backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
+    raise_again(draft, s)
+    draft.set_attempt(replaced=times, retry_at=s.now + delay)
+    text = f"somebody deleted the pod before it had a node; another is made in {format_duration(delay)}"
+    draft.say("Wait", text)
+    draft.event("PodReplaced", text, warning=True)
 
 
 def refused(draft: Draft, s: Situation) -> bool:
@@ -95,7 +108,8 @@ def placed(draft: Draft, s: Situation) -> None:
         state=AttemptState.STARTING,
         pods=(_pod_record(pod, s),),
         created_at=pod.created_at,
-        scheduled_at=min(pod.scheduled_at or s.now, s.now),
+        # The scheduler's clock may be wrong; the attempt was raised by ours.
+        scheduled_at=min(max(pod.scheduled_at or s.now, attempt.raised_at), s.now),
     )
     draft.say("Start", f"{attempt.tier.name} gave node {pod.node}")
 
@@ -132,6 +146,7 @@ def learn(draft: Draft, s: Situation) -> None:
     if report.first_step is not None and attempt.first_step is None:
         _first_step(draft, s, report)
     draft.set_attempt(fenced=attempt.fenced or report.fenced)
+    draft.set(library=draft.status.library or report.fenced)
 
 
 def _first_step(draft: Draft, s: Situation, report: Report) -> None:
@@ -191,7 +206,8 @@ def past_active_deadline(draft: Draft, s: Situation) -> bool:
 def fail_active_deadline(draft: Draft, s: Situation) -> None:
     """The job took longer than the user allows."""
     limit = draft.snapshot.job.spec.active_deadline
-    ends.give_up(draft, s, "DeadlineExceeded", f"the job was active longer than spec.activeDeadline ({limit})")
+    text = f"the job was active longer than spec.activeDeadline ({format_duration(limit)})" if limit else ""
+    ends.give_up(draft, s, "DeadlineExceeded", text)
 
 
 # --- acquiring --------------------------------------------------------------------------------------------------------
@@ -226,7 +242,7 @@ def stuck_for_good(draft: Draft, s: Situation) -> bool:
     found = ends.stuck_container(s)
     if found is None:
         return False
-    config, reason = draft.snapshot.config, found[0]
+    config, reason = draft.snapshot.config, found.waiting
     grace = config.image_pull_grace if reason in ends.STUCK_AFTER_PULL_GRACE else config.config_error_grace
     at = s.now if reason in ends.STUCK_AT_ONCE else (draft.attempt.scheduled_at or s.now) + grace
     if s.now < at:
@@ -241,18 +257,27 @@ def lost_touch(draft: Draft, s: Situation) -> bool:
     """True if the node is silent, the silence is its own, and nothing says that the trainer still lives."""
     if s.node is None or s.node.ready_changed_at is None:
         return False
-    config = draft.snapshot.config
-    # Without a fence the pod is deleted, which cannot be taken back, and its replacement waits for its end all the same:
-    # nothing is in a hurry, and in a mass outage nodes are called silent one after the other, over many seconds.
-    at = s.node.ready_changed_at + (config.silent_settle if draft.attempt.fenced else config.silent_hold)
+    config, harmless = draft.snapshot.config, drains.harmless(draft)
+    # The node controller's clock may be ahead of ours; nobody is silent since a time that is still to come.
+    since = min(s.node.ready_changed_at, s.now)
+    # Without a fence the pod is deleted, which cannot be taken back, and its replacement waits for its end anyway.
+    # There is no hurry; and in a mass outage nodes are called silent one after the other, over many seconds.
+    at = since + (config.silent_settle if harmless else config.silent_hold)
+    if harmless and s.node.ready_changed_at > s.now:
+        at = s.now  # when it began is not known, so it cannot be waited for; what was heard still holds it
     # A trainer that reports may have said so to the operator before this one.
     heard = s.report.received_at if s.report else draft.snapshot.listening_since if draft.attempt.fenced else None
     if heard:
         at = max(at, heard + config.silent_hold)
+    if draft.snapshot.cluster.outage(s.node, s.now):
+        if came_back := draft.snapshot.cluster.came_back(s.node, s.now):
+            draft.wake(min(came_back) + TOGETHER)
+        if not harmless:
+            return False
+        at = max(at, max(since, heard or since) + config.outage_hold)
     if s.now < at:
         draft.wake(at)
-        return False
-    return not draft.snapshot.cluster.outage(s.node)
+    return s.now >= at
 
 
 # --- what people ask for ----------------------------------------------------------------------------------------------

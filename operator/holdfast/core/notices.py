@@ -52,8 +52,11 @@ def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timed
 
 def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
     if pod.deleted_at:  # the deletion timestamp is the end of the grace period, not its start
-        reason = pod.disruption or "PodDeleted"
-        return Notice(reason, pod.disruption_message or f"pod {pod.name} is being deleted", pod.deleted_at)
+        reason, deadline = pod.disruption or "PodDeleted", pod.deleted_at
+        if pod.deletion_grace is not None:  # the timestamp is the API server's clock, which may be wrong
+            whole = timedelta(seconds=pod.deletion_grace)
+            deadline = now + whole if deadline < now else min(deadline, now + whole)
+        return Notice(reason, pod.disruption_message or f"pod {pod.name} is being deleted", deadline)
     if pod.disruption:
         return Notice(pod.disruption, pod.disruption_message, now + grace)
     return None

@@ -16,7 +16,6 @@ Env = list[dict[str, Any]]
 
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
-MASTER_PORT = 29400
 
 # A pod tolerates a silent node without limit, so that the taint manager does not kill a training whose node only lost
 # touch: Holdfast itself decides, and sooner (see transitions: the silent node).
@@ -168,11 +167,11 @@ def _holdfast_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ra
         "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
         "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
         "HOLDFAST_TERMINATION_LOG": TERMINATION_LOG,
+        # torchrun's defaults. Standalone: its ranks meet on a free port, so pods may share a network.
         "PET_NNODES": "1",
         "PET_NPROC_PER_NODE": str(max(1, accelerators)),
         "PET_NODE_RANK": str(rank),
-        "PET_MASTER_ADDR": "127.0.0.1",
-        "PET_MASTER_PORT": str(MASTER_PORT),
+        "PET_STANDALONE": "1",
     }
     env: Env = [{"name": name, "value": value} for name, value in values.items() if value is not None]
     env.append({"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})

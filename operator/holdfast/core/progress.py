@@ -21,9 +21,11 @@ def take_progress(draft: Draft, s: Situation) -> None:
         return
     changed = draft.status != draft.snapshot.job.status
     due = (progress.updated_at or datetime.min.replace(tzinfo=draft.now.tzinfo)) + draft.snapshot.config.status_interval
-    if not changed and (draft.now < due or not draft.snapshot.progress_slot):
-        draft.wake(max(due, draft.now + timedelta(seconds=1)))
+    if not changed and draft.now < due:
+        draft.wake(due)
         return
+    if not changed and not draft.snapshot.progress_slot:
+        return  # it stands in the line for a slot, and comes back with it
     draft.set(progress=_progress(draft, report, running=s.report is report))
     if saved := _checkpoint(report):
         draft.set(checkpoint=saved)

@@ -38,6 +38,7 @@ class Report:
     resumed_step: int | None = None
     resume_note: str = ""
     checkpoint: SavedCheckpoint | None = None
+    save_error: str | None = None  # why the last save failed; None once one has succeeded again
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
 
@@ -66,7 +67,9 @@ class OperatorConfig:
     unmatched_acquire_timeout: timedelta = timedelta(minutes=15)
     config_error_grace: timedelta = timedelta(seconds=30)  # a Secret may be applied a moment after the job
     silent_settle: timedelta = timedelta(milliseconds=500)  # lets a mass outage show itself before one node is judged
-    silent_hold: timedelta = timedelta(seconds=35)  # a silent node is held while a report is younger than this
+    # A silent node is held while a report is younger than this, or, if nothing fences the pod, its silence is.
+    silent_hold: timedelta = timedelta(seconds=35)
+    outage_hold: timedelta = timedelta(minutes=10)  # how long many nodes may be silent together before one is given up
     unreported_after: timedelta = timedelta(minutes=2)  # silence of a trainer after which people are told
     end_margin: timedelta = timedelta(seconds=30)  # how long after grace or notice an end may still be reported
     backoff_base: timedelta = timedelta(seconds=10)

@@ -51,13 +51,17 @@ def _suspend(draft: Draft, s: Situation) -> bool:
 
 
 def _fenced(draft: Draft, s: Situation) -> bool:
-    return draft.attempt.fenced and lifecycle.lost_touch(draft, s)
+    return drains.harmless(draft) and lifecycle.lost_touch(draft, s)
+
+
+def _forced(draft: Draft, s: Situation) -> bool:
+    return s.pod is not None and s.pod.deleted_at is not None and s.pod.deletion_grace == 0
 
 
 def _unfenced(draft: Draft, s: Situation) -> bool:
     drain = draft.attempt.drain
     waiting = drain is not None and drain.reason == "NodeSilent"
-    return not draft.attempt.fenced and not waiting and lifecycle.lost_touch(draft, s)
+    return not drains.harmless(draft) and not waiting and lifecycle.lost_touch(draft, s)
 
 
 def _acknowledged(draft: Draft, s: Situation) -> bool:
@@ -86,18 +90,22 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "pending pod deleted", (ACQUIRING,), (Sight.PENDING,), "somebody deleted it",
-        lambda _, s: s.pod is not None and s.pod.deleted_at is not None, lifecycle.raise_again,
-        "the number is raised again",
+        lambda _, s: s.pod is not None and s.pod.deleted_at is not None, lifecycle.replace_deleted,
+        "the number is raised again, growing delay",
     ),
     Row("placed", (ACQUIRING,), (*ALIVE, Sight.SILENT), "", _always, lifecycle.placed, "Starting"),
     Row("started", (STARTING,), (Sight.RUNNING,), "", _always, lifecycle.running, "Running"),
     # A node that says nothing
     Row(
-        "node silent", ON_NODE, (Sight.SILENT,), "alone, no report arrives, the fence is held", _fenced,
+        "deleted by force", ON_NODE, (Sight.SILENT,), "somebody says by force that nothing runs there", _forced,
+        ends.forced, "loss; next attempt",
+    ),
+    Row(
+        "node silent", ON_NODE, (Sight.SILENT,), "alone or for very long, no report arrives, a fence protects", _fenced,
         ends.node_silent, "loss; next attempt elsewhere",
     ),
     Row(
-        "node silent, no fence", ON_NODE, (Sight.SILENT,), "alone, no report arrives, nothing fences the program",
+        "node silent, no fence", ON_NODE, (Sight.SILENT,), "alone and for longer, nothing fences the program",
         _unfenced, drains.drain_unfenced_silent, "Draining until the pod is confirmed gone",
     ),
     # The user's word
@@ -138,7 +146,7 @@ TABLE: tuple[Row, ...] = (
         drains.delete_drained, "the pod is deleted with what grace is left",
     ),
     Row(
-        "does not end", (DRAINING,), ALIVE, "long after its grace, and the fence is held", drains.outlived,
+        "does not end", (DRAINING,), ALIVE, "long after its grace, and a fence protects", drains.outlived,
         ends.never_ended, "loss; next attempt",
     ),
     Row(

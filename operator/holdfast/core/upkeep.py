@@ -1,9 +1,11 @@
 """What every decision ends with: pods that are not wanted, progress, conditions, columns, time to live."""
 
+from holdfast.api.scalars import format_duration
 from holdfast.api.status import AttemptState, Phase
 from holdfast.core.conditions import set_conditions
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft
+from holdfast.core.drains import delete_again, harmless
 from holdfast.core.progress import take_progress
 from holdfast.core.situation import Sight, Situation, is_live
 from holdfast.core.views import PodView
@@ -20,6 +22,7 @@ def upkeep(draft: Draft, s: Situation) -> None:
     if draft.snapshot.job.metadata.deletion_timestamp:
         return
     if stored is None or not stored.final:
+        _say_that_it_is_held(draft, s)
         take_progress(draft, s)
         _columns(draft, s)
         set_conditions(draft, s)
@@ -39,6 +42,8 @@ def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
         return
     if pod.attempt >= (current.number if current else draft.status.attempt + 1):
         draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
+        if draining:
+            delete_again(draft, pod)
         if draining and pod.protected:
             draft.act(UnprotectPod(pod.name, pod.uid))
         return
@@ -70,6 +75,18 @@ def _columns(draft: Draft, s: Situation) -> None:
         node=current.pods[0].node if current and current.pods else None,
         reason=_reason(draft, s),
     )
+
+
+def _say_that_it_is_held(draft: Draft, s: Situation) -> None:
+    """Why nothing is done about a silent node, and that it answers again."""
+    if s.attempt is None or s.attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or s.node is None:
+        return
+    if s.sight is Sight.SILENT and draft.snapshot.cluster.outage(s.node, s.now):
+        limit = format_duration(draft.snapshot.config.outage_hold)
+        until = f"held for {limit}" if harmless(draft) else "held"
+        draft.say("Hold", f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
+    elif s.sight is not Sight.SILENT and draft.status.decision and draft.status.decision.action == "Hold":
+        draft.say("Run", f"node {s.node.name} answers again")
 
 
 def _phase(draft: Draft) -> Phase:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-MAX_STEP = 2**53 - 1  # what status can hold
+from holdfast.api.scalars import EXACT
 
 
 class Verdict(BaseModel):
@@ -23,8 +23,8 @@ class Verdict(BaseModel):
     message: str = Field("", max_length=4096)
     exit_code: int | None = None
     signal: int | None = None
-    step: int | None = Field(None, ge=0, le=MAX_STEP)
-    saved_step: int | None = Field(None, ge=0, le=MAX_STEP)
+    step: int | None = Field(None, ge=0, le=EXACT)
+    saved_step: int | None = Field(None, ge=0, le=EXACT)
     last_lines: tuple[str, ...] = Field((), max_length=64)
 
 

@@ -4,21 +4,31 @@ They are parsed once per watch event from raw JSON. A field that no decision rea
 exactly when a decision could not tell the objects apart.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Self
 
 from holdfast.api import names
+from holdfast.api.scalars import parse_time
 
 Raw = Mapping[str, Any]
 TOGETHER = timedelta(seconds=60)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+NUMBER = re.compile("[0-9]{1,9}")
 
 
-def parse_time(text: str | None) -> datetime | None:
-    """The aware datetime of an RFC 3339 string, or None for None."""
-    return datetime.fromisoformat(text) if text else None
+def _time(text: str | None) -> datetime | None:
+    """The time of an RFC 3339 string, or None for None."""
+    return parse_time(text) if text else None
+
+
+def _ran_at(text: str | None) -> datetime | None:
+    """Like `_time`; a container runtime writes the year 1 or 1970 for what never happened."""
+    time = _time(text)
+    return time if time and time > LONG_AGO else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +53,14 @@ class ContainerView:
             return cls(
                 name=raw["name"],
                 message=end.get("message", ""),
-                started_at=parse_time(end.get("startedAt")),
+                started_at=_ran_at(end.get("startedAt")),
                 ended=True,
                 exit_code=end.get("exitCode", 0),
                 reason=end.get("reason", ""),
-                ended_at=parse_time(end.get("finishedAt")),
+                ended_at=_ran_at(end.get("finishedAt")),
             )
         if run := state.get("running"):
-            return cls(name=raw["name"], running=True, started_at=parse_time(run.get("startedAt")))
+            return cls(name=raw["name"], running=True, started_at=_time(run.get("startedAt")))
         wait = state.get("waiting") or {}
         return cls(name=raw["name"], waiting=wait.get("reason", "ContainerCreating"), message=wait.get("message", ""))
 
@@ -73,6 +83,7 @@ class PodView:
     reason: str = ""
     message: str = ""
     deleted_at: datetime | None = None  # deletionTimestamp: when it is to be gone, not when deletion was asked for
+    deletion_grace: int | None = None  # deletionGracePeriodSeconds; 0: somebody deleted it by force
     finalized: bool = False  # our finalizer is still on it
     scheduled_at: datetime | None = None
     nominated: bool = False  # the scheduler or an autoscaler has a node in mind
@@ -89,14 +100,27 @@ class PodView:
         """True if the trainer can do no more work here: the pod's phase is final or its trainer container ended."""
         return self.phase in ("Succeeded", "Failed") or (self.trainer is not None and self.trainer.ended)
 
+    @property
+    def calm(self) -> bool:
+        """True if the pod is well or on its way up: nothing about it is urgent."""
+        return not (self.ended or self.deleted_at or self.disruption)
+
     @classmethod
     def parse(cls, raw: Raw) -> Self | None:
-        """The view of a pod, or None if its labels do not name a job and an attempt."""
+        """The view of a pod, or None if it is not one that Holdfast made: labels, name and owner must agree.
+
+        A copy of a pod carries its labels, and often its owner, but not its name. A pod whose job was deleted without
+        its pods has no owner any more: it belongs to no job, whose UID is then empty.
+        """
         meta, status = raw["metadata"], raw.get("status") or {}
         labels = meta.get("labels") or {}
         attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_RANK, "")
         job, job_uid = labels.get(names.LABEL_JOB), labels.get(names.LABEL_JOB_UID)
-        if not (job and job_uid and attempt.isdigit() and rank.isdigit()):
+        if not (job and job_uid and NUMBER.fullmatch(attempt) and NUMBER.fullmatch(rank)):
+            return None
+        owners = meta.get("ownerReferences") or ()
+        owned = any(o["uid"] == job_uid and o["kind"] == names.JOB_KIND and o.get("controller") for o in owners)
+        if meta["name"] != f"{job}-{int(attempt)}-{int(rank)}" or (owners and not owned):
             return None
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         scheduled = conditions.get("PodScheduled") or {}
@@ -111,17 +135,18 @@ class PodView:
             uid=meta["uid"],
             resource_version=meta.get("resourceVersion", ""),
             job=job,
-            job_uid=job_uid,
+            job_uid=job_uid if owned else "",
             attempt=int(attempt),
             rank=int(rank),
             phase=status.get("phase", "Pending"),
-            created_at=parse_time(meta.get("creationTimestamp")),
+            created_at=_time(meta.get("creationTimestamp")),
             node=(raw.get("spec") or {}).get("nodeName"),
             reason=status.get("reason", ""),
             message=status.get("message", ""),
-            deleted_at=parse_time(meta.get("deletionTimestamp")),
+            deleted_at=_time(meta.get("deletionTimestamp")),
+            deletion_grace=meta.get("deletionGracePeriodSeconds"),
             finalized=names.POD_FINALIZER in (meta.get("finalizers") or ()),
-            scheduled_at=parse_time(scheduled.get("lastTransitionTime")) if is_scheduled else None,
+            scheduled_at=_time(scheduled.get("lastTransitionTime")) if is_scheduled else None,
             nominated=bool(status.get("nominatedNodeName")),
             unscheduled_reason="" if is_scheduled else scheduled.get("reason", ""),
             unscheduled_message="" if is_scheduled else scheduled.get("message", ""),
@@ -153,6 +178,7 @@ class NodeView:
     unschedulable: bool = False
     ready: bool = True
     ready_changed_at: datetime | None = None
+    created_at: datetime | None = None
     maintenance: str = ""  # message of a condition that announces the end of the machine (AKS VMEventScheduled)
     termination_at: datetime | None = None  # Karpenter's hard deadline
     deleted_at: datetime | None = None
@@ -171,10 +197,11 @@ class NodeView:
             taints=tuple(Taint(t["key"], t.get("value", ""), t.get("effect", "")) for t in spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
             ready=ready.get("status") == "True",
-            ready_changed_at=parse_time(ready.get("lastTransitionTime")),
+            ready_changed_at=_time(ready.get("lastTransitionTime")),
+            created_at=_time(meta.get("creationTimestamp")),
             maintenance=event.get("message", "") or "VMEventScheduled" if event.get("status") == "True" else "",
-            termination_at=parse_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
-            deleted_at=parse_time(meta.get("deletionTimestamp")),
+            termination_at=_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
+            deleted_at=_time(meta.get("deletionTimestamp")),
         )
 
 
@@ -190,18 +217,29 @@ class ClusterView:
         """Nodes that are NotReady."""
         return tuple(node for node in self.nodes.values() if not node.ready)
 
-    def outage(self, node: NodeView) -> bool:
+    def outage(self, node: NodeView, now: datetime) -> bool:
         """True if this node fell silent together with half or more of all nodes: then it is the network, not the node.
 
-        "Together" means at least two nodes within a minute of each other; a cluster of one node cannot tell.
+        "Together" means at least two nodes within a minute of each other; a cluster of one node cannot tell. Nodes that
+        have just come back count too, or the last ones to return from an outage would be taken for dead.
         """
         if node.ready_changed_at is None:
             return False
         at = node.ready_changed_at
-        together = sum(
+        together = len(self.came_back(node, now)) + sum(
             other.ready_changed_at is not None and abs(other.ready_changed_at - at) <= TOGETHER for other in self.silent
         )
         return 2 * together >= len(self.nodes) and (together > 1 or len(self.nodes) == 1)
+
+    def came_back(self, node: NodeView, now: datetime) -> tuple[datetime, ...]:
+        """When nodes became Ready, in the last minute, that were there and not Ready after this one fell silent."""
+        at = node.ready_changed_at
+        return tuple(
+            other.ready_changed_at
+            for other in self.nodes.values()
+            if at and other.ready and other.ready_changed_at and other.created_at
+            if other.created_at < at < other.ready_changed_at and now - other.ready_changed_at < TOGETHER
+        )
 
     def matching(self, selector: Mapping[str, str]) -> int:
         """How many nodes carry all labels of the selector."""

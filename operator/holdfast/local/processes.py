@@ -140,7 +140,8 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def _runs(command_line: list[str], argv: list[str]) -> bool:
     """Whether a command line is that of `argv`. An interpreter may stand before it, and the path may differ."""
     arguments = argv[1:]
-    return bool(command_line) and command_line[len(command_line) - len(arguments) :] == arguments
+    # For a moment after exec a process has no command line yet; on a busy machine that moment is seen.
+    return not command_line or command_line[len(command_line) - len(arguments) :] == arguments
 
 
 def _wait(records: Sequence[ProcessRecord], timeout: float) -> list[ProcessRecord]:

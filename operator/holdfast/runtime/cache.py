@@ -47,11 +47,14 @@ class _Stored:
 
 
 class _Versions:
-    """Newest resourceVersion by object, and the UIDs that are gone."""
+    """Newest resourceVersion by object, and the UIDs that are gone with the version of their end.
+
+    A watch with a label selector also calls an object deleted that lost the label. It may come back in a newer version.
+    """
 
     def __init__(self) -> None:
         self.live: dict[tuple[str, str], _Stored] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[str, int] = OrderedDict()
 
     def accept(self, raw: Raw) -> bool:
         """Note this version; False if it is not newer than what is known."""
@@ -59,14 +62,15 @@ class _Versions:
         uid, version = meta["uid"], _version(raw)
         name = (meta.get("namespace", ""), meta["name"])
         known = self.live.get(name)
-        if uid in self._gone or (known and version <= known.version):
+        if version <= self._gone.get(uid, -1) or (known and version <= known.version):
             return False
+        self._gone.pop(uid, None)
         self.live[name] = _Stored(uid, version)
         return True
 
-    def bury(self, name: tuple[str, str], uid: str) -> bool:
-        """Note that this UID is gone; False if something else lives under the name, or nothing."""
-        self._gone[uid] = None
+    def bury(self, name: tuple[str, str], uid: str, version: int) -> bool:
+        """Note that this UID was gone at this version; False if something else lives under the name, or nothing."""
+        self._gone[uid] = max(version, self._gone.get(uid, -1))
         while len(self._gone) > TOMBSTONES:
             self._gone.popitem(last=False)
         known = self.live.get(name)
@@ -74,6 +78,12 @@ class _Versions:
             return False
         del self.live[name]
         return True
+
+    def lose(self, name: tuple[str, str], uid: str) -> None:
+        """The API server does not find this UID. Should that be wrong, the same version brings it back."""
+        known = self.live.get(name)
+        if known and known.uid == uid:
+            del self.live[name]
 
     def missing(self, listed: Iterable[Raw], version: int) -> list[tuple[tuple[str, str], str]]:
         """What a list of this version shows to be gone: name and UID of objects that are not in it and not newer."""
@@ -153,10 +163,16 @@ class Cache:
 
     def drop_job(self, raw: Raw) -> set[Key]:
         """A TrainingJob that is gone."""
-        return self._drop_job(_key(raw), raw["metadata"]["uid"])
+        return self._drop_job(_key(raw), raw["metadata"]["uid"], _version(raw))
 
-    def _drop_job(self, key: Key, uid: str) -> set[Key]:
-        if not self._versions["jobs"].bury(key, uid):
+    def lose_job(self, key: Key, uid: str) -> None:
+        """The API server answered that it has no such job. A watch that was interrupted may never say so."""
+        if (job := self.jobs.get(key)) and job.metadata.uid == uid:
+            self._versions["jobs"].lose(key, uid)
+            del self.jobs[key]
+
+    def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
+        if not self._versions["jobs"].bury(key, uid, version):
             return set()
         self.jobs.pop(key, None)
         self.malformed.pop(key, None)
@@ -171,7 +187,8 @@ class Cache:
             return set()
         touched: set[Key] = set()
         if known and known.uid != raw["metadata"]["uid"]:
-            touched = self._drop_pod(_key(raw), known.uid)  # its end was missed: another pod has its name
+            # Its end was missed: another pod has its name.
+            touched = self._drop_pod(_key(raw), known.uid, _version(raw))
         view = _parsed(PodView.parse, raw)
         if view is None:
             return touched
@@ -186,10 +203,18 @@ class Cache:
 
     def drop_pod(self, raw: Raw) -> set[Key]:
         """A pod that is gone."""
-        return self._drop_pod(_key(raw), raw["metadata"]["uid"])
+        return self._drop_pod(_key(raw), raw["metadata"]["uid"], _version(raw))
 
-    def _drop_pod(self, name: Key, uid: str) -> set[Key]:
-        self._versions["pods"].bury(name, uid)
+    def lose_pod(self, name: Key, uid: str) -> None:
+        """The API server answered that it has no such pod. A watch that was interrupted may never say so."""
+        self._versions["pods"].lose(name, uid)
+        self._forget_pod(uid)
+
+    def _drop_pod(self, name: Key, uid: str, version: int) -> set[Key]:
+        self._versions["pods"].bury(name, uid, version)
+        return self._forget_pod(uid)
+
+    def _forget_pod(self, uid: str) -> set[Key]:
         view = self._by_uid.pop(uid, None)
         if view is None:
             return set()
@@ -222,10 +247,10 @@ class Cache:
 
     def drop_node(self, raw: Raw) -> set[Key]:
         """A node that is gone."""
-        return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"])
+        return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
 
-    def _drop_node(self, name: str, uid: str) -> set[Key]:
-        if not self._versions["nodes"].bury(("", name), uid):
+    def _drop_node(self, name: str, uid: str, version: int) -> set[Key]:
+        if not self._versions["nodes"].bury(("", name), uid, version):
             return set()
         rest = {n: node for n, node in self.cluster.nodes.items() if n != name}
         return self._set_nodes(rest, (name,)) | self._acquiring()
@@ -269,10 +294,10 @@ class Cache:
 
     def drop_profile(self, raw: Raw) -> set[Key]:
         """A CapacityProfile that is gone."""
-        return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"])
+        return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
 
-    def _drop_profile(self, name: str, uid: str) -> set[Key]:
-        if not self._versions["profiles"].bury(("", name), uid):
+    def _drop_profile(self, name: str, uid: str, version: int) -> set[Key]:
+        if not self._versions["profiles"].bury(("", name), uid, version):
             return set()
         self.profiles.pop(name, None)
         self.bad_profiles.pop(name, None)
@@ -296,13 +321,13 @@ class Cache:
         for (namespace, name), uid in self._versions[kind].missing(items, version):
             match kind:
                 case "jobs":
-                    touched |= self._drop_job(Key(namespace, name), uid)
+                    touched |= self._drop_job(Key(namespace, name), uid, version)
                 case "pods":
-                    touched |= self._drop_pod(Key(namespace, name), uid)
+                    touched |= self._drop_pod(Key(namespace, name), uid, version)
                 case "nodes":
-                    touched |= self._drop_node(name, uid)
+                    touched |= self._drop_node(name, uid, version)
                 case _:
-                    touched |= self._drop_profile(name, uid)
+                    touched |= self._drop_profile(name, uid, version)
         return touched
 
 

@@ -1,6 +1,9 @@
 """Carry out one decision: status first, then orders, then actions, then events.
 
-If the status cannot be written nothing else is done: no pod may exist that the status does not know of.
+If the status cannot be written nothing else is done: no pod may exist that the status does not know of. Only an order
+to drain because of a notice does not wait for the status, because every millisecond of a notice is the training's: its
+id follows from the status that is stored, so a leader that decides again gives the same order, and a pod obeys an order
+once. What people asked for may have been taken back when the status is written, so that order waits.
 """
 
 import asyncio
@@ -10,8 +13,10 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
+from holdfast.api import names
 from holdfast.api.model import merge_patch
 from holdfast.api.objects import TrainingJob
+from holdfast.api.status import EndKind
 from holdfast.core.decision import (
     Action,
     CreatePod,
@@ -27,11 +32,15 @@ from holdfast.runtime import paths
 from holdfast.runtime.cache import Cache, Key
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.events import EventRecorder
-from holdfast.runtime.pods import PodWriter, RefusedError
+from holdfast.runtime.pods import PodWriter, RefusedError, namespace_ends, refused
 from holdfast.runtime.trust import TrustAnchor
 from holdfast.runtime.writer import Writer
 
 log = logging.getLogger(__name__)
+
+# How many jobs write at once. Fewer than are decided at once: when a node goes, all its pods are told at once, and then
+# one job after the other gets its status and its new pod, instead of all statuses first.
+WRITERS = 16
 
 
 class Board(Protocol):
@@ -39,6 +48,10 @@ class Board(Protocol):
 
     def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
         """These, and no others, are open for the pods of this job."""
+        ...
+
+    def offer(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        """These are open too."""
         ...
 
 
@@ -49,6 +62,14 @@ class Outcome(Enum):
     APPLIED = "applied"
     CONFLICT = "conflict"  # the job has changed: decide again
     GONE = "gone"  # the job does not exist any more
+
+
+def _notices(decision: Decision) -> tuple[Order, ...]:
+    """The orders to drain that cannot wait: the machine is about to go."""
+    drain = decision.status.current.drain if decision.status.current else None
+    if drain is None or drain.kind is not EndKind.LOSS:
+        return ()
+    return tuple(order for order in decision.orders if order.type == "drain" and order.id == drain.order)
 
 
 class Executor:
@@ -71,6 +92,7 @@ class Executor:
         self._trust = trust
         self._now = now
         self._pods = PodWriter(writer, cache)
+        self._turns = asyncio.Semaphore(WRITERS)
         self.refusals: dict[str, Refusal] = {}
 
     @property
@@ -91,6 +113,21 @@ class Executor:
         key = Key(job.metadata.namespace, job.metadata.name)
         patch = {} if decision.status is job.status else merge_patch(job.status, decision.status)
         if patch:
+            notices = _notices(decision)
+            if notices and self._writer.open:
+                self._board.offer(job.metadata.uid, notices)
+        if not (patch or decision.actions):
+            self._board.replace(job.metadata.uid, decision.orders)
+            for event in decision.events:
+                self._events.record(job, event)
+            return Outcome.QUIET, False
+        async with self._turns:
+            return await self._write(key, job, decision, patch)
+
+    async def _write(
+        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object]
+    ) -> tuple[Outcome, bool]:
+        if patch:
             outcome = await self._write_status(key, job, patch)
             if outcome is not Outcome.APPLIED:
                 return outcome, False
@@ -101,8 +138,7 @@ class Executor:
         finally:
             for event in decision.events:
                 self._events.record(job, event)
-        quiet = not (patch or decision.actions)
-        return Outcome.QUIET if quiet else Outcome.APPLIED, "progress" in patch
+        return Outcome.APPLIED, "progress" in patch
 
     async def _write_status(self, key: Key, job: TrainingJob, patch: dict[str, object]) -> Outcome:
         meta = job.metadata
@@ -112,17 +148,19 @@ class Executor:
             self._cache.put_job(await self._writer.write("PATCH", f"{path}/status", body))
         except ApiError as error:
             if error.not_found:
+                self._cache.lose_job(key, meta.uid)
                 return Outcome.GONE
             if not error.conflict:
                 raise
-            return await self._refresh(path, meta.uid)
+            return await self._refresh(key, meta.uid)
         return Outcome.APPLIED
 
-    async def _refresh(self, path: str, uid: str) -> Outcome:
+    async def _refresh(self, key: Key, uid: str) -> Outcome:
         try:
-            raw = await self._writer.get(path)
+            raw = await self._writer.get(paths.job(key.namespace, key.name))
         except ApiError as error:
             if error.not_found:
+                self._cache.lose_job(key, uid)
                 return Outcome.GONE
             raise
         self._cache.put_job(raw)
@@ -134,8 +172,13 @@ class Executor:
         if len(actions) == 1:
             await self._one(key, job, actions[0])
             return
-        results = await asyncio.gather(*(self._one(key, job, action) for action in actions), return_exceptions=True)
-        failed = [result for result in results if isinstance(result, BaseException)]
+        # The new pod first: that it starts is urgent, that the old one is cleared away is not.
+        first = [action for action in actions if isinstance(action, CreatePod)]
+        rest = [action for action in actions if not isinstance(action, CreatePod)]
+        failed: list[BaseException] = []
+        for wave in (first, rest):
+            results = await asyncio.gather(*(self._one(key, job, action) for action in wave), return_exceptions=True)
+            failed += [result for result in results if isinstance(result, BaseException)]
         for error in failed[1:]:
             log.warning("an action failed too: %s", error, extra={"job": "/".join(key)})
         if failed:
@@ -152,11 +195,11 @@ class Executor:
             case UnprotectPod():
                 await self._pods.unprotect(key, action.name, action.uid)
             case DeleteJob():
-                await self._delete_job(key, action.uid)
+                await self._delete_job(key, job.metadata.resource_version, action.uid)
 
     async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
         try:
-            await self._trust.ensure(key.namespace)
+            await self._anchor(key.namespace)
             await self._pods.create(key, job.metadata.uid, action)
         except RefusedError as error:
             self.refusals[job.metadata.uid] = Refusal(
@@ -172,15 +215,29 @@ class Executor:
             if not (error.not_found or "because it is being terminated" in error.message):
                 raise
 
-    async def _delete_job(self, key: Key, uid: str) -> None:
+    async def _anchor(self, namespace: str) -> None:
+        try:
+            await self._trust.ensure(namespace)
+        except ApiError as error:
+            if not refused(error) or namespace_ends(error):
+                raise
+            # Never 422: that would say that the pod is invalid.
+            message = f"ConfigMap {names.CA_CONFIG_MAP}, which the pod mounts: {error.message}"
+            raise RefusedError(403, error.reason, message) from error
+
+    async def _delete_job(self, key: Key, version: str, uid: str) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            "preconditions": {"uid": uid, "resourceVersion": version},
             "propagationPolicy": "Background",
         }
         try:
             await self._writer.write("DELETE", paths.job(key.namespace, key.name), body)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.not_found:
+                self._cache.lose_job(key, uid)
+            elif error.conflict:  # it has changed since: decide again
+                await self._refresh(key, uid)
+            else:
                 raise

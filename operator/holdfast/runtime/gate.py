@@ -25,6 +25,11 @@ class Gate:
         """True if writing is allowed now."""
         return self._clock() < self._until
 
+    @property
+    def shut_for(self) -> float:
+        """Seconds since it fell shut by itself, 0 while it is open, infinite if it was never open or was shut."""
+        return max(0.0, self._clock() - self._until)
+
     def keep_open(self, until: float) -> None:
         """Allow writing until this reading of the clock."""
         self._until = until

@@ -19,11 +19,10 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from holdfast.runtime.errors import ApiError, ConfigurationError
 
-__all__ = ["APPLY_PATCH", "JSON_PATCH", "MERGE_PATCH", "ApiError", "Client", "resource_of"]
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "ApiError", "Client", "resource_of"]
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 POOL_SIZE = 100
 RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
 PAGE = 500

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from holdfast.api.rbac import LEASE
 from holdfast.runtime import paths
 from holdfast.runtime.errors import ApiError, LeadershipLostError
 from holdfast.runtime.gate import Gate
@@ -19,7 +20,6 @@ from holdfast.runtime.writer import Requester
 
 log = logging.getLogger(__name__)
 
-LEASE = "holdfast"
 MARGIN = 0.2  # of the duration: how much earlier than the others think it does our leadership end
 
 

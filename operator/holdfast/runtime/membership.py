@@ -7,9 +7,10 @@ from holdfast.serve.progress import Standing
 
 
 class Membership:
-    """Answers from the cache. A pod belongs to a job if its UID says so and its attempt is not over.
+    """Answers from the cache. A pod belongs to a job if its UID says so and its attempt is the current one or next.
 
-    An attempt is over once it is in history: then another attempt may hold the fence, and the pod is told 403.
+    An attempt that drains is the current one until it ends. Any other is over, or was never decided on: another may
+    hold the fence, and the pod is told 403.
     """
 
     def __init__(self, cache: Cache, synced: Callable[[], bool]) -> None:
@@ -27,7 +28,4 @@ class Membership:
             return Standing.STRANGER
         status = found.status
         live = {one.number for one in (status.current, status.successor) if one}
-        over = pod.attempt <= status.ledger.folded_through or any(r.number == pod.attempt for r in status.history)
-        if pod.attempt in live or not (over or pod.attempt > status.attempt):
-            return Standing.MEMBER
-        return Standing.STRANGER
+        return Standing.MEMBER if pod.attempt in live else Standing.STRANGER

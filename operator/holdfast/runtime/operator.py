@@ -182,7 +182,7 @@ class Operator:
         self._spawn(self._events.run(), "events")
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._tidy(), "tidy")
-        watches = Watches(self._client, self._cache, self._queue.add, self._frames)
+        watches = Watches(self._client, self._cache, self._queue, self._frames)
         self._spawn(watches.run(), "watches")
         await watches.ready()
         _install(self.stop)
@@ -198,7 +198,7 @@ class Operator:
             book=self._book,
             board=self._board,
             membership=Membership(self._cache, lambda: self._resync.last is not None),
-            leading=lambda: not self._lost,
+            leading=self._may_answer,
             now=utc_now,
             report_every=self._config.status_interval.total_seconds(),
         )
@@ -206,6 +206,10 @@ class Operator:
         bound = await self._progress.start(host, port, context)
         self._serving = True
         log.info("progress endpoint on port %d", bound)
+
+    def _may_answer(self) -> bool:
+        """A short outage changes nothing for pods. After a longer one another process may lead, and knows better."""
+        return not self._lost and self._gate.shut_for < self._settings.lease_duration
 
     async def _tidy(self) -> None:
         while True:

@@ -24,6 +24,9 @@ def releasable(pod: PodView, cluster: ClusterView, now: datetime) -> bool:
         return pod.ended or pod.deleted_at is not None
     if pod.node not in cluster.nodes:
         return pod.deleted_at is not None
+    # Nobody answers for the node, and somebody took it on themselves that nothing runs there.
+    if pod.deletion_grace == 0 and not cluster.nodes[pod.node].ready:
+        return True
     # Deleted before its containers were ever started, or the kubelet has finished without a word about the trainer.
     never_ran = pod.trainer is None or not (pod.trainer.running or pod.trainer.ended)
     return pod.deleted_at is not None and never_ran and now > pod.deleted_at + OVERDUE

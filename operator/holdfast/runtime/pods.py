@@ -18,11 +18,13 @@ class RefusedError(ApiError):
     """The API server will not have this pod, now or until something about the namespace or the pod changes."""
 
 
-def _refused(error: ApiError) -> bool:
+def refused(error: ApiError) -> bool:
+    """True if asking again does not help until somebody changes something."""
     return error.status in REFUSED or (error.status == 500 and "webhook" in error.message)
 
 
-def _namespace_ends(error: ApiError) -> bool:
+def namespace_ends(error: ApiError) -> bool:
+    """True if nothing can be created because the namespace is being deleted."""
     return error.not_found or (error.status == 403 and "because it is being terminated" in error.message)
 
 
@@ -43,9 +45,9 @@ class PodWriter:
         except ApiError as error:
             if error.already_exists:
                 raw = await self._existing(key, job_uid, action)
-            elif _namespace_ends(error):
+            elif namespace_ends(error):
                 return False
-            elif _refused(error):
+            elif refused(error):
                 raise RefusedError(error.status, error.reason, error.message) from error
             else:
                 raise
@@ -79,7 +81,9 @@ class PodWriter:
         try:
             raw = await self._writer.write("DELETE", paths.core(key.namespace, "pods", action.name), body)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.not_found:
+                self._cache.lose_pod(Key(key.namespace, action.name), action.uid)
+            elif error.status != 409:
                 raise
             return
         if raw.get("kind") == "Pod" and raw["metadata"].get("deletionTimestamp"):
@@ -92,7 +96,9 @@ class PodWriter:
         try:
             self._cache.put_pod(await self._writer.write("PATCH", paths.core(key.namespace, "pods", name), body))
         except ApiError as error:
-            if error.status not in (404, 409, 422):
+            if error.not_found:
+                self._cache.lose_pod(Key(key.namespace, name), uid)
+            elif error.status not in (409, 422):
                 raise
 
     async def release(self, key: Key, name: str, uid: str) -> None:
@@ -109,6 +115,7 @@ class PodWriter:
                 raw = await self._writer.write("PATCH", path, patch, JSON_PATCH)
             except ApiError as error:
                 if error.not_found:
+                    self._cache.lose_pod(Key(key.namespace, name), uid)
                     return
                 if error.status not in (400, 409, 422):
                     raise
@@ -119,6 +126,7 @@ class PodWriter:
                 raw = await self._writer.get(path)
             except ApiError as error:
                 if error.not_found:
+                    self._cache.lose_pod(Key(key.namespace, name), uid)
                     return
                 raise
             finalizers = raw["metadata"].get("finalizers") or []

@@ -103,7 +103,7 @@ class Reconciler:
                     return ("malformed" if wrote else "quiet"), (), min(again, default=None)
                 return "gone", (), min(again, default=None)
             outcome, decision, wait = await self._decide_and_act(key, job, pods)
-            if outcome is Outcome.CONFLICT:
+            if outcome in (Outcome.CONFLICT, Outcome.GONE):
                 continue
             again += wait
             return outcome.value, decision.trace, min(again, default=None)
@@ -138,9 +138,9 @@ class Reconciler:
         elif slot:
             self._slots.leave(uid)
         elif _has_news(seen, reports, self._config.status_interval, now):
-            wait.append(self._slots.queue(uid) + 0.001)
+            self._queue.after(key, self._slots.queue(uid) + 0.001, calm=True)
         if decision.actions:
-            wait.append(SETTLE)
+            self._queue.after(key, SETTLE, calm=True)
         return outcome, decision, wait
 
     def _log(self, key: Key, job: TrainingJob, decision: Decision) -> None:

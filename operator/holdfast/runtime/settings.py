@@ -34,7 +34,7 @@ class Settings(BaseModel):
     init_image: str = Field(
         "holdfast.dev/init:local", min_length=1, max_length=500, description="image of the init container"
     )
-    workers: int = Field(16, ge=1, le=256, description="jobs worked on at once")
+    workers: int = Field(64, ge=1, le=256, description="jobs worked on at once")
     qps: float = Field(200, ge=1, le=10_000, description="API writes a second in the long run")
     burst: float = Field(400, ge=1, le=20_000, description="API writes at once")
     progress_writes: float = Field(10, ge=0.1, le=1_000, description="progress writes a second over all jobs")

@@ -17,11 +17,14 @@ from holdfast.api import names
 from holdfast.runtime.cache import Cache, Key
 from holdfast.runtime.errors import WatchDiedError
 from holdfast.runtime.kube import Client
+from holdfast.runtime.queue import WorkQueue
 from holdfast.runtime.resync import MANAGED
 
 log = logging.getLogger(__name__)
 
 RESOURCES = ("nodes", "pods", names.PROFILE_PLURAL, names.JOB_PLURAL)
+# Seconds until a pod's way up (bound, pulled, running) goes into status: several steps become one write.
+CALM = 0.5
 BACKOFFS = (0.2, 0.5, 1, *([2] * 150))  # seconds; five minutes of refusals end the process, so that it is started again
 
 
@@ -108,9 +111,9 @@ async def _login(client: Client, frames: Frames) -> Any:
 class Watches:
     """All watches of the operator, as one task that must never end by itself."""
 
-    def __init__(self, client: Client, cache: Cache, enqueue: Callable[[Key], None], frames: Frames) -> None:
+    def __init__(self, client: Client, cache: Cache, queue: WorkQueue[Key], frames: Frames) -> None:
         self._client = client
-        self._enqueue = enqueue
+        self._queue = queue
         self._frames = frames
         self._registry = kopf.OperatorRegistry()
         self._settings = _settings()
@@ -130,12 +133,24 @@ class Watches:
             async def seen(event: Any, **_: Any) -> None:
                 change = drop if event["type"] == "DELETED" else put
                 for key in change(event["object"]):
-                    self._enqueue(key)
+                    self._queue.add(key)
 
             kopf.on.event(*where, id=f"see-{where[-1]}", registry=registry)(seen)
 
         watch(("", "v1", "nodes"), cache.put_node, cache.drop_node)
-        watch(("", "v1", "pods"), cache.put_pod, cache.drop_pod)
+
+        @kopf.on.event("", "v1", "pods", id="see-pods", registry=registry)  # type: ignore[untyped-decorator]
+        async def seen_pod(event: Any, **_: Any) -> None:
+            raw = event["object"]
+            gone = event["type"] == "DELETED"
+            touched = cache.drop_pod(raw) if gone else cache.put_pod(raw)
+            pod = cache.pod(raw["metadata"]["uid"])
+            for key in touched:
+                if pod and pod.calm:
+                    self._queue.after(key, CALM, calm=True)
+                else:
+                    self._queue.add(key)
+
         watch((names.GROUP, names.VERSION, names.PROFILE_PLURAL), cache.put_profile, cache.drop_profile)
         watch((names.GROUP, names.VERSION, names.JOB_PLURAL), cache.put_job, cache.drop_job)
 

@@ -38,6 +38,11 @@ class Writer:
         self._gate = gate
         self._limit = limit
 
+    @property
+    def open(self) -> bool:
+        """True if this process may write now."""
+        return self._gate.open
+
     async def get(self, path: str) -> dict[str, Any]:
         """Read one object. Raises ApiError."""
         return await self._client.request("GET", path)

@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from holdfast.api.scalars import EXACT
+
 MAX_BODY = 64 * 1024
-MAX_STEP = 2**53 - 1  # what every JSON reader holds exactly
+MAX_NUMBER = 32  # characters; status clips what is longer, and then it is no number any more
 
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
 _NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
@@ -24,9 +26,9 @@ def _loss(text: str) -> str:
     return _NOT_FINITE.get(text.lower()) or _decimal(text)
 
 
-Decimal = Annotated[str, Field(max_length=64), AfterValidator(_decimal)]
-Loss = Annotated[str, Field(max_length=64), AfterValidator(_loss)]
-Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
+Decimal = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_decimal)]
+Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
+Step = Annotated[int, Field(ge=0, le=EXACT)]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
 
@@ -69,6 +71,7 @@ class ProgressBody(_Part):
     fenced: bool = False
     resumed_from: Resumed | None = None
     checkpoint: Saved | None = None
-    acknowledged: Annotated[int, Field(ge=0, le=2**53)] = 0
+    save_error: Annotated[str, Field(max_length=256)] | None = None
+    acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     sent_at: datetime | None = None

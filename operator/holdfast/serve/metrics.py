@@ -1,5 +1,6 @@
 """Metrics for Prometheus. Series of a job are made from the cache at every scrape, so they vanish with the job."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -20,6 +21,8 @@ from holdfast.api.status import Phase
 PASS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 ORDER_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 LABELS = ("namespace", "job")
+
+log = logging.getLogger(__name__)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, which nobody reads
 
@@ -61,11 +64,16 @@ class JobCollector(Collector):
         now = self._now()
         for job in self._jobs():
             labels = (job.metadata.namespace, job.metadata.name)
+            try:
+                figures, totals = list(_figures(job, now)), list(_totals(job))
+            except Exception:  # one job must not take the metrics of all others away
+                log.exception("this job's figures cannot be read", extra={"job": "/".join(labels)})
+                continue
             for one in Phase:
                 phase.add_metric((*labels, one.value), float(job.status.phase == one))
-            for name, value in _figures(job, now):
+            for name, value in figures:
                 gauges[name].add_metric(labels, value)
-            for name, value in _totals(job):
+            for name, value in totals:
                 counters[name].add_metric(labels, value)
         yield phase
         yield from gauges.values()
@@ -82,10 +90,18 @@ def _figures(job: TrainingJob, now: datetime) -> Iterator[tuple[str, float]]:
             yield "percent_ratio", min(1.0, progress.step / goal)
     if goal:
         yield "goal_steps", float(goal)
-    if progress.loss is not None:
-        yield "loss", float(progress.loss)
+    if (loss := _number(progress.loss)) is not None:
+        yield "loss", loss
     if status.checkpoint:
         yield "checkpoint_age_seconds", max(0.0, (now - status.checkpoint.committed_at).total_seconds())
+
+
+def _number(text: str | None) -> float | None:
+    """The number, or None if the text is none: it came from a program that we do not know."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
 
 
 def _totals(job: TrainingJob) -> Iterator[tuple[str, float]]:

@@ -49,6 +49,11 @@ class OrderBoard:
                 for waiter in self._waiters.get(pod_uid, ()):
                     waiter.set()
 
+    def offer(self, job_uid: str, orders: Iterable[Order]) -> None:
+        """These are open too, beside what was open before."""
+        known = (entry.order for pod in self._pods.get(job_uid, ()) for entry in self._open.get(pod, {}).values())
+        self.replace(job_uid, {(order.pod_uid, order.id): order for order in (*known, *orders)}.values())
+
     def keep_only(self, job_uids: Iterable[str]) -> None:
         """Withdraw the orders of jobs that are gone."""
         for job_uid in self._pods.keys() - set(job_uids):

@@ -134,6 +134,8 @@ class ProgressServer:
             except HoldfastError as error:
                 log.warning("a pod could not be answered: %s", error)
                 answer = _answer(503, {"error": "the API server cannot be asked now; try again"}, 2)
+            if not self._leading():
+                answer.force_close()  # the next connection may find the process that leads
             self.observe(route, answer.status)
             return answer
 

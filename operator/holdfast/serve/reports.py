@@ -59,6 +59,7 @@ def _urgent(before: Report, after: Report) -> bool:
         or (after.fenced and not before.fenced)
         or after.acknowledged > before.acknowledged
         or after.checkpoint != before.checkpoint
+        or (after.save_error is None) != (before.save_error is None)
         or after.state != before.state
         or after.resumed_step != before.resumed_step
     )
@@ -97,6 +98,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         resumed_step=resumed,
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
         checkpoint=checkpoint,
+        save_error=body.save_error or None,
         acknowledged=acknowledged,
         acknowledged_at=now if newly else before.acknowledged_at if before else None,
     )

@@ -65,7 +65,8 @@ def test_rights_are_those_of_the_local_cluster(helm: Path, namespace: str) -> No
     rendered = [m for m in render(helm, namespace=namespace) if not is_hook(m)]
     for wanted in rbac.manifests(namespace):
         assert one(rendered, wanted["kind"], wanted["metadata"]["name"]) == wanted
-    bound = [m for m in rendered if m["kind"].endswith("Binding")]
+    people = ("ClusterRoleBinding", "holdfast-profiles")
+    bound = [m for m in rendered if m["kind"].endswith("Binding") and (m["kind"], m["metadata"]["name"]) != people]
     assert len(bound) == sum(m["kind"].endswith("Binding") for m in rbac.manifests(namespace))
 
 
@@ -207,3 +208,14 @@ def test_roles_for_people_aggregate(helm: Path) -> None:
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
     assert "patch" in edit["rules"][0]["verbs"]
+
+
+# Breaks if a person who may submit jobs cannot see the tiers of a profile, or may do more than that with it.
+def test_whoever_is_logged_in_may_see_profiles(helm: Path) -> None:
+    rendered = render(helm)
+    binding = one(rendered, "ClusterRoleBinding", "holdfast-profiles")
+    role = one(rendered, "ClusterRole", binding["roleRef"]["name"])
+    assert [subject["name"] for subject in binding["subjects"]] == ["system:authenticated"]
+    assert role["rules"] == [
+        {"apiGroups": ["holdfast.dev"], "resources": ["capacityprofiles"], "verbs": ["get", "list"]}
+    ]

@@ -39,3 +39,28 @@ def test_bindings_name_the_roles_and_the_account_of_their_namespace() -> None:
 def test_two_installations_do_not_share_a_cluster_role() -> None:
     names = {item["metadata"]["name"] for ns in ("a", "b") for item in manifests(ns) if item["kind"] == "ClusterRole"}
     assert len(names) == 2
+
+
+def test_the_operator_may_do_what_it_does_and_nothing_else() -> None:
+    may = {
+        (group, resource, verb, *rule.get("resourceNames", ()))
+        for rule in (*CLUSTER_RULES, *NAMESPACE_RULES)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert may == {
+        *(("holdfast.dev", "trainingjobs", verb) for verb in ("get", "list", "watch", "delete")),
+        ("holdfast.dev", "trainingjobs/status", "patch"),
+        *(("holdfast.dev", "capacityprofiles", verb) for verb in ("list", "watch")),
+        *(("", "pods", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
+        *(("", "nodes", verb) for verb in ("list", "watch")),
+        *(("", "events", verb) for verb in ("create", "patch")),
+        ("", "configmaps", "create"),
+        *(("", "configmaps", verb, "holdfast-ca") for verb in ("get", "patch")),
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("coordination.k8s.io", "leases", "create"),
+        *(("coordination.k8s.io", "leases", verb, "holdfast") for verb in ("get", "update")),
+        ("", "secrets", "create"),
+        ("", "secrets", "get", "holdfast-serving"),
+    }

@@ -40,6 +40,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         }
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.delenv("COLUMNS", raising=False)  # the test runner may set it
         yield server
 
 

@@ -18,6 +18,14 @@ OOM = replace(container(ended=True, exit_code=137), reason="OOMKilled")
 NODE_LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 10Mi."
 
 
+RUNC = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process:"
+
+
+def unbegun(message: str):
+    """A pod whose container runtime failed to start the trainer."""
+    return ended(1, 128, trainer=replace(container(ended=True, exit_code=128, message=message), reason="StartError"))
+
+
 def rejected(reason: str, message: str = ""):
     """A pod that a kubelet would not run."""
     return pod(phase="Failed", trainer=None, reason=reason, message=message)
@@ -56,6 +64,15 @@ CASES = [
     ("evicted for process ids", rejected("Evicted", "The node was low on resource: pids."), None, LOSS, "Evicted"),
     ("refused by a node under pressure", rejected("Evicted", "The node had condition: [MemoryPressure]. "), None, LOSS,
      "Evicted"),
+    # the container runtime could not begin it
+    ("no such command", unbegun(f'{RUNC} exec: "python3": executable file not found in $PATH: unknown'), None,
+     MISCONFIGURED, "CommandNotFound"),
+    ("no such path", unbegun(f'{RUNC} exec: "/x": stat /x: no such file or directory: unknown'), None, MISCONFIGURED,
+     "CommandNotFound"),
+    ("no GPU on the node", unbegun(f"{RUNC} running hook #0: nvidia-container-cli: libnvidia-ml.so.1: cannot open: "
+     "no such file or directory"), None, LOSS, "StartError"),
+    ("no GPU runtime on the node", unbegun(f'{RUNC} exec: "nvidia-container-runtime": executable file not found'), None,
+     LOSS, "StartError"),
     # told to leave by us: that is why, whatever the exit code
     ("left on our word", ended(1, 0, DRAINED), drain(), LOSS, "SpotInterruption"),
     ("left without a verdict", ended(1, 0), drain(), LOSS, "SpotInterruption"),

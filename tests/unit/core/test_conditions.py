@@ -23,6 +23,7 @@ from tests.support.core import (
 )
 
 from holdfast.api.status import AttemptState
+from holdfast.core.decide import decide
 
 RUNNING = attempt(fenced=True, first_step=500)
 FIRST_FAILURE_ENDS = {"maxFailures": 0}
@@ -127,3 +128,48 @@ def test_the_next_attempt_is_not_blamed_for_the_silence_of_the_last():
     first = settled(given)
     lost = replace(given, job=stored(given.job, first.status), pods=(ended(1, 137),))
     assert unreachable(settled(lost)) == ("False", "Reporting")
+
+
+def failing(decision):
+    return told(decision).get("CheckpointFailing")
+
+
+def saves_fail(error="StorageDenied: no", **changes):
+    return snapshot(job(status(RUNNING)), pod(), reports=[stepped(save_error=error)], **changes)
+
+
+def test_saves_that_fail_are_told_once_and_taken_back():
+    assert failing(settled(saves_fail(None))) is None
+    given = saves_fail()
+    first = decide(given)
+    assert failing(first) == ("True", "SaveFailed")
+    assert [(e.type, e.reason, e.message) for e in first.events] == [
+        ("Warning", "CheckpointFailing", "StorageDenied: no")
+    ]
+    again = replace(given, now=at(60), job=stored(given.job, first.status), reports=reports("StorageDenied: other"))
+    assert (failing(decide(again)), decide(again).events) == (("True", "SaveFailed"), ())
+    well = replace(again, job=stored(given.job, decide(again).status), reports=reports(None))
+    assert (failing(settled(well)), decide(well).events) == (("False", "NotFailing"), ())
+
+
+def reports(error):
+    return {"u-1": stepped(received_at=at(59), save_error=error)}
+
+
+def test_other_words_for_the_same_trouble_are_not_written_for_their_own_sake():
+    given = saves_fail()
+    told_first = stored(given.job, settled(given).status)
+    other = replace(given, job=told_first, reports={"u-1": stepped(save_error="other words")})
+    assert decide(other).status == told_first.status
+
+
+def test_an_operator_that_just_came_does_not_take_it_back():
+    given = saves_fail()
+    fresh = replace(given, job=stored(given.job, settled(given).status), reports={})
+    assert failing(settled(fresh)) == ("True", "SaveFailed")
+
+
+def test_the_next_attempt_is_not_blamed_for_the_saves_of_the_last():
+    given = saves_fail()
+    lost = replace(given, job=stored(given.job, settled(given).status), pods=(ended(1, 137),))
+    assert failing(settled(lost)) == ("False", "NotFailing")

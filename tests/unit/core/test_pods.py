@@ -76,8 +76,7 @@ def test_its_environment():
         "HOLDFAST_GRACE_SECONDS": "100", "HOLDFAST_GOAL_STEPS": "900",
         "HOLDFAST_OPERATOR_URL": "https://holdfast.test:8443", "HOLDFAST_TOKEN_FILE": "/holdfast/token/token",
         "HOLDFAST_CA_FILE": "/holdfast/ca/ca.crt", "HOLDFAST_TERMINATION_LOG": "/dev/termination-log",
-        "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "127.0.0.1",
-        "PET_MASTER_PORT": "29400",
+        "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1",
     } == found  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
 
 import pytest
-from tests.support.core import GRACE, at, job, node, nodes, pod, settled, snapshot, status
+from tests.support.core import GRACE, at, attempt, job, node, nodes, pod, report, settled, snapshot, status
 from tests.support.transitions import CASES, FENCED, asked, outcome, told
 
 from holdfast.api.names import ANNOTATION_MOVE
@@ -47,6 +47,16 @@ def test_a_node_that_a_user_did_nothing_to_is_not_avoided():
     """Deleting the pod on the only GPU node must not send its replacement away from there."""
     decision = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(20))))
     assert decision.status.successor.avoid_nodes == ()
+
+
+def test_the_deadline_of_a_job_is_said_as_it_is_written():
+    decision = settled(snapshot(job(status(FENCED), activeDeadline="30m"), pod()))
+    assert decision.status.decision.reason.endswith("spec.activeDeadline (30m)")
+
+
+def test_a_job_remembers_that_its_program_asks_for_the_fence():
+    assert settled(snapshot(job(status(attempt())), pod(), reports=[report()])).status.library
+    assert not settled(snapshot(job(status(attempt())), pod(), reports=[report(fenced=False)])).status.library
 
 
 def test_a_deadline_is_never_before_the_order():

@@ -9,10 +9,12 @@ from tests.support.core import (
     drain,
     ended,
     job,
+    nodes,
     pending,
     pod,
     released,
     settled,
+    silent,
     snapshot,
     status,
 )
@@ -137,6 +139,14 @@ def test_phase_and_reason(current, changes, phase, reason):
     pods = (pending(),) if current.state is AttemptState.ACQUIRING else ()
     after = settled(snapshot(job(status(current, **changes)), *pods)).status
     assert (after.phase, after.reason) == (phase, reason)
+
+
+def test_a_job_says_why_it_is_held_in_an_outage():
+    held = settled(snapshot(running(), pod(5), cluster=nodes(silent("n1"), silent("n2")))).status
+    assert held.decision.action == "Hold"
+    assert "together" in next(c.message for c in held.conditions if c.type == "Progressing")
+    back = settled(snapshot(job(held), pod(5))).status
+    assert (back.decision.action, back.decision.reason) == ("Run", "node n1 answers again")
 
 
 def test_columns():

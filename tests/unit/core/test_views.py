@@ -14,10 +14,20 @@ LABELS = {
 }
 
 
+OWNER = {"uid": "u-job", "kind": "TrainingJob", "name": "vit", "controller": True}
+
+
 def raw(labels=None, spec=None, status=None, **meta):
     labels = LABELS if labels is None else labels
     return {
-        "metadata": {"name": "vit-3-0", "namespace": "vision", "uid": "u-3", "labels": labels, **meta},
+        "metadata": {
+            "name": "vit-3-0",
+            "namespace": "vision",
+            "uid": "u-3",
+            "labels": labels,
+            "ownerReferences": [OWNER],
+            **meta,
+        },
         "spec": spec or {},
         "status": status or {},
     }
@@ -43,12 +53,44 @@ def test_a_pod_that_is_not_ours(labels):
     assert PodView.parse(raw(labels)) is None
 
 
+@pytest.mark.parametrize("number", ["1000000000000", "٣", "03"])
+def test_a_number_that_no_attempt_has(number):
+    """Such a label would be the newest attempt for ever, or no number at all."""
+    assert PodView.parse(raw({**LABELS, "holdfast.dev/attempt": number}, name=f"vit-{number}-0")) is None
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"name": "vit-3-0-copy"},
+        {"ownerReferences": [{**OWNER, "uid": "u-other"}]},
+        {"ownerReferences": [{**OWNER, "kind": "Job"}]},
+        {"ownerReferences": [{**OWNER, "controller": False}]},
+    ],
+)
+def test_a_copy_of_a_pod_is_not_ours(meta):
+    assert PodView.parse(raw(**meta)) is None
+
+
+def test_a_pod_that_outlives_its_job_belongs_to_none():
+    """`kubectl delete --cascade=orphan` takes the owner off; our finalizer must still be taken off in the end."""
+    assert PodView.parse(raw(ownerReferences=[])).job_uid == ""
+
+
 def test_the_phase_is_final_or_the_trainer_has_ended():
     sidecar = state("istio-proxy", running={"startedAt": format_time(at(0))})
     done = state("trainer", terminated={"exitCode": 0, "finishedAt": format_time(at(0))})
     assert PodView.parse(raw(status={"phase": "Running", "containerStatuses": [sidecar, done]})).ended
     assert not PodView.parse(raw(status={"phase": "Running", "containerStatuses": [sidecar]})).ended
     assert PodView.parse(raw(status={"phase": "Failed"})).ended
+
+
+def test_a_pod_is_calm_until_it_ends_or_has_to_go():
+    assert PodView.parse(raw(status={"phase": "Running"})).calm
+    assert not PodView.parse(raw(status={"phase": "Failed"})).calm
+    assert not PodView.parse(raw(deletionTimestamp=format_time(at(9)))).calm
+    taken = [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]
+    assert not PodView.parse(raw(status={"phase": "Running", "conditions": taken})).calm
 
 
 def test_conditions():
@@ -69,6 +111,8 @@ def test_containers():
     assert (waiting.waiting, waiting.message, waiting.ended) == ("ErrImagePull", "no", False)
     ended = ContainerView.parse(state("trainer", terminated={"exitCode": 137, "reason": "OOMKilled"}))
     assert (ended.ended, ended.exit_code, ended.reason, ended.running) == (True, 137, "OOMKilled", False)
+    never = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}
+    assert ContainerView.parse(state("trainer", terminated=never)).started_at is None
 
 
 def test_a_node():
@@ -99,7 +143,21 @@ def test_a_node_without_status_is_not_ready():
     ],
 )
 def test_an_outage_is_half_of_the_nodes_together(view, expected):
-    assert view.outage(view.nodes["n1"]) is expected
+    assert view.outage(view.nodes["n1"], at(0)) is expected
+
+
+def test_an_outage_is_not_over_for_the_last_node_to_return():
+    def back(name, *, seconds=2, created=-9000):
+        return node(name, ready_changed_at=at(-seconds), created_at=at(created))
+
+    last = silent("n1", 20)
+    for others, expected in (
+        ([back("n2"), back("n3"), node("n4")], True),
+        ([back("n2", seconds=61), back("n3", seconds=61), node("n4")], False),  # it has had its time
+        ([back("n2", seconds=25), back("n3", seconds=25), node("n4")], False),  # Ready again before this one was silent
+        ([back("n2", created=-5), back("n3", created=-5), node("n4")], False),  # new nodes
+    ):
+        assert ClusterView([last, *others]).outage(last, at(0)) is expected
 
 
 def test_matching():

@@ -34,6 +34,15 @@ def test_a_started_process_has_a_session_of_its_own_and_is_found(tmp_path: Path)
     assert not psutil.pid_exists(started.pid), "a zombie is left"
 
 
+def test_a_process_that_has_no_command_line_yet_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Breaks if a part counts as dead in the moment between its exec and its command line, on a busy machine."""
+    us = psutil.Process()
+    found = ProcessRecord(name="us", log=tmp_path / "log", pid=us.pid, argv=["x", "y"], create_time=us.create_time())
+    assert processes.state(found) is ProcessState.DEAD
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda self: [])
+    assert processes.state(found) is ProcessState.RUNNING
+
+
 def test_another_process_with_the_same_number_is_not_ours(tmp_path: Path) -> None:
     us = psutil.Process()
     base = {"name": "part", "log": tmp_path / "log", "pid": us.pid, "argv": us.cmdline()}

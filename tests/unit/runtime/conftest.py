@@ -20,9 +20,13 @@ class Orders:
     """Remembers what was put up."""
 
     seen: list[tuple[str, tuple[Order, ...]]] = field(default_factory=list)
+    offered: list[tuple[str, tuple[Order, ...]]] = field(default_factory=list)
 
     def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
         self.seen.append((job_uid, orders))
+
+    def offer(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        self.offered.append((job_uid, orders))
 
 
 class Bench:

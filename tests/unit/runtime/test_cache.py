@@ -34,7 +34,7 @@ def test_resource_versions_are_numbers_not_text(cache: Cache) -> None:
 def test_a_deleted_object_does_not_come_back(cache: Cache) -> None:
     cache.put_job(raw_job(version=10))
     assert cache.drop_job(raw_job(version=11)) == {A}
-    assert cache.put_job(raw_job(version=12)) == set()
+    assert cache.put_job(raw_job(version=11)) == set()
     assert A not in cache.jobs
     assert cache.put_job(raw_job(uid="u2", version=13)) == {A}
     assert cache.jobs[A].metadata.uid == "u2"
@@ -54,7 +54,7 @@ def test_a_pod_touches_its_job_and_only_when_a_decision_could_tell(cache: Cache)
     assert cache.put_pod(raw_pod(version=3, phase="Running", node="n1")) == {A}
     assert cache.drop_pod(raw_pod(version=4)) == {A}
     assert cache.pods(A) == ()
-    assert cache.put_pod(raw_pod(version=5)) == set()
+    assert cache.put_pod(raw_pod(version=3)) == set()
 
 
 def test_a_pod_that_took_the_name_of_another_replaces_it(cache: Cache) -> None:
@@ -156,3 +156,12 @@ def test_a_sweep_of_every_kind(cache: Cache) -> None:
     assert cache.sweep("nodes", [], 100) == {A}
     assert cache.sweep("pods", [], 100) == {A}
     assert cache.names() == set()
+
+
+def test_a_pod_that_lost_its_label_may_come_back() -> None:
+    cache = Cache()
+    cache.put_pod(raw_pod(version=10))
+    cache.drop_pod(raw_pod(version=12))
+    assert cache.put_pod(raw_pod(version=11)) == set()  # an answer to a write that was made before
+    assert cache.pods(Key("ns", "a")) == ()
+    assert cache.put_pod(raw_pod(version=13)) == {Key("ns", "a")}

@@ -6,7 +6,7 @@ from tests.support.fakes import raw_job, raw_pod
 
 from holdfast.api import names
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Phase
+from holdfast.api.status import Phase, TrainingJobStatus
 from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Event, Order, ReleasePod, UnprotectPod
 from holdfast.runtime.cache import Key
 from holdfast.runtime.errors import ApiError
@@ -48,6 +48,48 @@ async def test_status_first_then_orders_then_actions_then_events(bench: Any) -> 
     assert body["status"] == {"attempt": 1, "phase": "Acquiring"}
     assert bench.cache.jobs[Key("ns", "a")].status.attempt == 1
     assert [pod.name for pod in bench.cache.pods(Key("ns", "a"))] == ["a-1-0"]
+
+
+def leaving(job: TrainingJob, kind: str, order: int = 1) -> Decision:
+    at = "2026-11-21T12:00:00Z"
+    current = {
+        "number": 1,
+        "state": "Draining",
+        "tier": {"name": "cpu", "kind": "CPU"},
+        "raisedAt": at,
+        "drain": {"order": order, "reason": "R", "at": at, "deadline": at, "kind": kind},
+    }
+    status = TrainingJobStatus.model_validate({"attempt": 1, "current": current})
+    orders = (Order(1, "drain", "p1", None, "x"), Order(2, "checkpoint", "p1", None, "x"))
+    return Decision(status, orders=orders)
+
+
+@pytest.mark.parametrize(("kind", "offered"), [("Loss", [1]), ("Stopped", [])])
+async def test_only_an_order_to_drain_for_a_notice_does_not_wait_for_the_status(
+    bench: Any, kind: str, offered: list[int]
+) -> None:
+    job = stored(bench)
+    bench.client.on("PATCH", "status", ApiError(0, "Unreachable", "timeout"))
+    with pytest.raises(ApiError):
+        await bench.executor.apply(job, leaving(job, kind))
+    assert [order.id for _, orders in bench.board.offered for order in orders] == offered
+    assert bench.board.seen == []
+
+
+async def test_an_operator_that_does_not_lead_gives_no_order(bench: Any) -> None:
+    job = stored(bench)
+    bench.gate.shut()
+    with pytest.raises(ApiError):
+        await bench.executor.apply(job, leaving(job, "Loss"))
+    assert bench.board.offered == []
+
+
+async def test_the_new_pod_is_made_before_the_old_one_is_cleared_away(bench: Any) -> None:
+    job = stored(bench)
+    bench.client.put(f"{PODS}/a-0-0", raw_pod("a-0-0", "p0", attempt=0))
+    await bench.executor.apply(job, raised(job, ReleasePod("a-0-0", "p0"), create()))
+    pods = [call for call in bench.verbs() if "pods" in call]
+    assert pods == ["POST pods", "PATCH pods/a-0-0"]
 
 
 async def test_nothing_is_written_when_nothing_differs(bench: Any) -> None:
@@ -229,3 +271,43 @@ async def test_without_the_lease_nothing_is_sent(bench: Any) -> None:
     with pytest.raises(ApiError, match="lease"):
         await bench.executor.apply(job, raised(job, create()))
     assert bench.client.calls == []
+
+
+@pytest.mark.parametrize("action", [DeletePod("a-1-0", "p1"), ReleasePod("a-1-0", "p1"), UnprotectPod("a-1-0", "p1")])
+async def test_a_pod_that_the_server_does_not_know_is_forgotten(bench: Any, action: Any) -> None:
+    job = stored(bench)
+    bench.cache.put_pod(raw_pod())
+    await bench.executor.apply(job, Decision(job.status, (action,)))
+    assert bench.cache.pods(Key("ns", "a")) == ()
+    bench.cache.put_pod(raw_pod())  # a list proves it wrong
+    assert len(bench.cache.pods(Key("ns", "a"))) == 1
+
+
+async def test_a_job_that_the_server_does_not_know_is_forgotten(bench: Any) -> None:
+    job = stored(bench)
+    del bench.client.objects[JOB_PATH]
+    assert (await bench.executor.apply(job, raised(job)))[0] is Outcome.GONE
+    assert bench.cache.jobs == {}
+
+
+@pytest.mark.parametrize(
+    "error", [ApiError(403, "Forbidden", "exceeded quota: maps"), ApiError(422, "Invalid", "webhook says no")]
+)
+async def test_a_refused_config_map_is_a_refusal_in_its_own_words(bench: Any, error: ApiError) -> None:
+    job = stored(bench)
+    bench.client.on("POST", "configmaps", error)
+    await bench.executor.apply(job, raised(job, create()))
+    refusal = bench.executor.refusals["u1"]
+    assert (refusal.status, "ConfigMap holdfast-ca" in refusal.message) == (403, True)  # 422 would blame the pod
+    assert error.message in refusal.message
+    assert "POST pods" not in bench.verbs()
+
+
+async def test_a_job_that_changed_since_is_not_deleted(bench: Any) -> None:
+    job = stored(bench)
+    changed = bench.client.put(JOB_PATH, raw_job(phase="Completed", attempt=4))
+    bench.client.on("DELETE", "trainingjobs", ApiError(409, "Conflict", "the resourceVersion does not match"))
+    await bench.executor.apply(job, Decision(job.status, (DeleteJob("u1"),)))
+    ((_, body),) = bench.client.sent("DELETE")
+    assert body["preconditions"] == {"uid": "u1", "resourceVersion": job.metadata.resource_version}
+    assert bench.cache.jobs[Key("ns", "a")].metadata.resource_version == changed["metadata"]["resourceVersion"]

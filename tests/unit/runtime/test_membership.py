@@ -13,11 +13,12 @@ def members(*, synced: bool = True) -> tuple[Cache, Membership]:
     cache = Cache()
     current = {"number": 2, "state": "Running", "tier": TIER, "raisedAt": AT}
     record = {"number": 1, "tier": "cpu", "kind": "Loss", "reason": "x", "raisedAt": AT, "endedAt": AT}
-    cache.put_job(raw_job(attempt=2, current=current, history=[record]))
+    cache.put_job(raw_job(attempt=4, current=current, history=[record]))
     cache.put_pod(raw_pod("a-1-0", "old", 11, attempt=1))
     cache.put_pod(raw_pod("a-2-0", "now", 12, attempt=2))
     cache.put_pod(raw_pod("a-7-0", "alien", 13, attempt=2, job_uid="u9"))
     cache.put_pod(raw_pod("b-1-0", "b", 14, job="b", job_uid="u2"))
+    cache.put_pod(raw_pod("a-3-0", "nobodys", 15, attempt=3))
     return cache, Membership(cache, lambda: synced)
 
 
@@ -28,6 +29,7 @@ def members(*, synced: bool = True) -> tuple[Cache, Membership]:
         ("now", None, Standing.MEMBER),
         ("now", 3, Standing.STRANGER),
         ("old", 1, Standing.STRANGER),  # its attempt is over
+        ("nobodys", 3, Standing.STRANGER),  # neither over nor in anybody's hands
         ("alien", 2, Standing.STRANGER),  # a job of the same name, deleted before
         ("b", 1, Standing.STRANGER),
         ("nobody", 1, Standing.STRANGER),

@@ -32,3 +32,14 @@ def test_when_an_orphan_may_go(more: dict[str, Any], later: int, expected: bool)
     assert pod
     assert releasable(pod, CLUSTER, T0 + timedelta(seconds=later)) is expected
     assert timedelta(0) < OVERDUE
+
+
+@pytest.mark.parametrize(("grace", "ready", "expected"), [(0, False, True), (0, True, False), (30, False, False)])
+def test_a_pod_deleted_by_force_on_a_silent_node_may_go(grace: int, ready: bool, expected: bool) -> None:
+    raw = raw_pod(phase="Running", node="n1", deleted=DELETED)
+    raw["metadata"]["deletionGracePeriodSeconds"] = grace
+    raw["status"]["containerStatuses"] = [{"name": "trainer", "state": {"running": {}}}]
+    pod = PodView.parse(raw)
+    assert pod
+    cluster = ClusterView([NodeView.parse(raw_node("n1", ready=ready))])
+    assert releasable(pod, cluster, T0) is expected

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 from tests.support.fakes import Clock
 
-from holdfast.runtime.queue import WorkQueue
+from holdfast.runtime.queue import CALM_WAIT, WorkQueue
 
 
 @pytest.fixture
@@ -54,6 +54,32 @@ async def test_after_waits_and_the_earliest_wins(queue: WorkQueue[str], clock: C
     queue.add("c")
     assert await queue.get() == "c"  # the later entries of "a" were replaced, not kept
     assert queue.scheduled == 0
+
+
+async def test_calm_keys_let_others_pass_but_not_for_ever(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.after("calm", 1, calm=True)
+    queue.after("both", 1, calm=True)
+    clock.tick(1)
+    queue.add("event")
+    assert await queue.get() == "event"  # "calm" and "both" are due now, too
+    queue.add("both")
+    assert (await queue.get(), len(queue)) == ("both", 1)
+    queue.add("more")
+    clock.tick(CALM_WAIT)
+    assert (queue.oldest, await queue.get()) == (CALM_WAIT, "calm")
+    assert (await queue.get(), len(queue)) == ("more", 0)
+
+
+async def test_a_timer_does_not_wait_behind_a_burst(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.after("both", 1, calm=True)
+    queue.after("both", 2)
+    clock.tick(2)
+    queue.after("timer", 1)
+    clock.tick(1)
+    queue._promote()
+    for number in range(5):
+        queue.add(f"new-{number}")
+    assert [await queue.get(), await queue.get()] == ["both", "timer"]
 
 
 async def test_a_sleeping_worker_wakes_for_an_earlier_key(queue: WorkQueue[str], clock: Clock) -> None:

@@ -94,6 +94,23 @@ async def test_a_conflict_is_decided_anew_in_the_same_pass(bench: Any) -> None:
     assert bench.client.objects[JOB_PATH]["status"] == {"attempt": 3, "phase": "Running"}
 
 
+async def test_a_job_made_anew_under_the_name_is_decided_in_the_same_pass(bench: Any) -> None:
+    loop = Loop(bench, running)
+    stored(bench)
+    bench.client.put(JOB_PATH, raw_job(uid="u2"))
+    assert await loop.once() == "applied"
+    assert [snapshot.job.metadata.uid for snapshot in loop.seen] == ["u1", "u2"]
+
+
+async def test_a_job_that_is_gone_is_not_written_again(bench: Any) -> None:
+    loop = Loop(bench, running)
+    stored(bench)
+    del bench.client.objects[JOB_PATH]
+    assert await loop.once() == "gone"
+    assert await loop.once() == "gone"
+    assert bench.verbs() == ["PATCH trainingjobs/a/status"]
+
+
 async def test_endless_conflicts_give_the_key_back(bench: Any) -> None:
     loop = Loop(bench, running)
     stored(bench)

@@ -6,13 +6,17 @@ from tests.support.fakes import Clock
 
 from holdfast.runtime.errors import ApiError
 from holdfast.serve import auth
-from holdfast.serve.auth import Authenticator, Identity, expiry
+from holdfast.serve.auth import Authenticator, BusyError, Identity, expiry
 
 POD = Identity("ns", "p1")
 
 
 def token(exp: float, mark: str = "") -> str:
-    payload = base64.urlsafe_b64encode(json.dumps({"exp": exp, "mark": mark}).encode()).decode().rstrip("=")
+    payload = (
+        base64.urlsafe_b64encode(json.dumps({"exp": exp, "mark": mark, "aud": ["holdfast"]}).encode())
+        .decode()
+        .rstrip("=")
+    )
     return f"header.{payload}.signature"
 
 
@@ -85,10 +89,53 @@ async def test_a_failed_review_is_not_remembered() -> None:
 
     who = Authenticator(broken)
     with pytest.raises(ApiError):
-        await who.identify("Bearer abc")
+        await who.identify(f"Bearer {token(0)}")
     assert who._known == {}
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "a.!!.c", "a.e30.c"])
 def test_a_token_that_cannot_be_read_has_no_expiry(text: str) -> None:
     assert expiry(text) == 0.0
+
+
+def jwt(claims: object) -> str:
+    return f"h.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["abc", "a.b", "a.!!.c", "..", jwt({}), jwt({"aud": "other"}), jwt({"aud": ["other"]}), jwt([1]), jwt({"aud": 3})],
+)
+async def test_what_cannot_be_meant_for_us_is_never_asked_about(text: str) -> None:
+    reviewer = Reviewer()
+    assert await Authenticator(reviewer).identify(f"Bearer {text}") is None
+    assert reviewer.asked == 0
+
+
+async def test_a_flood_of_bad_tokens_stops_at_the_door_and_pushes_no_good_one_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auth, "REMEMBERED", 3)
+    monkeypatch.setattr(auth, "REFUSED", 3)
+    clock, reviewer = Clock(), Reviewer()
+    who = Authenticator(reviewer, clock)
+    good = f"Bearer {token(clock() + 100)}"
+    assert await who.identify(good) == POD
+    reviewer.answer = None
+    for number in range(int(auth.REVIEW_BURST)):
+        assert await who.identify(f"Bearer {token(0, str(number))}") is None
+    asked = reviewer.asked
+    with pytest.raises(BusyError):
+        await who.identify(f"Bearer {token(0, 'more')}")
+    assert await who.identify(good) == POD
+    assert reviewer.asked == asked
+    clock.tick(1)
+    assert await who.identify(f"Bearer {token(0, 'more')}") is None
+    assert reviewer.asked == asked + 1
+
+
+async def test_all_pods_may_come_at_once() -> None:
+    clock, reviewer = Clock(), Reviewer()
+    who = Authenticator(reviewer, clock)
+    for number in range(3 * int(auth.REVIEW_BURST)):
+        assert await who.identify(f"Bearer {token(clock() + 100, str(number))}") == POD

@@ -21,7 +21,7 @@ def test_losses(said: str | None, kept: str | None) -> None:
         {"loss": "2,1"},
         {"loss": "nanana"},
         {"loss": 2.1},
-        {"loss": "9" * 65},
+        {"loss": "0." + "9" * 31},
         {"samplesPerSecond": "nan"},
         {"secondsPerStep": "1_000"},
         {"step": -1},
@@ -32,6 +32,8 @@ def test_losses(said: str | None, kept: str | None) -> None:
         {"podUID": "a b"},
         {"state": "dancing"},
         {"acknowledged": -1},
+        {"saveError": "x" * 257},
+        {"saveError": 5},
         {"resumedFrom": {"step": 1}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": -1, "seconds": "1", "committedAt": "2026-11-21T12:00:00Z"}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "2026-11-21T12:00:00"}},
@@ -49,6 +51,11 @@ def test_losses(said: str | None, kept: str | None) -> None:
 def test_bad_bodies(bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ProgressBody.model_validate({**GOOD, **bad})
+
+
+def test_an_older_library_says_nothing_of_failed_saves() -> None:
+    assert ProgressBody.model_validate(GOOD).save_error is None
+    assert ProgressBody.model_validate({**GOOD, "saveError": "x" * 256}).save_error == "x" * 256
 
 
 def test_a_newer_library_may_say_more() -> None:

@@ -57,6 +57,16 @@ def test_a_loss_that_is_not_a_number_is_shown_as_such() -> None:
     assert 'holdfast_job_loss{job="a",namespace="ns"} NaN' in lines
 
 
+def test_a_figure_that_cannot_be_read_is_left_out_and_spoils_no_other_job() -> None:
+    lines = scrape(
+        job(progress={"step": 1, "loss": "2." + "1" * 40, "updatedAt": "2026-11-21T11:59:00Z"}),
+        TrainingJob.parse(raw_job("b", "u2", progress={"step": 2, "loss": "3.5"})),
+    )
+    assert 'holdfast_job_step{job="a",namespace="ns"} 1.0' in lines
+    assert not any(line.startswith('holdfast_job_loss{job="a"') for line in lines)
+    assert 'holdfast_job_loss{job="b",namespace="ns"} 3.5' in lines
+
+
 def test_the_operators_own_series() -> None:
     metrics = Metrics()
     metrics.observe_pass("applied", 0.01, ("notice: taint", "notice: taint"))

@@ -39,6 +39,16 @@ def test_what_is_not_there_any_more_is_withdrawn() -> None:
     assert orders.open_for("p3") == []
 
 
+def test_an_offer_is_beside_what_is_open_until_it_is_replaced() -> None:
+    orders, _ = board()
+    orders.replace("u1", (order(1),))
+    orders.offer("u1", (order(2),))
+    orders.offer("u1", (order(2),))
+    assert [one["id"] for one in orders.open_for("p1")] == [1, 2]
+    orders.replace("u1", (order(2),))
+    assert [one["id"] for one in orders.open_for("p1")] == [2]
+
+
 async def test_a_waiting_pod_gets_a_new_order_at_once() -> None:
     orders, _ = board()
     waiter = asyncio.ensure_future(orders.wait("p1", 0, 30))

@@ -50,6 +50,7 @@ def test_the_first_report_and_the_first_step_wake_at_once() -> None:
         {"fenced": True},
         {"acknowledged": 1},
         {"checkpoint": SAVED},
+        {"saveError": "StorageDenied: no"},
         {"state": "saving"},
         {"resumedFrom": {"step": 2, "uri": "u"}},
     ],
@@ -97,6 +98,14 @@ def test_what_was_said_once_still_holds(desk: Desk) -> None:
     report = desk.report
     assert (report.fenced, report.loss, report.step, report.acknowledged) == (True, "2.5", 3, 3)
     assert (report.resumed_step, report.resume_note, report.checkpoint.step) == (2, "older", 5)
+
+
+def test_a_failed_save_holds_only_until_one_succeeds(desk: Desk) -> None:
+    desk.say(saveError="StorageDenied: no")
+    desk.say(saveError="StorageDenied: still no")  # another text alone is no news
+    assert (desk.report.save_error, desk.woken) == ("StorageDenied: still no", [True])
+    desk.say()
+    assert (desk.report.save_error, desk.woken) == (None, [True, True])
 
 
 def test_pods_and_jobs_that_are_gone_are_forgotten(desk: Desk) -> None:

@@ -13,9 +13,9 @@ import pytest
 from tests.support.endpoint import Endpoint
 from tests.support.trainer import environment
 
-from holdfast_train import Run, session
+from holdfast_train import Run, saving, session
 from holdfast_train.environment import Environment
-from holdfast_train.errors import StateError, StorageUnreachableError
+from holdfast_train.errors import StateError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.folder import FolderStorage
 from holdfast_train.stub import Counter
 
@@ -189,16 +189,17 @@ class Flaky:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.down = False
+        self.error: StorageError = StorageUnreachableError("down")
         original = FolderStorage.put
 
         def put(store: FolderStorage, key: str, body: bytes | bytearray) -> None:
             if self.down:
-                raise StorageUnreachableError("down")
+                raise self.error
             original(store, key, body)
 
         monkeypatch.setattr(FolderStorage, "put", put)
         monkeypatch.setattr(session, "SAVE_PATIENCE", 0.0)
-        monkeypatch.setattr(session, "RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(saving, "RETRY_SECONDS", 0.0)
         monkeypatch.setattr(session, "FINAL_PATIENCE", 0.0)
 
 
@@ -213,7 +214,7 @@ def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) ->
         for step in run.steps(20):
             flaky.down = 4 <= step < 8
             if step == 9:
-                assert run._saved_step == 9  # as soon as it answered again, not five steps later
+                assert run._saving.step == 9  # as soon as it answered again, not five steps later
     assert run.step == 20
 
 
@@ -227,13 +228,56 @@ def test_last_save_that_fails_is_an_error(uri: str, flaky: Flaky, tmp_path: Path
     assert (found["result"], found["reason"]) == ("failed", "StorageUnreachable")
 
 
+@pytest.mark.parametrize(
+    ("worked", "end"),
+    [(True, (75, "failed", "StorageUnreachable")), (False, (78, "misconfigured", "StorageDenied"))],
+)
+def test_last_save_that_is_refused(
+    uri: str, flaky: Flaky, tmp_path: Path, worked: bool, end: tuple[int, str, str]
+) -> None:
+    """A storage that has worked for this run is not misconfigured: the job is tried again, not ended for good."""
+    if worked:
+        train(pod(uri), 50, stop=3)
+    flaky.down, flaky.error = True, StorageDeniedError("a rotated key")
+    with pytest.raises(SystemExit) as ended:
+        train(pod(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 10)
+    found = verdict(tmp_path)
+    assert (ended.value.code, found["result"], found["reason"]) == end
+    assert "a rotated key" in found["message"]
+
+
+def test_completion_that_is_refused_is_tried_again(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageDeniedError("a rotated key")
+
+    monkeypatch.setattr("holdfast_train.checkpoints.Checkpoints.complete", refuse)
+    with pytest.raises(SystemExit) as ended:
+        train(pod(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
+    assert (ended.value.code, verdict(tmp_path)["savedStep"]) == (75, 5)
+
+
+def test_save_that_is_refused_is_told_and_ends_nothing(uri: str, flaky: Flaky, endpoint: Endpoint) -> None:
+    where = pod(uri, HOLDFAST_CHECKPOINT_EVERY="5 steps", **endpoint.variables)
+    with Run(counter=Counter(), environment=where) as run:
+        for step in run.steps(20):
+            flaky.down, flaky.error = 8 <= step < 12, StorageDeniedError("a rotated\nkey")
+            if step == 11:
+                told = endpoint.wait_for(lambda r: r["saveError"] is not None)
+                assert told["saveError"] == "StorageDenied: a rotated key"
+                assert told["checkpoint"]["step"] == 5
+            if step == 14:
+                endpoint.wait_for(lambda r: r["saveError"] is None and (r["checkpoint"] or {}).get("step", 0) > 5)
+    assert (run.step, run.left) == (20, False)
+    assert endpoint.reports[-1]["saveError"] is None
+
+
 def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path) -> None:
     where = pod(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 2:
                 assert run.save()
-                run._fastest = 30.0
+                run._saving.fastest = 30.0
             if step == 4:
                 run._notice.give(2.0, "a short notice")
     assert run.step == 5
@@ -326,10 +370,10 @@ def test_interval_in_seconds(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Run(counter=Counter(), environment=pod(uri, HOLDFAST_CHECKPOINT_EVERY="60s")) as run:
         for step in run.steps(20):
             if step == 7:
-                run._saved_at -= 61
+                run._saving.saved_at -= 61
             if step == 9:
-                assert run._saved_step == 8
-    assert run._saved_step == 20
+                assert run._saving.step == 8
+    assert run._saving.step == 20
 
 
 @pytest.mark.parametrize(("before", "result"), [(4, "saved"), (0, "left")])

@@ -57,6 +57,66 @@ def test_patience_ends() -> None:
         patient.get("key")  # outside: one try
 
 
+def flickering(clock: Clock, seconds: float) -> MemoryStorage:
+    """A store that takes `seconds` for every call, and fails every other one."""
+    storage, calls = MemoryStorage(), []
+
+    def before(method: str, key: str) -> None:
+        calls.append(key)
+        clock.now += seconds
+        if len(calls) % 2:
+            raise StorageUnreachableError("503")
+
+    storage.before = before
+    return storage
+
+
+def test_long_work_survives_short_disturbances() -> None:
+    """A restore or a save may take much longer than the patience, which is for silence."""
+    clock = Clock()
+    patient = Patient(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(10):
+        for number in range(20):
+            patient.put(f"key-{number}", b"x")
+        clock.now += 100  # computing is not silence either
+        patient.put("last", b"x")
+    assert clock.now > 380
+
+
+def test_one_who_has_to_leave_does_not_try_for_longer() -> None:
+    clock = Clock()
+    patient = Patient(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(10, at_most=15):
+        patient.put("key", b"x")
+        with pytest.raises(StorageUnreachableError):
+            patient.put("key", b"x")
+    assert clock.now < 25
+
+
+def test_refusal_is_an_answer() -> None:
+    clock, storage = Clock(), MemoryStorage()
+    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(10):
+        for start in (0, 20):
+            clock.now = start
+            down_until(storage, clock, start + 6)
+            with pytest.raises(KeyMissingError):
+                patient.get("key")
+            clock.now += 5
+
+
+def test_calls_that_wait_in_line_share_the_silence() -> None:
+    """Else a restore of a hundred parts would try a dead store for a hundred patiences."""
+    clock, storage = Clock(), MemoryStorage()
+    down_until(storage, clock, 1e9)
+    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    with patient.within(10):
+        for _ in range(100):
+            with pytest.raises(StorageUnreachableError):
+                patient.get("key")
+    assert clock.now <= 10
+
+
 def test_patient_does_not_repeat_what_cannot_help() -> None:
     storage, calls = MemoryStorage(), []
 

@@ -1,0 +1,87 @@
+"""When to save, and what came of it: the schedule of checkpoints, and what reports say of them."""
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from holdfast_train.checkpoints import Restored, Saved
+from holdfast_train.environment import Credentials, Every
+from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
+from holdfast_train.reporter import Progress
+
+__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "one_line"]
+
+SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with, for training waits for it,
+RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
+FINAL_PATIENCE: Final = 600.0  # and the patience of the last one, when there is nothing left to do but wait
+LONGEST_LINE: Final = 200
+_USER_INFO: Final = re.compile(r"//[^/@\s]+@")
+
+
+class Saving:
+    """The saves of one run. `step` is that of its newest checkpoint, `fastest` its shortest save in seconds.
+
+    What came of the last one is in `progress`, for the next report.
+    """
+
+    def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
+        self._progress = progress
+        keys = credentials or Credentials()
+        self._secrets = tuple(filter(None, (keys.access_key_id, keys.secret_access_key, keys.session_token)))
+        self.step: int | None = None
+        self.fastest: float | None = None
+        self.asked = False
+        self.saved_at = time.monotonic()
+        self._retry_at: float | None = None
+
+    def due(self, step: int, every: Every) -> bool:
+        """Is it time to save, after `step`?"""
+        if self.asked:
+            return True
+        if self._retry_at is not None:
+            return time.monotonic() >= self._retry_at
+        if every.steps is not None:
+            return step % every.steps == 0
+        return every.seconds is not None and time.monotonic() - self.saved_at >= every.seconds
+
+    def begin(self, restored: Restored | None, uri: str) -> None:
+        """Training begins, from `restored` if there is one. It is a save of ours if it lies in the storage `uri`."""
+        self.saved_at = time.monotonic()
+        if restored is not None and restored.uri.startswith(f"{uri}/manifests/"):
+            self.step = restored.step
+
+    def succeeded(self, saved: Saved) -> None:
+        """`saved` is committed."""
+        self._retry_at = None
+        self.saved_at = time.monotonic()
+        self.step = saved.step
+        self.fastest = min(saved.seconds, self.fastest or saved.seconds)
+        self._progress.save_error = None
+        self._progress.checkpoint = {
+            "step": saved.step,
+            "uri": saved.uri,
+            "bytes": saved.size,
+            "seconds": f"{saved.seconds:.3f}",
+            "committedAt": saved.committed_at,
+        }
+
+    def failed(self, error: StorageError) -> StorageError:
+        """A save has failed, and is due again soon. What to raise if it was the last one.
+
+        A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may be let in.
+        """
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
+        if isinstance(error, MisconfiguredStorageError) and self.step is not None:
+            return StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
+        return error
+
+
+def one_line(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` in one printable line of at most 200 characters, without `secrets` and passwords in addresses."""
+    for secret in secrets:
+        text = text.replace(secret, "...")
+    text = "".join(c if c.isprintable() else " " for c in _USER_INFO.sub("//", text))
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 3]}..."

@@ -1,0 +1,94 @@
+"""One cluster with many nodes, one operator on it, and a pool of nodes for each test."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.support.cluster import running_cluster
+from tests.support.operator import OperatorProcess
+from tests.support.training import Pool, pool_nodes
+
+from holdfast.local.cluster import Cluster
+
+POOLS = 24  # pools for one pytest process; a test that breaks its nodes takes a pool that nobody uses after it
+
+# Everything that an operator waits for, short: the local cluster calls a node silent after 6 s.
+PATIENCE = {
+    "acknowledge_timeout": 2,
+    "image_pull_grace": 4,
+    "config_error_grace": 3,
+    "silent_hold": 3,
+    "backoff_base": 0.5,
+    "backoff_limit": 4,
+    "status_interval": 0.3,
+    "end_margin": 10,
+}
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A cluster with the operator's rights installed and many nodes."""
+    nodes = tuple(node for number in range(1, POOLS + 1) for node in pool_nodes(number))
+    with running_cluster(audit=True, nodes=nodes) as running:
+        running.install()
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_operator(cluster: Cluster) -> Iterator[OperatorProcess]:
+    """The operator that all tests of a process share; it is started by the first test that asks for `operator`."""
+    process = OperatorProcess(cluster, patience=PATIENCE)
+    try:
+        yield process
+    finally:
+        process.stop()
+        process.kill()
+
+
+@pytest.fixture
+def operator(shared_operator: OperatorProcess) -> OperatorProcess:
+    """The operator, running."""
+    if not shared_operator.running:
+        shared_operator.start()
+    return shared_operator
+
+
+@pytest.fixture
+def lone_operator(cluster: Cluster, shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
+    """Makes an operator that a test may kill, in place of the shared one; not started.
+
+    Arguments are settings of the operator; those of `patience` come on top of PATIENCE.
+    """
+    shared_operator.stop()
+    made: list[OperatorProcess] = []
+
+    def make(patience: dict[str, float] | None = None, **settings: Any) -> OperatorProcess:
+        own = {"drain_timeout": 2, **settings}
+        made.append(OperatorProcess(cluster, patience={**PATIENCE, **(patience or {})}, **own))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.stop()
+        process.kill()
+
+
+@pytest.fixture
+def pools(cluster: Cluster) -> Callable[[], Pool]:
+    """Gives four fresh nodes at each call: spot-1, spot-2, dedicated-1, cpu-1."""
+    return lambda: Pool(cluster, f"p{next(_numbers)}")
+
+
+@pytest.fixture
+def pool(pools: Callable[[], Pool]) -> Pool:
+    """Four fresh nodes."""
+    return pools()
+
+
+@pytest.fixture(scope="session")
+def calm_pool(cluster: Cluster) -> Pool:
+    """A pool that many tests share, for none of them takes a node away."""
+    return Pool(cluster, f"p{next(_numbers)}")

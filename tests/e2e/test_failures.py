@@ -1,0 +1,250 @@
+"""What goes wrong inside a job or its namespace: failures are counted, mistakes are named, refusals are waited out."""
+
+from datetime import datetime, timedelta
+
+from tests.support.cluster import apply
+from tests.support.operator import OperatorProcess
+from tests.support.training import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
+from tests.support.waiting import wait_for
+
+from holdfast.local.cluster import Cluster
+
+QUICK = stub("--step-seconds", 0.01)
+SHORT = {"steps": 30}
+NOTHING_COUNTED = {"losses": 0, "infrastructure": 0, "failures": 0}
+TWO_FAILURES = {**NOTHING_COUNTED, "failures": 2}
+
+
+def test_out_of_memory_is_the_users_failure(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if the memory limit's SIGKILL counts as a loss (it is for free then), or maxFailures is not kept."""
+    leaking = stub("--step-seconds", 0.05, "--leak-memory", 100)
+    small = {"resources": {"cpu": "100m", "memory": "300Mi"}, "command": leaking}
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], leaking, trainer=small, failure={"maxFailures": 1})
+    failed = job.wait_phase("Failed")
+    assert failed["reason"] == "TooManyFailures"
+    assert [(entry["kind"], entry["reason"]) for entry in failed["history"]] == [("Failure", "OutOfMemory")] * 2
+    assert "more memory than its limit" in failed["history"][0]["message"]
+    assert counted(failed) == TWO_FAILURES
+    assert "OutOfMemory" in condition(failed, "Failed")["message"]
+
+
+def test_exception_is_counted_shown_and_tried_again_later_each_time(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if the program's last lines are lost, a failure is tried again at once, or from the beginning."""
+    failing = stub("--step-seconds", 0.01, "--fail-at", 25, "--fail-attempts", 2)
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], failing, goal=SHORT, failure={"maxFailures": 2})
+    done = job.wait_phase("Completed", "Failed")
+    assert done["phase"] == "Completed", done["reason"]
+    *failures, last = done["history"]
+    assert [(entry["kind"], entry["reason"]) for entry in failures] == [("Failure", "UserException")] * 2
+    for entry in failures:
+        assert "RuntimeError: the stub was told to fail at step 25" in entry["message"]
+        assert "Traceback" in entry["message"], "what the program wrote"
+    assert counted(done) == TWO_FAILURES
+    assert last["resumedStep"] == 20
+    first, second = delays(job)
+    assert timedelta(seconds=0.2) < first <= timedelta(seconds=0.5) < second <= timedelta(seconds=1)
+
+
+def test_program_that_fails_too_often_ends_the_job_with_its_own_words(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if people have to look for the reason in the log of a pod that may be gone."""
+    command = ["sh", "-c", "echo loading; echo there is no file /data/train.bin >&2; exit 3"]
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], command, failure={"maxFailures": 0})
+    failed = job.wait_phase("Failed")
+    assert failed["attempt"] == 1
+    assert failed["reason"] == "TooManyFailures"
+    assert "exit code 3" in failed["history"][0]["message"]
+    assert "there is no file /data/train.bin" in condition(failed, "Failed")["message"]
+
+
+def test_mistakes_are_named_in_seconds_and_burn_no_tier(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a job that can never work waits, tries other tiers, or is told to be a failure of the program."""
+    tiers = [calm_pool.tier("cpu"), {**calm_pool.tier("cpu"), "name": "other"}]
+    wrong_keys = s3_secret(cluster, AWS_SECRET_ACCESS_KEY="wrong")
+    apply(cluster, {**wrong_keys, "metadata": {"name": "wrong-keys"}}, namespace=namespace)
+
+    def job(name: str, trainer: Raw | None = None, s3: Raw | None = None) -> Job:
+        storage = {
+            "bucket": cluster.s3.bucket,
+            "prefix": f"{namespace}/{name}",
+            "endpoint": cluster.s3.endpoint,
+            "credentialsSecret": "s3",
+            **(s3 or {}),
+        }
+        more = {"trainer": trainer or {}, "checkpoint": {"storage": {"s3": storage}}, "goal": SHORT}
+        return submit(cluster, namespace, tiers, QUICK, name, **more)
+
+    mistakes: list[tuple[Job, set[str], str]] = [
+        (
+            job("malformed-image", trainer={"image": "holdfast.dev/Trainer:local"}),
+            {"InvalidImageName"},
+            "holdfast.dev/Trainer:local",
+        ),
+        (
+            job("unknown-image", trainer={"image": "holdfast.dev/unknown:1"}),
+            {"ErrImagePull", "ImagePullBackOff"},
+            "holdfast.dev/unknown:1",
+        ),
+        (job("missing-secret", s3={"credentialsSecret": "absent"}), {"CreateContainerConfigError"}, '"absent"'),
+        (job("wrong-keys", s3={"credentialsSecret": "wrong-keys"}), {"StorageDenied"}, "SignatureDoesNotMatch"),
+        (job("no-bucket", s3={"bucket": "no-such-bucket"}), {"StorageNotFound"}, "no-such-bucket"),
+        (job("no-command", trainer={"command": ["no-such-program"]}), {"CommandNotFound"}, "no-such-program"),
+    ]
+    for mistaken, reasons, word in mistakes:
+        failed = mistaken.wait_phase("Failed", "Completed")
+        assert failed["reason"] in reasons, mistaken.name
+        assert word in condition(failed, "Failed")["message"], mistaken.name
+        assert failed["attempt"] == 1, mistaken.name
+        assert [(entry["kind"], entry["tier"]) for entry in failed["history"]] == [("Misconfigured", "cpu")]
+        assert counted(failed) == NOTHING_COUNTED, mistaken.name
+
+
+def test_second_job_on_a_prefix_is_refused_and_the_first_goes_on(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if two jobs could write into one lineage, or a stranger could stop a training by taking its prefix."""
+    first = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05), goal={"steps": 120})
+    first.wait_step(1)
+    second = submit(
+        cluster, namespace, [calm_pool.tier("cpu")], QUICK, "second", checkpoint=first.manifest["spec"]["checkpoint"]
+    )
+    refused = second.wait_phase("Failed", "Completed")
+    assert refused["reason"] == "StoragePrefixInUse"
+    assert f"{namespace}/job" in condition(refused, "Failed")["message"]
+    assert refused["attempt"] == 1
+    done = first.wait_phase("Completed", "Failed")
+    assert (done["phase"], done["attempt"]) == ("Completed", 1)
+    assert "total 7260" in first.logs(1), "120 steps, each exactly once"
+
+
+def test_quota_is_waited_for_with_its_words(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a refusal ends the job, is asked again without a pause, or takes a number each time."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    apply(cluster, quota, namespace=namespace)
+    wait_for(
+        lambda: cluster.kubectl("get", "quota", "none", "-n", namespace, "-o", "jsonpath={.status.hard.pods}"),
+        20,
+        "the quota to hold",
+    )
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT)
+    waiting = job.wait("a second refusal", lambda s: (s.get("current") or {}).get("refusals", 0) >= 2)
+    assert waiting["reason"] == "PodRefused"
+    assert "exceeded quota: none" in waiting["decision"]["reason"]
+    assert waiting["attempt"] == 1
+    first, second = delays(job)[:2]
+    assert timedelta(seconds=0.5) < first <= timedelta(seconds=1) < second <= timedelta(seconds=2)
+
+    cluster.kubectl("delete", "quota", "none", "-n", namespace)
+
+    done = job.wait_phase("Completed", "Failed")
+    assert (done["phase"], done["attempt"], counted(done)) == ("Completed", 1, NOTHING_COUNTED)
+
+
+def test_limit_range_refuses_one_tier_after_the_other(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a refusal holds a job on one tier for ever, or its words are not shown."""
+    limits = [{"type": "Container", "max": {"memory": "1Gi"}}]
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": {"limits": limits}}
+    apply(cluster, limit_range, namespace=namespace)
+    tiers = [calm_pool.tier("cpu", acquireTimeout="1s"), {**calm_pool.tier("cpu"), "name": "other"}]
+    job = submit(cluster, namespace, tiers, QUICK, goal=SHORT)
+    waiting = job.wait(
+        "a refusal on the next tier", lambda s: s.get("tier") == "other" and s.get("reason") == "PodRefused"
+    )
+    assert "maximum memory usage per Container is 1Gi" in waiting["decision"]["reason"]
+    assert waiting["history"][0]["kind"] == "Stopped"
+
+    cluster.kubectl("delete", "limitrange", "small", "-n", namespace)
+
+    done = job.wait_phase("Completed", "Failed")
+    assert (done["phase"], counted(done)) == ("Completed", NOTHING_COUNTED)
+
+
+def test_namespace_with_restricted_pod_security(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a program with a user of its own is not let in, or one without is not told which rule keeps it out."""
+    level = "pod-security.kubernetes.io/enforce"
+    cluster.kubectl("label", "--overwrite", "namespace", namespace, f"{level}=restricted")
+    root = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT)
+    user = {"securityContext": {"runAsUser": 1000}}
+    own = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, "own-user", goal=SHORT, trainer=user)
+    waiting = root.wait("a refusal", lambda s: s.get("reason") == "PodRefused")
+    assert 'violates PodSecurity "restricted' in waiting["decision"]["reason"]
+    done = own.wait_phase("Completed", "Failed")
+    assert (done["phase"], done["attempt"]) == ("Completed", 1)
+
+    cluster.kubectl("label", "--overwrite", "namespace", namespace, f"{level}=baseline")
+
+    done = root.wait_phase("Completed", "Failed")
+    assert (done["phase"], done["attempt"], counted(done)) == ("Completed", 1, NOTHING_COUNTED)
+
+
+def test_missing_profile_is_waited_for(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a profile that comes after its jobs is not noticed, or the job does not say what it misses."""
+    manifest = job_manifest(cluster, namespace, "job", [], QUICK, goal=SHORT)
+    manifest["spec"]["capacity"] = {"profile": namespace}
+    apply(cluster, s3_secret(cluster), namespace=namespace)
+    apply(cluster, manifest)
+    job = Job(cluster, namespace, "job", manifest)
+    waiting = job.wait("what it waits for", lambda s: namespace in ((s.get("decision") or {}).get("reason") or ""))
+    assert not waiting.get("attempt"), "no number is burnt"
+    profile = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": namespace}}
+    try:
+        apply(cluster, {**profile, "spec": {"tiers": [calm_pool.tier("cpu")]}})
+        done = job.wait_phase("Completed", "Failed")
+    finally:
+        cluster.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
+    assert (done["phase"], done["attempt"]) == ("Completed", 1)
+
+
+def test_program_that_exits_with_0_before_its_goal_is_done(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if the goal decides what done means, and not the program: it would be started again for ever."""
+    leaving = stub("--step-seconds", 0.01, "--exit-at", 5, "--exit-code", 0)
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], leaving, goal=SHORT)
+    done = job.wait_phase("Completed", "Failed")
+    assert done["phase"] == "Completed"
+    assert done["attempt"] == 1
+
+
+def counted(status: Raw) -> Raw:
+    """The restarts; what is zero may not be written."""
+    return {**NOTHING_COUNTED, **(status.get("restarts") or {})}
+
+
+def condition(status: Raw, kind: str) -> Raw:
+    """A condition that is true."""
+    found: Raw = next(item for item in status["conditions"] if item["type"] == kind)
+    assert found["status"] == "True"
+    return found
+
+
+def delays(job: Job) -> list[timedelta]:
+    """How long the job decided to wait before each pod that it did not create at once, and that it did wait."""
+    found: list[timedelta] = []
+    retry_at: datetime | None = None
+    for write in job.writes():
+        at = datetime.fromisoformat(write["requestReceivedTimestamp"])
+        if write["verb"] == "create" and retry_at:
+            assert at >= retry_at, "the pod came before its time"
+        if write["objectRef"].get("subresource") != "status":
+            continue
+        current = write["requestObject"]["status"].get("current") or {}
+        if text := current.get("retryAt"):
+            retry_at = datetime.fromisoformat(text)
+            found.append(retry_at - at)
+    return found

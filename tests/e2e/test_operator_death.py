@@ -1,0 +1,203 @@
+"""The operator is killed, or is not there: whatever it had done by then, it goes on from what is written."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from tests.support.cluster import apply, get
+from tests.support.operator import OperatorProcess
+from tests.support.operator_main import FROZEN
+from tests.support.podwatch import PodWatch
+from tests.support.training import Job, Pool, Raw, job_manifest, kinds, restarts, s3_secret, storage_log, stub, submit
+from tests.support.waiting import wait_for
+
+from holdfast.api import names
+from holdfast.local.cluster import Cluster
+
+Make = Callable[..., OperatorProcess]
+
+STEPS = 1200  # two minutes before the node is taken, two seconds after
+NOTICE = timedelta(seconds=4)
+PLAN = {"goal": {"steps": STEPS}, "checkpoint": {"every": "50 steps"}}
+# No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
+# rarely, but after each save too, so that an operator that was just started soon hears of them.
+STEADY = {"status_interval": 600}
+
+
+class Group:
+    """Jobs that share a node until it is reclaimed, and then its neighbour.
+
+    They train slowly before that, so that none is done while others still start, and fast afterwards.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, pool: Pool, folder: Path) -> None:
+        self.cluster, self.namespace, self.pool = cluster, namespace, pool
+        self.jobs: list[Job] = []
+        self.tier = pool.tier("spot", acquireTimeout="2m")
+        self._fast = folder / f"{pool.name}-fast"
+        cluster.kubectl("cordon", pool.node("spot-2"))
+
+    def submit(self, names_of_jobs: Sequence[str]) -> None:
+        """Apply jobs of these names at once."""
+        seconds = f"if [ -e {self._fast} ]; then s=0.001; else s=0.1; fi"
+        command = ["sh", "-c", f"{seconds}; exec python -m holdfast_train.stub --quiet --step-seconds $s"]
+        resources = {"cpu": "100m", "memory": "512Mi"}
+        spec = {"trainer": {"resources": resources, "acceleratorsPerNode": 0}}
+        for name in names_of_jobs:
+            manifest = job_manifest(self.cluster, self.namespace, name, [self.tier], command, **spec, **PLAN)
+            self.jobs.append(Job(self.cluster, self.namespace, name, manifest))
+        apply(self.cluster, s3_secret(self.cluster), namespace=self.namespace)
+        apply(self.cluster, *(job.manifest for job in self.jobs))
+
+    def statuses(self) -> dict[str, Raw]:
+        """The status of each job."""
+        found = json.loads(self.cluster.kubectl("get", "tj", "-n", self.namespace, "-o", "json"))["items"]
+        own = {job.name for job in self.jobs}
+        return {o["metadata"]["name"]: o.get("status") or {} for o in found if o["metadata"]["name"] in own}
+
+    def wait_training(self, unless: Callable[[], set[str]]) -> None:
+        """Until each job has reported a step, or is one of `unless`."""
+
+        def waiting() -> set[str]:
+            steps = {name for name, s in self.statuses().items() if (s.get("current") or {}).get("firstStep")}
+            return {job.name for job in self.jobs} - steps - unless()
+
+        wait_for(lambda: not waiting(), 90, "every job to train", every=0.5)
+
+    def reclaim(self) -> None:
+        """Take the first node away; the second one is there now."""
+        self.cluster.kubectl("uncordon", self.pool.node("spot-2"))
+        self._fast.touch()
+        self.cluster.reclaim(self.pool.node("spot-1"), NOTICE)
+
+    def over(self) -> set[str]:
+        """Jobs that are over and have no pod that is held by our finalizer."""
+        pods = json.loads(self.cluster.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))["items"]
+        held = {p["metadata"]["labels"][names.LABEL_JOB] for p in pods if p["metadata"].get("finalizers")}
+        final = {name for name, s in self.statuses().items() if s.get("phase") in ("Completed", "Failed")}
+        return final - held
+
+
+def assert_failed_over_once(job: Job) -> None:
+    """One loss, no step lost, none trained twice, nothing left behind."""
+    status = job.status()
+    assert status["phase"] == "Completed", status
+    assert restarts(status) == (1, 0, 0), status["history"]
+    loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
+    last = status["history"][-1]
+    assert last["kind"] == "Completed"
+    assert loss.get("stepsLost", 0) == 0
+    printed = job.logs(last["number"])
+    assert f"resumed from step {loss['lastStep']} " in printed, "the last step before is the first that is not repeated"
+    assert f"total {STEPS * (STEPS + 1) // 2}" in printed
+    known = {entry["number"] for entry in status["history"]}
+    for pod in job.pods():
+        assert int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]) in known
+        assert pod["status"]["phase"] in ("Succeeded", "Failed")
+        assert not pod["metadata"].get("finalizers")
+
+
+def writes_of_a_failover(group: Group) -> list[Raw]:
+    """The writes of the operator on one job that loses its node and completes."""
+    group.submit(["clean"])
+    group.wait_training(set)
+    group.reclaim()
+    wait_for(lambda: len(group.over()) == 1, 60, "the job to complete", every=0.5)
+    assert_failed_over_once(group.jobs[0])
+    return group.jobs[0].writes()
+
+
+def test_operator_killed_after_each_write_of_a_failover(
+    cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool], tmp_path: Path
+) -> None:
+    """Breaks if two writes must both happen: then a pod has no intent, a loss counts twice, a pod is never released."""
+    operator = lone_operator(patience=STEADY, workers=64).start()
+    with PodWatch(cluster, namespace) as watch:
+        writes = writes_of_a_failover(Group(cluster, namespace, pools(), tmp_path))
+        assert len(writes) >= 12, "a failover is an intent, a pod, its way to training, twice, and an end in between"
+        first_step = next(n for n, w in enumerate(writes, 1) if '"firstStep"' in json.dumps(w["requestObject"]))
+        operator.stop()
+
+        # The operator of these jobs stops dead for each of them after another write, then it is killed.
+        early, late = (Group(cluster, namespace, pools(), tmp_path) for _ in range(2))
+        freeze = {f"w{number}": number for number in range(1, len(writes) + 1)}
+        operator.start(freeze=freeze)
+        late.submit([name for name, number in freeze.items() if number >= first_step])
+        early.submit([name for name, number in freeze.items() if number < first_step])
+
+        def frozen() -> set[str]:
+            return {line["job"] for line in operator.log_lines() if line["message"] == FROZEN}
+
+        late.wait_training(unless=frozen)
+        late.reclaim()
+        wait_for(lambda: frozen() | late.over() >= freeze.keys(), 90, "each job to be left after its write", every=0.5)
+        # On a busy machine some writes of the clean run fall into one; then the last jobs are over before their turn.
+        assert len(frozen()) >= len(freeze) - 6, "nearly all were left in the middle"
+        operator.bury()
+
+        operator.start()
+        early.wait_training(unless=set)
+        early.reclaim()
+        jobs = [*early.jobs, *late.jobs]
+        wait_for(lambda: len(early.over() | late.over()) == len(jobs), 90, "every job to complete", every=0.5)
+        for job in jobs:
+            assert_failed_over_once(job)
+        for name, alive in watch.most_alive().items():
+            assert len(alive) == 1, f"pods of {name} that lived at once"
+
+
+def test_operator_down_while_the_job_completes_and_its_pod_is_deleted(
+    cluster: Cluster, namespace: str, lone_operator: Make, pool: Pool
+) -> None:
+    """Breaks if the pod does not wait, deleted or not, until its end is in status."""
+    operator = lone_operator().start()
+    job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.02))
+    job.wait_step(1)
+    operator.bury()
+    wait_for(lambda: phase(job) == "Succeeded", 30, "the trainer to complete")
+    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    wait_for(lambda: get(cluster, "pod/job-1-0", namespace)["metadata"].get("deletionTimestamp"), 10, "the deletion")
+
+    operator.start()
+
+    done = job.wait_phase("Completed", "Failed")
+    assert [entry["kind"] for entry in done["history"]] == ["Completed"]
+    assert restarts(done) == (0, 0, 0)
+    wait_for(lambda: not job.pods(), 20, "the pod to go")
+
+
+def test_operator_down_while_the_pod_ends_and_is_lost(
+    cluster: Cluster, namespace: str, lone_operator: Make, pool: Pool
+) -> None:
+    """Breaks if a job whose end nobody saw is trained anew, though its log says that it is complete."""
+    operator = lone_operator().start()
+    job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.02))
+    job.wait_step(1)
+    operator.bury()
+    wait_for(lambda: phase(job) == "Succeeded", 30, "the trainer to complete")
+    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    cluster.kubectl(
+        "patch", "pod", "-n", namespace, "job-1-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+    )
+    wait_for(lambda: not job.pods(), 20, "the pod to go")
+
+    operator.start()
+
+    done = job.wait_phase("Completed", "Failed")
+    one, two = done["history"]
+    assert (one["kind"], one["reason"], one["estimated"]) == ("Loss", "PodGone", True)
+    assert (two["kind"], two["reason"]) == ("Completed", "AlreadyComplete")
+    assert done["reason"] == "AlreadyComplete"
+    assert (two.get("firstStep"), two.get("steps", 0), two["lastStep"]) == (None, 0, 200)
+    assert done["progress"]["percent"] == "100.0"
+    assert "loss" not in job.logs(2), "nothing was trained again"
+    log = kinds(storage_log(cluster, f"{namespace}/job"))
+    assert log[-1] == ("complete", 1)
+    assert ("fence", 2) not in log
+
+
+def phase(job: Job) -> str | None:
+    """The phase of its first pod."""
+    pod = job.pod(1)
+    return pod["status"].get("phase") if pod else None

@@ -1,0 +1,166 @@
+"""Nodes are taken away, with notice and without: the job goes on where it was."""
+
+from datetime import timedelta
+
+from tests.support.cluster import get
+from tests.support.operator import OperatorProcess
+from tests.support.training import Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.waiting import wait_for
+
+from holdfast.local.cluster import Cluster
+
+
+def test_moves_to_the_other_spot_node_and_loses_no_step(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if the notice is not seen, the save is not awaited, or an older checkpoint is resumed from."""
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    first = job.wait_step(30)["current"]["pods"][0]["node"]
+
+    cluster.reclaim(first, timedelta(seconds=8))
+
+    done = job.wait_phase("Completed")
+    one, two = done["history"]
+    assert (one["kind"], one["reason"]) == ("Loss", "SpotInterruption")
+    assert two["kind"] == "Completed"
+    assert two["node"] != first
+    assert two["resumedStep"] == one["lastStep"]
+    assert one["stepsLost"] == 0
+    assert restarts(done) == (1, 0, 0)
+    assert "total 20100" in job.logs(two["number"]), "200 steps, each exactly once"
+
+
+def test_falls_back_tier_by_tier_when_nothing_better_is_left(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if acquireTimeout is not kept or a walk does not start at the top of the grid."""
+    tiers = [pool.tier("spot", acquireTimeout="1s"), pool.tier("dedicated", acquireTimeout="1s"), pool.tier("cpu")]
+    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 400})
+    seen = []
+    for kind in ("spot", "spot", "dedicated"):
+        status = job.wait(
+            f"running on {kind}",
+            lambda s, kind=kind: (
+                s.get("phase") == "Running"  # type: ignore[misc]
+                and s["tier"] == kind
+                and s["node"] not in seen
+                and s["current"].get("firstStep")
+            ),
+        )
+        seen.append(status["node"])
+        cluster.reclaim(status["node"], timedelta(seconds=6))
+    done = job.wait_phase("Completed")
+    assert done["history"][-1]["tier"] == "cpu"
+    assert done["restarts"]["losses"] == 3
+    assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Loss"] == [0, 0, 0]
+
+
+def test_dead_node_costs_only_what_was_not_saved(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if NotReady is not acted on, or the next attempt does not resume from the last commit."""
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job.wait_checkpoint(20)
+    node = job.status()["node"]
+
+    cluster.crash(node)
+
+    done = job.wait_phase("Completed")
+    lost, last = done["history"][0], done["history"][-1]
+    assert (lost["kind"], lost["reason"], lost["estimated"]) == ("Loss", "NodeSilent", True)
+    assert last["node"] != node
+    assert last["resumedStep"] >= 20
+    assert last["resumedStep"] % 20 == 0, "it resumes from a checkpoint that was due every 20 steps"
+
+
+def test_pod_deleted_by_somebody_is_a_loss(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if a trainer that saves on SIGTERM and exits with 0 counts as complete."""
+    job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job.wait_step(20)
+    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    done = job.wait_phase("Completed")
+    first = done["history"][0]
+    assert first["kind"] == "Loss"
+    assert first["stepsLost"] == 0
+    assert done["history"][-1]["kind"] == "Completed"
+
+
+def test_image_without_the_library(cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool) -> None:
+    """Breaks if a program that knows nothing of Holdfast is waited for, or its exit 0 after SIGTERM ends the job."""
+    script = "trap 'exit 0' TERM; echo started; while [ ! -e /tmp/never ]; do sleep 0.1; done"
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], ["sh", "-c", script], goal={"steps": 1})
+    job.wait_phase("Running")
+    node = job.status()["node"]
+
+    cluster.reclaim(node, timedelta(seconds=20))
+
+    status = job.wait("the second attempt", lambda s: s["attempt"] == 2 and s["phase"] == "Running")
+    assert (status["history"][0]["kind"], status["history"][0]["reason"]) == ("Loss", "SpotInterruption")
+    assert status["node"] != node
+
+
+def test_program_without_the_library_completes_by_its_exit_code(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if exit 0 of its own accord does not end the job."""
+    job = submit(cluster, namespace, [pool.tier("cpu")], ["sh", "-c", "echo trained"])
+    done = job.wait_phase("Completed", "Failed")
+    assert done["phase"] == "Completed"
+
+
+def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if two writers could run at once: nothing fences this program."""
+    script = "while [ ! -e /tmp/never ]; do sleep 0.1; done"
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], ["sh", "-c", script])
+    job.wait_phase("Running")
+    node = job.status()["node"]
+    cluster.crash(node)
+    waiting = job.wait_phase("Recovering")
+    assert waiting["reason"] == "NodeSilent"
+    assert "confirmed gone" in waiting["decision"]["reason"]
+    assert job.pod(2) is None
+    cluster.kubectl("delete", "node", node)
+    job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")
+
+
+def test_torchrun_with_loader_workers_saves_when_told_to_leave(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if loader workers die of SIGTERM before the rank has saved, or torchrun's exit 1 counts as a failure."""
+    command = [
+        "torchrun", "--nproc-per-node=1", "-m", "tests.support.loader_trainer", "--steps", "100000",
+    ]  # fmt: skip
+    spec = {"trainer": {"command": command, "env": loader_environment()}, "checkpoint": {"gracePeriod": "30s"}}
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], command, **spec)
+    node = job.wait_step(5, timeout=120)["node"]
+    cluster.reclaim(node, timedelta(seconds=25))
+    status = job.wait(
+        "the next attempt's first step", lambda s: s["attempt"] == 2 and s["current"].get("firstStep"), 120
+    )
+    first = status["history"][0]
+    assert (first["kind"], first["reason"], first["stepsLost"]) == ("Loss", "SpotInterruption", 0)
+    job.delete()
+
+
+def loader_environment() -> list[dict[str, str]]:
+    """Where the pod finds the trainer that stands among these tests."""
+    from pathlib import Path
+
+    return [{"name": "PYTHONPATH", "value": str(Path(__file__).parents[2])}, {"name": "OMP_NUM_THREADS", "value": "1"}]
+
+
+def test_pods_of_a_finished_attempt_are_released(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if our finalizer stays on a pod whose end is in status: it could never be deleted."""
+    job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.01, "--steps", 20))
+    job.wait_phase("Completed")
+    wait_for(
+        lambda: not get(cluster, "pod/job-1-0", namespace)["metadata"].get("finalizers"), 20, "the finalizer to go"
+    )
+    assert storage_log(cluster, f"{namespace}/job")[-1]["kind"] == "complete"
+    assert ("fence", 1) in kinds(storage_log(cluster, f"{namespace}/job"))
