@@ -1,0 +1,81 @@
+"""`make bench`: measure Holdfast beside batch/v1 Job on a real control plane, and print ratios."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from tests.bench import report
+from tests.bench.api import Api
+from tests.bench.audit import AuditLog
+from tests.bench.cluster import control_plane
+from tests.bench.context import Bench
+from tests.bench.figures import creation, idle, losses, notice, overhead, silent
+from tests.bench.goals import Measured
+from tests.bench.kwok import Kwok
+
+Measure = Callable[[Bench], Awaitable[list[Measured]]]
+
+FIGURES: dict[str, Measure] = {
+    "notice": notice.measure,
+    "losses": losses.measure,
+    "silent": silent.measure,
+    "creation": creation.measure,
+    "idle": idle.measure,
+    "overhead": overhead.measure,
+}
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+LONGEST = 1800.0  # seconds for one figure
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller numbers; minutes instead of a quarter of an hour")
+    parser.add_argument("--only", action="append", choices=sorted(FIGURES), metavar="NAME",
+                        help=f"measure only this: {', '.join(FIGURES)}; can be repeated")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument("--page", type=Path, metavar="FILE",
+                        help="write the Markdown page there; a full run writes docs/benchmarks.md")  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+async def measure(wanted: Sequence[str], quick: bool, say: Callable[[str], None]) -> list[Measured]:
+    """Every figure that is wanted, each on a control plane of its own, so that none pays for what another left."""
+    results: list[Measured] = []
+    for name in wanted:
+        started = monotonic()
+        with control_plane() as cluster, Kwok(cluster):
+            assert cluster.audit_log is not None
+            async with Api(cluster) as api:
+                bench = Bench(cluster, api, AuditLog(cluster.audit_log), quick)
+                found = await asyncio.wait_for(FIGURES[name](bench), LONGEST)
+        for one in found:
+            say(f"{one.goal}: {one.value:.4g}" + (f" (Job {one.beside:.4g})" if one.beside is not None else ""))
+        say(f"{name} took {monotonic() - started:.0f} s")
+        results += found
+    return results
+
+
+def main() -> int:
+    """Measure, print, write. A goal that is missed is shown, and is not an error."""
+    options = parse()
+    err, out = Console(stderr=True), Console()
+    if not out.is_terminal:
+        out = Console(width=200)
+    wanted = options.only or list(FIGURES)
+    results = asyncio.run(measure(wanted, options.quick, lambda text: err.print(text, markup=False, highlight=False)))
+    report.show(results, out)
+    if options.json:
+        report.write_json(results, options.json)
+    page = options.page or (PAGE if not options.quick and not options.only else None)
+    if page:
+        page.write_text(report.markdown(results), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

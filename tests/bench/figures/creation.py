@@ -1,0 +1,134 @@
+"""Many jobs at once: how fast pods are made, and what that costs the API server. Job and a bare client beside it."""
+
+import copy
+from dataclasses import dataclass
+from statistics import median
+
+from tests.bench import jobs
+from tests.bench.api import Api, Raw, spread
+from tests.bench.audit import Write, costs, is_pod_post
+from tests.bench.context import Bench
+from tests.bench.goals import Measured
+from tests.bench.jobs import HOLDFAST, JOB, Kind
+from tests.bench.stats import Sample
+from tests.bench.waiting import until
+
+JOBS = 300
+CONNECTIONS = 16
+NODES = 10
+WARM_UP = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One burst: pods a second, seconds from job to pod, and writes a job."""
+
+    rate: float
+    delay: Sample
+    writes: float
+    kinds: str
+    pod: Raw
+
+
+async def measure(bench: Bench) -> list[Measured]:
+    """Rounds in turn, so that what the machine does meanwhile hits all alike; the median round counts."""
+    count, rounds = bench.size(JOBS, 100), bench.size(3, 1)
+    await bench.nodes("create", NODES)
+    ours: list[Round] = []
+    theirs: list[Round] = []
+    bare: list[float] = []
+    async with bench.operator():
+        for kind in (HOLDFAST, JOB):  # a fresh API server is busy with its schemas, and its caches are empty
+            await _burst(bench, kind, WARM_UP)
+        for _ in range(rounds):
+            ours.append(await _burst(bench, HOLDFAST, count))
+            theirs.append(await _burst(bench, JOB, count))
+            bare.append(await _bare(bench, ours[-1].pod, count))
+    return _result(ours, theirs, bare, count)
+
+
+def _result(ours: list[Round], theirs: list[Round], bare: list[float], count: int) -> list[Measured]:
+    rate, job_rate, limit = median(r.rate for r in ours), median(r.rate for r in theirs), median(bare)
+    mine, job = sorted(ours, key=lambda r: r.rate)[len(ours) // 2], sorted(theirs, key=lambda r: r.rate)[len(ours) // 2]
+    note = f"{count} jobs, {len(ours)} rounds; bare client {limit:.1f}/s; Holdfast {_rates(ours)}; Job {_rates(theirs)}"
+    return [
+        Measured("create", rate, job_rate, limit, note),
+        Measured("create-p50", mine.delay.p50, job.delay.p50, note=f"Holdfast {mine.delay}; Job {job.delay}"),
+        Measured("create-p99", mine.delay.p99, job.delay.p99),
+        Measured("writes", mine.writes, job.writes, note=f"Holdfast {mine.kinds}; Job {job.kinds}"),
+    ]
+
+
+def _rates(rounds: list[Round]) -> str:
+    return ", ".join(f"{r.rate:.1f}" for r in rounds) + "/s"
+
+
+async def _burst(bench: Bench, kind: Kind, count: int) -> Round:
+    async with jobs.namespace(bench.api, f"create-{kind.title.lower()}") as where:
+        bench.audit.start()
+        async with Api(bench.cluster, jobs.CREATORS) as creators:
+            made = await jobs.create(creators, kind, where, "create", count)
+
+        async def all_there() -> bool:
+            return len(kind.replacements(bench.audit, where)) >= count
+
+        await until(all_there, 240, f"{count} pods by {kind.title}", every=0.5)
+        await jobs.all_running(bench.api, where, count)
+        if kind is HOLDFAST:
+            await jobs.all_known_running(bench.audit, where, count)
+        await _settled(bench, kind)
+        return _read(bench, kind, where, made)
+
+
+async def _settled(bench: Bench, kind: Kind) -> None:
+    """Until there was no write for three looks, one second apart."""
+    seen: list[int] = []
+
+    async def still() -> bool:
+        seen.append(sum(costs(bench.audit.by(kind.user)).values()))
+        return len(seen) > 3 and len(set(seen[-4:])) == 1
+
+    await until(still, 120, f"{kind.title} to come to rest", every=1.0)
+
+
+def _read(bench: Bench, kind: Kind, where: str, made: list[str]) -> Round:
+    resource = kind.path.rpartition("/")[2]
+    created = {
+        write.body["metadata"]["name"]: write
+        for write in bench.audit.find(lambda w: w.verb == "create" and w.resource == resource and w.namespace == where)
+    }
+    posts = {kind.job_of(post): post for post in reversed(kind.replacements(bench.audit, where))}
+    first = min(write.received for write in created.values())
+    last = max(post.answered for post in posts.values())
+    spent = costs(bench.audit.by(kind.user))
+    kinds = ", ".join(f"{verb} {number / len(made):.2f}" for verb, number in sorted(spent.items()))
+    return Round(
+        rate=len(made) / (last - first),
+        delay=Sample.of([posts[name].received - created[name].received for name in made]),
+        writes=sum(spent.values()) / len(made),
+        kinds=kinds,
+        pod=next(iter(posts.values())).body,
+    )
+
+
+async def _bare(bench: Bench, pod: Raw, count: int) -> float:
+    """What the API server can do: the same pods, POSTed as fast as one client with 16 connections can."""
+    async with jobs.namespace(bench.api, "create-bare") as where:
+        pod = copy.deepcopy(pod)
+        meta = pod["metadata"]
+        # Neither the garbage collector nor the operator may take them for what they are not.
+        for field in ("ownerReferences", "finalizers"):
+            meta.pop(field, None)
+        meta["labels"] = {f"bench.{key}": value for key, value in meta["labels"].items()}
+        meta["namespace"] = where
+        bench.audit.start()
+
+        async def one(number: int) -> None:
+            await client.request(
+                "POST", f"/api/v1/namespaces/{where}/pods", {**pod, "metadata": {**meta, "name": f"p{number}"}}
+            )
+
+        async with Api(bench.cluster, CONNECTIONS) as client:
+            await spread(one, range(count), CONNECTIONS)
+        posts: list[Write] = bench.audit.find(lambda w: is_pod_post(w) and w.namespace == where)
+        return len(posts) / (max(p.answered for p in posts) - min(p.received for p in posts))

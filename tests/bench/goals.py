@@ -1,0 +1,100 @@
+"""The goals: what is measured, what the best peer reached, and what Holdfast is to reach."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One figure as it was measured.
+
+    `beside` is batch/v1 Job in the same run, `limit` a bound that was measured in the same run; in the goal's unit.
+    """
+
+    goal: str
+    value: float
+    beside: float | None = None
+    limit: float | None = None
+    note: str = ""
+
+
+Check = Callable[[Measured], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One line of the table.
+
+    `peer` is the best peer's published figure and `peer_name` whose it is; `goal` says in words what `check` decides.
+    `more` is true if more is better.
+    """
+
+    key: str
+    title: str
+    unit: str
+    goal: str
+    check: Check
+    peer: float | None = None
+    peer_name: str = ""
+    more: bool = False
+    digits: int = 3
+
+    def ratio(self, measured: Measured) -> float | None:
+        """How many times better than the Job in the same run, or else than the peer; None if there is neither."""
+        other = measured.beside if measured.beside is not None else self.peer
+        if not other or not measured.value:
+            return None
+        return measured.value / other if self.more else other / measured.value
+
+
+def at_most(bound: float) -> Check:
+    """The value must not be larger."""
+    return lambda measured: measured.value <= bound
+
+
+def _fast_enough(m: Measured) -> bool:
+    return (m.beside is not None and m.value > m.beside) or (m.limit is not None and m.value >= 0.9 * m.limit)
+
+
+GOALS: tuple[Goal, ...] = (
+    Goal("notice", "notice taint → drain order received, 40 clients, p99", "s", "≤ 0.250", at_most(0.250)),
+    Goal(
+        "one", "old pod ended → replacement POSTed, one node, p50", "s", "≤ 0.015", at_most(0.015),
+        0.015, "PyTorchJob, QPS 500",
+    ),
+    Goal(
+        "forty-p50", "the same, 40 pods at once, p50", "s", "≤ 0.34", at_most(0.34), 0.34, "PyTorchJob, QPS 500",
+    ),
+    Goal(
+        "forty-p99", "the same, 40 pods at once, p99", "s", "≤ 0.67", at_most(0.67), 0.67, "PyTorchJob, QPS 500",
+    ),
+    Goal(
+        "nth", "n-th loss of one job, with progress between: slowest ÷ first", "×", "flat: ≤ 2, or each ≤ 0.050 s",
+        lambda m: m.value <= 2 or (m.limit is not None and m.limit <= 0.050), 8.5, "Job (9.4 s … 79.8 s)", digits=1,
+    ),
+    Goal("silent", "node NotReady → replacement POSTed, old writer fenced", "s", "≤ 1", at_most(1.0),
+         digits=2),
+    Goal(
+        "silent-all", "last heartbeat → replacement POSTed (grace 40 s)", "s", "≤ grace + 3 s",
+        lambda m: m.limit is not None and m.value <= m.limit + 3,
+        81.0, "Job, two writers possible (244 s without)", digits=1,
+    ),
+    Goal(
+        "create", "300 jobs at once: pods POSTed per second", "/s", "> Job in the same run, or ≥ 90% of a bare client",
+        _fast_enough, 129.0, "Job at its best", more=True, digits=1,
+    ),
+    Goal("create-p50", "300 jobs at once: job → its pod, p50", "s", "≤ 0.61", at_most(0.61), 0.61, "Job at its best"),
+    Goal("create-p99", "300 jobs at once: job → its pod, p99", "s", "≤ 1.1", at_most(1.1), 1.1, "Job at its best"),
+    Goal("writes", "API writes a job until it runs, besides Events", "", "≤ 4", at_most(4.05), 4.0, "Job", digits=2),
+    Goal("idle-writes", "1,000 jobs, idle 60 s: writes besides the lease", "", "0", at_most(0), digits=0),
+    Goal("idle-cpu", "1,000 jobs, idle 60 s: CPU of a core", "%", "≤ 1", at_most(1.0), 0.05, "all, at 300 jobs",
+         digits=2),
+    Goal("idle-rss", "1,000 jobs, idle: resident memory", "MiB", "≤ 200", at_most(200), 70, "all, at 300 jobs",
+         digits=0),
+    Goal("report-cpu", "1,000 jobs reporting every 15 s: CPU of a core", "%", "≤ 10", at_most(10.0), digits=2),
+    Goal("report-rss", "1,000 jobs reporting: resident memory", "MiB", "≤ 200", at_most(200), digits=0),
+    Goal("report-writes", "1,000 jobs reporting: writes a second", "/s", "≤ 10", at_most(10.5), digits=1),
+    Goal("step", "holdfast_train: overhead of a step, mean", "ms", "≤ 0.1", at_most(0.1), digits=4),
+)  # fmt: skip
+
+BY_KEY = {goal.key: goal for goal in GOALS}

@@ -1,0 +1,168 @@
+"""Jobs to measure with: TrainingJobs of ours, and batch/v1 Jobs beside them."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.bench.api import Api, spread
+from tests.bench.audit import JOB_CONTROLLER, OPERATOR, AuditLog, Write, is_pod_post
+from tests.bench.kwok import GPU, GROUP
+from tests.bench.waiting import until
+
+from holdfast.api import names
+
+CREATORS = 8
+IMAGE = "registry.example/team/train:1.0"
+COMMAND = ["python3", "train.py", "--epochs", "90"]
+ENV = [{"name": f"SETTING_{number}", "value": str(number)} for number in range(4)]
+
+
+def training_job(name: str, group: str) -> dict[str, Any]:
+    """A TrainingJob whose pod goes to a node of the group."""
+    tier = {
+        "name": "spot",
+        "kind": "Spot",
+        "accelerator": GPU,
+        "nodeSelector": {GROUP: group},
+        "acquireTimeout": "1h",
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "trainer": {
+                "image": IMAGE,
+                "command": COMMAND,
+                "env": ENV,
+                "resources": {"cpu": "100m", "memory": "64Mi"},
+            },
+            "capacity": {"tiers": [tier]},
+            "checkpoint": {"storage": {"s3": {"bucket": "runs", "prefix": f"bench/{group}/{name}"}}},
+            "goal": {"steps": 100_000},
+        },
+    }
+
+
+def batch_job(name: str, group: str) -> dict[str, Any]:
+    """The same as a batch/v1 Job that ignores disruptions, as its documentation advises."""
+    resources = {"cpu": "100m", "memory": "64Mi", GPU: "1"}
+    container = {
+        "name": "trainer",
+        "image": IMAGE,
+        "command": COMMAND,
+        "env": ENV,
+        "resources": {"requests": resources, "limits": resources},
+    }
+    disrupted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    pod = {"restartPolicy": "Never", "nodeSelector": {GROUP: group}, "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"podFailurePolicy": {"rules": [disrupted]}, "template": {"spec": pod}},
+    }
+
+
+class Kind:
+    """One way to run a training: where its objects live, who makes their pods, and how a pod names its job."""
+
+    def __init__(
+        self, title: str, path: str, user: str, manifest: Callable[[str, str], dict[str, Any]], label: str
+    ) -> None:
+        self.title = title
+        self.path = path
+        self.user = user
+        self.manifest = manifest
+        self.label = label
+
+    def collection(self, namespace: str) -> str:
+        """The path of all objects in a namespace."""
+        return self.path.format(namespace=namespace)
+
+    def job_of(self, post: Write) -> str:
+        """The job that a pod was made for."""
+        return str(post.body["metadata"]["labels"][self.label])
+
+    def replacements(self, audit: AuditLog, namespace: str) -> list[Write]:
+        """Every pod that was made in the namespace."""
+        return audit.find(lambda w: is_pod_post(w) and w.user == self.user and w.namespace == namespace)
+
+
+HOLDFAST = Kind(
+    "Holdfast",
+    f"/apis/{names.API_VERSION}/namespaces/{{namespace}}/{names.JOB_PLURAL}",
+    OPERATOR,
+    training_job,
+    names.LABEL_JOB,
+)
+JOB = Kind(
+    "Job", "/apis/batch/v1/namespaces/{namespace}/jobs", JOB_CONTROLLER, batch_job, "batch.kubernetes.io/job-name"
+)
+
+
+@asynccontextmanager
+async def namespace(api: Api, prefix: str) -> AsyncIterator[str]:
+    """A namespace that is ready for pods, and is emptied and deleted at the end."""
+    name = f"bench-{prefix}-{uuid.uuid4().hex[:6]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await api.request("POST", "/api/v1/namespaces", body)
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    await until(lambda: api.present(accounts), 30, f"the service account of {name}")
+    try:
+        yield name
+    finally:
+        await empty(api, name)
+        await api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+async def empty(api: Api, name: str) -> None:
+    """Delete every job and pod of a namespace, and wait until they are gone."""
+    for kind in (HOLDFAST, JOB):
+        await api.request("DELETE", f"{kind.collection(name)}?propagationPolicy=Background")
+    pods = f"/api/v1/namespaces/{name}/pods"
+    await asyncio.sleep(0.5)
+    await api.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+
+    async def gone() -> bool:
+        return not await api.present(pods) and not await api.present(HOLDFAST.collection(name))
+
+    await until(gone, 180, f"the pods of {name} to be gone", every=0.5)
+
+
+async def create(api: Api, kind: Kind, where: str, group: str, count: int) -> list[str]:
+    """Create `count` jobs with 8 creators at once; their names."""
+    made = [f"j{number:04d}" for number in range(count)]
+
+    async def one(name: str) -> None:
+        await api.request("POST", kind.collection(where), kind.manifest(name, group))
+
+    await spread(one, made, CREATORS)
+    return made
+
+
+async def all_running(api: Api, where: str, count: int, seconds: float = 240) -> list[dict[str, Any]]:
+    """The pods of a namespace once `count` of them run. The API server answers from its cache."""
+
+    async def running() -> list[dict[str, Any]]:
+        pods = await api.items(f"/api/v1/namespaces/{where}/pods?resourceVersion=0")
+        live = [p for p in pods if p["status"].get("phase") == "Running" and not p["metadata"].get("deletionTimestamp")]
+        return live if len(live) >= count else []
+
+    return await until(running, seconds, f"{count} pods to run in {where}", every=1.0 if count > 50 else 0.1)
+
+
+async def all_known_running(audit: AuditLog, where: str, count: int, seconds: float = 240) -> None:
+    """Until the operator has written that `count` jobs run."""
+
+    async def known() -> bool:
+        said = {
+            write.name
+            for write in audit.by(OPERATOR)
+            if write.namespace == where and (write.body.get("status") or {}).get("phase") == "Running"
+        }
+        return len(said) >= count
+
+    await until(known, seconds, f"{count} jobs to be Running", every=0.5)

@@ -1,0 +1,138 @@
+"""The table: on the terminal, as JSON, and as docs/benchmarks.md."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+from tests.bench.goals import BY_KEY, Goal, Measured
+
+from holdfast.local import toolchain
+
+
+def surroundings() -> dict[str, str]:
+    """What was measured and on what, without a name of the machine."""
+    tools = toolchain.TOOLS
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {round(psutil.virtual_memory().total / 2**30)} GiB, {platform.system()}",
+        "python": platform.python_version(),
+        "holdfast": version("holdfast"),
+        "kubernetes": toolchain.module_version(tools["kubernetes"]),
+        "kwok": toolchain.module_version(tools["kwok"]),
+    }
+
+
+def _number(goal: Goal, value: float | None) -> str:
+    return "—" if value is None else f"{value:,.{goal.digits}f} {goal.unit}".rstrip()
+
+
+def _ratio(goal: Goal, measured: Measured) -> str:
+    ratio = goal.ratio(measured)
+    if ratio is None:
+        return "—"
+    return f"{ratio:.0f}×" if ratio >= 100 else f"{ratio:.1f}×" if ratio >= 10 else f"{ratio:.2f}×"
+
+
+def _peer(goal: Goal) -> str:
+    return "none has it" if goal.peer is None else f"{goal.peer:g} {goal.unit}".rstrip() + f" ({goal.peer_name})"
+
+
+def met(measured: Measured) -> bool:
+    """True if the goal is reached."""
+    return BY_KEY[measured.goal].check(measured)
+
+
+def rows(results: Sequence[Measured]) -> list[tuple[str, ...]]:
+    """The table's lines: figure, best peer, Job in this run, goal, measured, ratio, verdict."""
+    lines: list[tuple[str, ...]] = []
+    for measured in results:
+        goal = BY_KEY[measured.goal]
+        verdict = "met" if met(measured) else "MISSED"
+        lines.append(
+            (
+                goal.title, _peer(goal), _number(goal, measured.beside), goal.goal, _number(goal, measured.value),
+                _ratio(goal, measured), verdict,
+            )
+        )  # fmt: skip
+    return lines
+
+
+HEADINGS = ("figure", "best peer, published", "Job, this run", "goal", "Holdfast", "ratio", "goal is")
+
+
+def show(results: Sequence[Measured], console: Console) -> None:
+    """Print the table."""
+    table = Table(*HEADINGS, title="Holdfast beside its peers (ratio: how many times better)")
+    for *cells, verdict in rows(results):
+        table.add_row(*cells, f"[green]{verdict}[/]" if verdict == "met" else f"[bold red]{verdict}[/]")
+    console.print(table)
+    for measured in results:
+        if measured.note:
+            console.print(f"{measured.goal}: {measured.note}", markup=False, highlight=False, style="dim")
+
+
+def as_json(results: Sequence[Measured]) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        **surroundings(),
+        "figures": [
+            {
+                "figure": m.goal,
+                "title": BY_KEY[m.goal].title,
+                "unit": BY_KEY[m.goal].unit,
+                "holdfast": m.value,
+                "job": m.beside,
+                "limit": m.limit,
+                "peer": BY_KEY[m.goal].peer,
+                "goal": BY_KEY[m.goal].goal,
+                "met": met(m),
+                "ratio": BY_KEY[m.goal].ratio(m),
+                "note": m.note,
+            }
+            for m in results
+        ],
+    }
+
+
+def write_json(results: Sequence[Measured], path: Path) -> None:
+    """Write `as_json` to a file."""
+    path.write_text(json.dumps(as_json(results), indent=2) + "\n", encoding="utf-8")
+
+
+def markdown(results: Sequence[Measured]) -> str:
+    """The page docs/benchmarks.md."""
+    around = surroundings()
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`. The control plane is a real one (etcd, API server, scheduler, controller manager) on",
+        "one machine; nodes and pods are simulated by KWOK; the operator runs under its own service account with its",
+        "settings as shipped. batch/v1 Job is measured beside it in the same run, with the controller manager at",
+        "200/400 requests a second and 10 job syncs, where it is at its best. Times are taken from the API server's",
+        "audit log. A pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
+        "",
+        f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
+        f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included.",
+        "",
+        f"| {' | '.join(HEADINGS)} |",
+        f"|{'---|' * len(HEADINGS)}",
+        *(f"| {' | '.join(line)} |" for line in rows(results)),
+        "",
+        "The ratio is against Job in the same run where it was measured, else against the best peer's published one;",
+        "above 1 Holdfast is better. Peers' figures: 2 cores, Kubernetes 1.36.3, batch/v1 Job, JobSet 0.12.0,",
+        "PyTorchJob (training-operator 1.9.4), TrainJob (trainer 2.3.0), measured in the same way.",
+        "",
+        "## Details",
+        "",
+        *(f"- **{BY_KEY[m.goal].title}**: {m.note}" for m in results if m.note),
+        "",
+    ]
+    return "\n".join(lines)
