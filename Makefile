@@ -28,6 +28,7 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 .PHONY: test
 test: setup ## Run all tests: unit, then those that need the local cluster
 	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
+	$(BIN)/holdfast local build kubernetes versitygw helm
 	$(BIN)/pytest tests/integration tests/e2e -n $(WORKERS) --dist worksteal
 
 .PHONY: lint

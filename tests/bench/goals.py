@@ -92,7 +92,6 @@ GOALS: tuple[Goal, ...] = (
     Goal("idle-rss", "1,000 jobs, idle: resident memory", "MiB", "≤ 200", at_most(200), 70, "all, at 300 jobs",
          digits=0),
     Goal("report-cpu", "1,000 jobs reporting every 15 s: CPU of a core", "%", "≤ 10", at_most(10.0), digits=2),
-    Goal("report-rss", "1,000 jobs reporting: resident memory", "MiB", "≤ 200", at_most(200), digits=0),
     Goal("report-writes", "1,000 jobs reporting: writes a second", "/s", "≤ 10", at_most(10.5), digits=1),
     Goal("step", "holdfast_train: overhead of a step, mean", "ms", "≤ 0.1", at_most(0.1), digits=4),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError
 from holdfast.local.layout import default_root
 from holdfast.local.progress import ConsoleReport
+from holdfast.local.toolchain import TOOLS, build
 
 app = typer.Typer(
     name="local",
@@ -62,6 +63,28 @@ def _cluster(root: Path | None) -> Cluster:
 
 def _absolute(root: Path | None) -> Path:
     return (root or default_root()).expanduser().absolute()
+
+
+def _tool_names() -> list[str]:
+    return sorted(TOOLS)
+
+
+@app.command("build")
+def build_command(
+    tools: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOOL]...", help="Names of tools.", show_default="all", autocompletion=_tool_names),
+    ] = None,
+) -> None:
+    """Build tools ahead of time: kubernetes, versitygw (S3), helm and kwok. The first time this takes minutes.
+
+    A tool that is in the cache already is left as it is.
+    """
+    for name in tools or TOOLS:
+        if name not in TOOLS:
+            raise ConfigError(f"{name!r} is not a tool of the local cluster: use {', '.join(TOOLS)}")
+    for name in tools or TOOLS:
+        _say(str(build(name, ConsoleReport(error_console()))))
 
 
 @app.command("up")

@@ -133,9 +133,9 @@ class Reconciler:
         self._log(key, seen, decision)
         outcome, progressed = await self._executor.apply(job, decision)
         wait = [max(0.001, (decision.requeue_at - self._now()).total_seconds())] if decision.requeue_at else []
-        if progressed:
+        if progressed and slot:
             self._slots.used(uid)
-        elif slot:
+        elif progressed or slot:  # progress that rode on another write took nobody's slot
             self._slots.leave(uid)
         elif _has_news(seen, reports, self._config.status_interval, now):
             self._queue.after(key, self._slots.queue(uid) + 0.001, calm=True)
