@@ -115,7 +115,7 @@ def test_options_reach_the_cluster(monkeypatch: pytest.MonkeyPatch, crashed: Pat
 
 
 def test_build_refuses_a_tool_that_it_does_not_know() -> None:
-    result = CliRunner().invoke(app, ["build", "minikube"])
+    result = runner.invoke(app, ["local", "build", "minikube"])
     assert result.exit_code != 0
     assert "minikube" in f"{result.output}{result.exception}"
     assert "versitygw" in f"{result.output}{result.exception}"
