@@ -36,7 +36,9 @@ class Api:
         self._server = cluster.server
         self._connector = aiohttp.TCPConnector(limit=connections, ssl=context)
         self._session = aiohttp.ClientSession(
-            connector=self._connector, headers={"User-Agent": AGENT}, timeout=aiohttp.ClientTimeout(total=60)
+            connector=self._connector,
+            headers={"User-Agent": AGENT},
+            timeout=aiohttp.ClientTimeout(total=300),  # deleting a thousand jobs is one request
         )
 
     async def __aenter__(self) -> Self:

@@ -124,7 +124,7 @@ def test_delete_while_training(cluster: Cluster, namespace: str, operator: Opera
 
 def test_delete_during_a_save(cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool) -> None:
     """Breaks if a save in flight is broken off or begun anew when the pod is told to go."""
-    job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.02, "--save-seconds", 3))
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.02, "--save-seconds", 7))
     job.wait_phase("Running")
     wait_for(lambda: "step 20 " in job.logs(1), 30, "the save at step 20 to begin")
     job.delete("--wait=false")
@@ -156,7 +156,7 @@ def test_checkpoint_and_move_on_request(
     """Breaks if a person's request is not heard, loses a step, or counts as a loss."""
     tiers = [calm_pool.tier("spot"), calm_pool.tier("cpu")]
     flags = stub("--step-seconds", 0.1)
-    job = submit(cluster, namespace, tiers, flags, checkpoint={"every": "1h"}, goal={"steps": 300})
+    job = submit(cluster, namespace, tiers, flags, checkpoint={"every": "1h"}, goal={"steps": 3000})
     node = job.wait_step(5)["node"]
     assert commits(cluster, namespace) == []
 

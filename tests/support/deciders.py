@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.status import Phase
+from holdfast.api.status import Attempt, AttemptState, Phase
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order, ReleasePod
 from holdfast.core.snapshot import Snapshot
+from holdfast.core.tiers import grid
 
 
 def quiet(snapshot: Snapshot) -> Decision:
@@ -74,11 +75,17 @@ def one_pod(snapshot: Snapshot) -> Decision:
     current = mine.get(status.attempt)
     if current is None:
         raised = status.attempt + 1
-        status = status.model_copy(update={"attempt": raised, "phase": Phase.STARTING})
+        first = Attempt(
+            number=raised,
+            state=AttemptState.STARTING,
+            tier=grid(snapshot)[0],
+            raised_at=snapshot.now.replace(microsecond=0),
+        )
+        status = status.model_copy(update={"attempt": raised, "phase": Phase.STARTING, "current": first})
         create = CreatePod(raised, 0, pod_manifest(snapshot, raised))
         return Decision(status, (create,), events=(Event("Normal", "Raised", f"attempt {raised}"),), trace=("raise",))
     if current.ended:
-        status = status.model_copy(update={"phase": Phase.COMPLETED})
+        status = status.model_copy(update={"phase": Phase.COMPLETED, "current": None})
         return Decision(status, (ReleasePod(current.name, current.uid),), trace=("completed",))
     orders: tuple[Order, ...] = ()
     if wanted := job.metadata.annotations.get(names.ANNOTATION_CHECKPOINT):

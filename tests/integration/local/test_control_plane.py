@@ -123,7 +123,7 @@ def test_what_install_gives_the_operator_is_enough_and_nothing_more(bare: Cluste
 
     assert may("patch", "trainingjobs.holdfast.dev", "--subresource=status", "-n", "default")
     assert may("create", "pods", "-n", "default")
-    assert may("update", "secrets/holdfast-serving", "-n", OPERATOR_NAMESPACE)
+    assert may("get", "secrets/holdfast-serving", "-n", OPERATOR_NAMESPACE)
     assert may("get", "configmaps/holdfast-ca", "-n", "default")
     assert not may("get", "secrets", "-n", "default")
     assert not may("list", "secrets", "-n", OPERATOR_NAMESPACE)

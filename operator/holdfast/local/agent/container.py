@@ -46,6 +46,11 @@ class Machine:
     reaper: Reaper
 
 
+def temporary_folder(config: AgentConfig, pod: Object) -> Path:
+    """TMPDIR of a pod. Its path is short: programs open unix sockets in it, whose paths may have 107 bytes at most."""
+    return config.root / "t" / str(pod["metadata"]["uid"]).replace("-", "")[:12]
+
+
 @dataclass
 class Sandbox:
     """What the containers of one pod share."""
@@ -198,9 +203,9 @@ class Container:
 
     def _base_env(self, image: ImageSpec) -> dict[str, str]:
         home = self._sandbox.folder / "home"
-        temporary = self._sandbox.folder / "tmp"
+        temporary = temporary_folder(self._config, self._sandbox.facts.pod)
         for folder in (home, temporary):
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         host, _, port = self._config.server.removeprefix("https://").rpartition(":")
         return {
             "PATH": ":".join([*image.path, env.BASE_PATH]),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from holdfast.local.agent import status
 from holdfast.local.agent.admission import Rejection
 from holdfast.local.agent.api import Backoff
-from holdfast.local.agent.container import Container, Machine, Sandbox
+from holdfast.local.agent.container import Container, Machine, Sandbox, temporary_folder
 from holdfast.local.agent.downward import PodFacts
 from holdfast.local.agent.errors import AgentError, ApiUnreachableError
 from holdfast.local.agent.report import Reporter
@@ -56,6 +56,7 @@ class PodWorker:
         self.pod = pod
         self.uid = str(pod["metadata"]["uid"])
         self.folder = host.pod_folder(self.uid)
+        self._temporary = temporary_folder(host.machine.config, pod)
         self.ended = False  # no process of it runs, and none will
         self.init: list[Container] = []
         self.containers: list[Container] = []
@@ -252,4 +253,5 @@ class PodWorker:
             if container.log is not None:
                 container.log.close()
         if not keep_files:
-            await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+            for folder in (self.folder, self._temporary):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
