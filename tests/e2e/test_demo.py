@@ -48,7 +48,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "TMPDIR": str(folder)},
-        preexec_fn=_heed_interrupts,
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no thread runs yet
     )
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(demo.stdout or ()), daemon=True)

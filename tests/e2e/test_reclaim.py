@@ -139,7 +139,7 @@ def test_torchrun_with_loader_workers_saves_when_told_to_leave(
     node = job.wait_step(5, timeout=120)["node"]
     cluster.reclaim(node, timedelta(seconds=25))
     status = job.wait(
-        "the next attempt's first step", lambda s: s["attempt"] == 2 and s["current"].get("firstStep"), 120
+        "the next attempt's first step", lambda s: s["current"]["number"] == 2 and s["current"].get("firstStep"), 120
     )
     first = status["history"][0]
     assert (first["kind"], first["reason"], first["stepsLost"]) == ("Loss", "SpotInterruption", 0)

@@ -62,7 +62,7 @@ def apply(cluster: Cluster, *manifests: dict[str, Any], namespace: str | None = 
     """Create or change objects by server-side apply. Raises LocalError with the API server's words."""
     scope = ["-n", namespace] if namespace else []
     text = "\n".join(json.dumps(manifest) for manifest in manifests)
-    cluster.kubectl("apply", "--server-side", "-f", "-", *scope, stdin=text)
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", *scope, stdin=text)
 
 
 def audit_events(cluster: Cluster, user: str | None = None) -> list[dict[str, Any]]:
