@@ -55,6 +55,18 @@ class TrainingJob(ApiObject):
     # Pods are named {job}-{attempt}-{rank}: 40 characters leave room for both numbers in a label of 63.
     rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 40),)
 
+    @classmethod
+    def parse_next(cls, raw: Mapping[str, Any], before: "TrainingJob | None") -> Self:
+        """Read the next version of a job; SpecError as `parse`.
+
+        Most changes are of the status. The API server counts `generation` up with every change of the spec, so that a
+        spec of the same generation is not read again.
+        """
+        meta = raw["metadata"]
+        if before and (before.metadata.uid, before.metadata.generation) == (meta["uid"], meta.get("generation")):
+            raw = {**raw, "spec": before.spec}
+        return cls.parse(raw)
+
 
 class CapacityProfile(ApiObject):
     """A named grid of capacity tiers that jobs may use, kept by the platform's owners."""

@@ -59,8 +59,10 @@ def at_most_one(*fields: str) -> Rule:
 
 
 def _count(fields: tuple[str, ...], how_many: str, comparison: str, fits: Callable[[int], bool]) -> Rule:
+    attributes = [(name, snake(name)) for name in fields]
+
     def given(value: Any) -> list[str]:
-        return [name for name in fields if getattr(value, snake(name)) not in (None, ())]
+        return [name for name, attribute in attributes if getattr(value, attribute) not in (None, ())]
 
     # Plain sums and ternaries: lists of text and `join` would cost more than the API server allows.
     count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in fields)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_serializer, model_validator
@@ -54,7 +55,14 @@ LONGEST: Final = timedelta(days=3650)
 
 def parse_duration(text: object) -> timedelta:
     """`1h30m` -> timedelta. Integer arithmetic; ScalarError unless written as whole parts, largest first."""
-    if not isinstance(text, str) or not 0 < len(text) <= DURATION_LENGTH or not _DURATION.fullmatch(text):
+    if not isinstance(text, str):
+        raise ScalarError(text, _DURATION_WORDS)
+    return _parse_duration(text)
+
+
+@lru_cache(maxsize=1024)  # jobs use few different durations, and are read with every change
+def _parse_duration(text: str) -> timedelta:
+    if not 0 < len(text) <= DURATION_LENGTH or not _DURATION.fullmatch(text):
         raise ScalarError(text, _DURATION_WORDS)
     return timedelta(microseconds=sum(int(digits) * _MICROSECONDS[unit] for digits, unit in _PART.findall(text)))
 

@@ -1,5 +1,6 @@
 """The pod of an attempt. Only what a job may choose is taken from its spec; everything else is stamped on last."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -33,7 +34,8 @@ def pod_name(job: str, attempt: int, rank: int) -> str:
 def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int = 0) -> Manifest:
     """The manifest of one pod."""
     trainer, tier = job.spec.trainer, attempt.tier
-    env = _holdfast_env(job, attempt, config, rank)
+    common = _common_env(job, attempt)
+    env = common + _trainer_env(job, attempt, config, rank)
     mounts = [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}] if _claim(job) else []
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
@@ -44,7 +46,7 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: 
         "nodeSelector": dict(tier.node_selector),
         "tolerations": [t.to_object() for t in tier.tolerations] + _STAY_ON_SILENT_NODES,
         "securityContext": _pod_security(trainer),
-        "initContainers": [_init_container(config, env, [launcher, *mounts])],
+        "initContainers": [_init_container(config, common, [launcher, *mounts])],
         "containers": [_trainer_container(trainer, tier, env, [launcher, *mounts])],
         "volumes": _volumes(job),
     }
@@ -144,38 +146,54 @@ def _container_security(trainer: Trainer) -> Manifest:
     return {"allowPrivilegeEscalation": False, **drop}
 
 
-def _holdfast_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
+def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
+    """Who the pod is and where its checkpoints are: all that the init container needs."""
+    return [
+        *_plain(
+            {
+                "HOLDFAST_NAMESPACE": job.metadata.namespace,
+                "HOLDFAST_JOB": job.metadata.name,
+                "HOLDFAST_JOB_UID": job.metadata.uid,
+                "HOLDFAST_ATTEMPT": str(attempt.number),
+                "HOLDFAST_TERMINATION_LOG": TERMINATION_LOG,
+            }
+        ),
+        {"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        *_storage_env(job),
+    ]
+
+
+def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
     spec, checkpoint = job.spec, job.spec.checkpoint
     accelerators = spec.trainer.accelerators_per_node if attempt.tier.accelerator else 0
-    values = {
-        "HOLDFAST_NAMESPACE": job.metadata.namespace,
-        "HOLDFAST_JOB": job.metadata.name,
-        "HOLDFAST_JOB_UID": job.metadata.uid,
-        "HOLDFAST_ATTEMPT": str(attempt.number),
-        "HOLDFAST_RANK": str(rank),
-        "HOLDFAST_NODES": "1",
-        "HOLDFAST_TIER": attempt.tier.name,
-        "HOLDFAST_ACCELERATORS": str(accelerators),
-        "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
-        "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every.model_dump(mode="json")),
-        "HOLDFAST_CHECKPOINT_KEEP_LAST": str(checkpoint.keep.last),
-        "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(checkpoint.keep.every) if checkpoint.keep.every else None,
-        "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
-        "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
-        "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
-        "HOLDFAST_OPERATOR_URL": config.progress_url,
-        "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
-        "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
-        "HOLDFAST_TERMINATION_LOG": TERMINATION_LOG,
-        # torchrun's defaults. Standalone: its ranks meet on a free port, so pods may share a network.
-        "PET_NNODES": "1",
-        "PET_NPROC_PER_NODE": str(max(1, accelerators)),
-        "PET_NODE_RANK": str(rank),
-        "PET_STANDALONE": "1",
-    }
-    env: Env = [{"name": name, "value": value} for name, value in values.items() if value is not None]
-    env.append({"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})
-    return env + _storage_env(job)
+    return _plain(
+        {
+            "HOLDFAST_RANK": str(rank),
+            "HOLDFAST_NODES": "1",
+            "HOLDFAST_TIER": attempt.tier.name,
+            "HOLDFAST_ACCELERATORS": str(accelerators),
+            "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
+            "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every.model_dump(mode="json")),
+            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(checkpoint.keep.last),
+            "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(checkpoint.keep.every) if checkpoint.keep.every else None,
+            "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
+            "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
+            "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
+            "HOLDFAST_OPERATOR_URL": config.progress_url,
+            "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
+            "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
+            # torchrun's defaults. Standalone: its ranks meet on a free port, so pods may share a network.
+            "PET_NNODES": "1",
+            "PET_NPROC_PER_NODE": str(max(1, accelerators)),
+            "PET_NODE_RANK": str(rank),
+            "PET_STANDALONE": "1",
+        }
+    )
+
+
+def _plain(values: Mapping[str, str | None]) -> Env:
+    """Variables with these values; None leaves one out."""
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
 def _storage_env(job: TrainingJob) -> Env:

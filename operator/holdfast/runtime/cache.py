@@ -152,10 +152,10 @@ class Cache:
         if not self._versions["jobs"].accept(raw):
             return set()
         key = _key(raw)
-        self.jobs.pop(key, None)
+        before = self.jobs.pop(key, None)
         self.malformed.pop(key, None)
         try:
-            self.jobs[key] = TrainingJob.parse(raw)
+            self.jobs[key] = TrainingJob.parse_next(raw, before)
         except (HoldfastError, ValueError, TypeError, KeyError) as error:
             message = f"{error}"[:1024]
             self.malformed[key] = Malformed(raw["metadata"]["uid"], _version(raw), message, raw)

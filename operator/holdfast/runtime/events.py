@@ -28,6 +28,8 @@ REPEAT_AFTER = 60.0  # seconds until the same words are counted once more
 REMEMBERED = 10_000
 WAITING = 1_000
 PER_JOB_RATE, PER_JOB_BURST = 1 / 10, 25
+YIELD = 2.0  # seconds that an event lets urgent work pass
+LOOK_AGAIN = 0.05  # seconds until it looks whether there still is any
 
 
 @dataclass(slots=True)
@@ -52,8 +54,11 @@ class EventRecorder:
         identity: str,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], datetime] | None = None,
+        urgent: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`urgent` tells whether there is work that the next event should let pass."""
         self._writer = writer
+        self._urgent = urgent
         self._identity = identity[:128]
         self._clock = clock
         self._now = now or (lambda: datetime.now(UTC))
@@ -118,21 +123,31 @@ class EventRecorder:
         }
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write what was recorded, until cancelled. What is urgent goes first, for a while."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self.flush()
+            while self._waiting:
+                await self._let_pass()
+                await self._write_next()
 
     async def flush(self) -> None:
         """Write everything that waits. An event that cannot be written is dropped."""
         while self._waiting:
-            namespace, name, manifest = self._waiting.popleft()
-            try:
-                await self._write(namespace, name, manifest)
-            except ApiError as error:
-                self.dropped += 1
-                log.debug("event %s was not written: %s", name, error)
+            await self._write_next()
+
+    async def _let_pass(self) -> None:
+        until = self._clock() + YIELD
+        while self._urgent() and self._clock() < until:
+            await asyncio.sleep(LOOK_AGAIN)
+
+    async def _write_next(self) -> None:
+        namespace, name, manifest = self._waiting.popleft()
+        try:
+            await self._write(namespace, name, manifest)
+        except ApiError as error:
+            self.dropped += 1
+            log.debug("event %s was not written: %s", name, error)
 
     async def _write(self, namespace: str, name: str, manifest: dict[str, Any]) -> None:
         again = {k: manifest[k] for k in ("count", "lastTimestamp")}

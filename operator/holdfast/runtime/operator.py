@@ -84,7 +84,7 @@ class Operator:
         config = settings.operator_config()
         self._book = ReportBook(self._wake, config.status_interval)
         notes = Writer(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
-        self._events = EventRecorder(notes, self._identity)
+        self._events = EventRecorder(notes, self._identity, urgent=lambda: self._queue.urgent)
         self._config = config
         self._decide = decide
         self._executor: Executor | None = None

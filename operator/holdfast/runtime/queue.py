@@ -1,7 +1,8 @@
 """The work queue: every key at most once, one worker a key, later is possible, errors back off.
 
 A key that is added while it is being worked on is worked on once more afterwards, however often it was added. What is
-calm goes last, so that in a burst new jobs get their pods before the status of old ones is brought up to date. All
+calm is given out only while nothing urgent waits or is being worked on, so that in a burst all new jobs get their pods
+before the status of old ones is brought up to date: a worker that waits for the API server leaves it to the urgent. All
 methods but `get` return at once; use the queue inside one event loop.
 """
 
@@ -9,6 +10,7 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -19,6 +21,15 @@ LONGEST_DELAY = 60.0
 CALM_WAIT = 5.0  # seconds that a calm key waits behind others at most
 
 
+@dataclass(slots=True)
+class _Work:
+    """A key that a worker has; when it became dirty meanwhile, by something urgent or only by something calm."""
+
+    urgent: bool
+    dirty: float | None = None
+    calm: float | None = None
+
+
 class WorkQueue(Generic[K]):
     """Keys that wait for a worker. `clock` gives seconds and never goes back; `seed` makes the jitter repeatable."""
 
@@ -27,7 +38,8 @@ class WorkQueue(Generic[K]):
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._waiting: dict[K, float] = {}  # in the order of arrival; when it became due
         self._calm: dict[K, float] = {}  # the same, for keys that are not urgent
-        self._busy: dict[K, float | None] = {}  # being worked on; when it became dirty meanwhile
+        self._busy: dict[K, _Work] = {}
+        self._urgent = 0  # how many of them did not come from the calm line
         self._failures: dict[K, int] = {}
         self._later: dict[tuple[K, bool], float] = {}  # by key and calm: when it is due
         self._heap: list[tuple[float, int, K, bool]] = []
@@ -49,6 +61,11 @@ class WorkQueue(Generic[K]):
         return len(self._busy)
 
     @property
+    def urgent(self) -> bool:
+        """True while a key that is not calm waits or is being worked on."""
+        return bool(self._waiting or self._urgent)
+
+    @property
     def oldest(self) -> float:
         """How long the key that has waited longest has waited, in seconds; 0 if none waits."""
         now = self._clock()
@@ -57,9 +74,8 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Work on this key as soon as a worker is free."""
         now = self._clock()
-        if key in self._busy:
-            if self._busy[key] is None:
-                self._busy[key] = now
+        if work := self._busy.get(key):
+            work.dirty = now if work.dirty is None else work.dirty
         elif key not in self._waiting:
             self._waiting[key] = self._calm.pop(key, now)
             self._wake.set()
@@ -86,12 +102,13 @@ class WorkQueue(Generic[K]):
             if line := self._line():
                 key = next(iter(line))
                 del line[key]
-                self._busy[key] = None
+                self._busy[key] = _Work(urgent=line is self._waiting)
+                self._urgent += line is self._waiting
                 if len(self):
                     self._wake.set()
                 return key
             self._wake.clear()
-            timeout = max(0.0, self._heap[0][0] - self._clock()) if self._heap else None
+            timeout = self._pause()
             try:
                 async with asyncio.timeout(timeout):
                     await self._wake.wait()
@@ -110,9 +127,9 @@ class WorkQueue(Generic[K]):
         self._failures[key] = count + 1
         delay = min(LONGEST_DELAY, FIRST_DELAY * float(2 ** min(count, 20))) * self._random.uniform(0.75, 1.25)
         delay = max(delay, at_least)
-        dirty = self._busy.pop(key, None)
+        work = self._release(key)
         # What made it dirty must not skip the back-off, or a hot object would turn every error into a busy loop.
-        self.after(key, delay if dirty is None or at_least else min(delay, 1.0))
+        self.after(key, delay if work.dirty is None or at_least else min(delay, 1.0))
         return delay
 
     def close(self) -> None:
@@ -122,14 +139,38 @@ class WorkQueue(Generic[K]):
 
     def _line(self) -> dict[K, float]:
         """The line whose first key is next."""
-        calm = self._calm and self._clock() - next(iter(self._calm.values())) >= CALM_WAIT
-        return self._calm if calm or not self._waiting else self._waiting
+        if self._calm and (self._calm_due() <= self._clock() or not self.urgent):
+            return self._calm
+        return self._waiting
+
+    def _calm_due(self) -> float:
+        """When the first calm key has waited long enough."""
+        return next(iter(self._calm.values())) + CALM_WAIT
+
+    def _pause(self) -> float | None:
+        """Seconds until a key may be given out though nothing happens; None for never."""
+        due = [self._heap[0][0]] if self._heap else []
+        if self._calm:
+            due.append(self._calm_due())
+        return max(0.0, min(due) - self._clock()) if due else None
+
+    def _release(self, key: K) -> _Work:
+        """Nobody works on this key any more."""
+        work = self._busy.pop(key)
+        self._urgent -= work.urgent
+        if self._calm and not self._urgent:
+            self._wake.set()
+        return work
 
     def _free(self, key: K) -> None:
-        dirty = self._busy.pop(key, None)
-        if dirty is not None:
-            self._waiting[key] = dirty
-            self._wake.set()
+        work = self._release(key)
+        if work.dirty is not None:
+            self._waiting[key] = work.dirty
+        elif work.calm is not None:
+            self._calm[key] = work.calm
+        else:
+            return
+        self._wake.set()
 
     def _promote(self) -> None:
         now = self._clock()
@@ -137,7 +178,9 @@ class WorkQueue(Generic[K]):
             due, _, key, calm = heapq.heappop(self._heap)
             if self._later.get((key, calm)) == due:
                 del self._later[key, calm]
-                if not calm or key in self._busy:
+                if not calm:
                     self.add(key)
+                elif work := self._busy.get(key):
+                    work.calm = now if work.calm is None else work.calm
                 elif key not in self._waiting:
                     self._calm.setdefault(key, now)

@@ -92,12 +92,17 @@ def test_without_an_operator_url_nothing_is_reported():
     assert "HOLDFAST_GOAL_STEPS" not in found
 
 
-def test_the_init_container_has_the_same_environment():
+def test_the_init_container_knows_who_it_is_and_where_checkpoints_are_and_no_more():
     pod = build()
     (init,) = pod["spec"]["initContainers"]
     assert init["image"] == CONFIG.init_image
     assert init["command"] == ["holdfast-init"]
-    assert env(init) == {**env(trainer(pod)), "HOLDFAST_LAUNCHER_DIR": "/holdfast/bin"}
+    theirs = env(trainer(pod))
+    shared = (
+        "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_POD_UID",
+        "HOLDFAST_TERMINATION_LOG", "HOLDFAST_CHECKPOINT_URI", "HOLDFAST_CHECKPOINT_REGION",
+    )  # fmt: skip
+    assert env(init) == {**{name: theirs[name] for name in shared}, "HOLDFAST_LAUNCHER_DIR": "/holdfast/bin"}
 
 
 def test_credentials_come_from_a_secret_and_are_never_written_out():

@@ -47,6 +47,21 @@ def test_the_late_end_of_an_earlier_job_does_not_remove_its_namesake(cache: Cach
     assert cache.jobs[A].metadata.uid == "u2"
 
 
+def test_a_spec_is_read_again_only_when_its_generation_changed(cache: Cache) -> None:
+    first = raw_job(version=10)
+    cache.put_job(first)
+    spec = cache.jobs[A].spec
+    cache.put_job(raw_job(version=11, attempt=2))
+    assert cache.jobs[A].spec is spec
+    assert cache.jobs[A].status.attempt == 2
+    for version, change in ((12, {"generation": 2}), (13, {"generation": 2, "uid": "u2"})):
+        changed = raw_job(version=version)
+        changed["metadata"] |= change
+        changed["spec"]["suspend"] = version == 12
+        cache.put_job(changed)
+        assert cache.jobs[A].spec.suspend is (version == 12)
+
+
 def test_a_pod_touches_its_job_and_only_when_a_decision_could_tell(cache: Cache) -> None:
     assert cache.put_pod(raw_pod(version=1)) == {A}
     assert cache.put_pod(raw_pod(version=2)) == set()

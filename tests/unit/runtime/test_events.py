@@ -1,9 +1,13 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
 from tests.support.fakes import T0, Clock, FakeClient, raw_job
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.decision import Event
 from holdfast.runtime.errors import ApiError
-from holdfast.runtime.events import EventRecorder
+from holdfast.runtime.events import YIELD, EventRecorder
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.limit import TokenBucket
 from holdfast.runtime.writer import Writer
@@ -12,10 +16,10 @@ JOB = TrainingJob.parse(raw_job())
 LOST = Event("Warning", "NodeLost", "node spot-1 is gone")
 
 
-def recorder(client: FakeClient, clock: Clock) -> EventRecorder:
+def recorder(client: FakeClient, clock: Clock, urgent: Callable[[], bool] = lambda: False) -> EventRecorder:
     gate = Gate(clock)
     gate.keep_open(float("inf"))
-    return EventRecorder(Writer(client, gate, TokenBucket(1000, 1000)), "me", clock, clock.now)
+    return EventRecorder(Writer(client, gate, TokenBucket(1000, 1000)), "me", clock, clock.now, urgent)
 
 
 async def test_an_event_is_written_as_kubectl_describe_wants_it() -> None:
@@ -86,3 +90,28 @@ async def test_messages_are_capped_and_errors_are_not_raised() -> None:
     assert len(client.sent("POST")[0][1]["message"]) == 1024
     assert events.dropped == 1
     assert len(client.sent("POST")) == 2
+
+
+@pytest.mark.parametrize("ends", ["urgent", "patience"])
+async def test_an_event_lets_urgent_work_pass_but_not_for_ever(ends: str) -> None:
+    client, clock = FakeClient(), Clock()
+    urgent, looked = True, asyncio.Semaphore(0)
+
+    def look() -> bool:
+        looked.release()
+        return urgent
+
+    events = recorder(client, clock, look)
+    task = asyncio.create_task(events.run())
+    events.record(JOB, LOST)
+    for _ in range(3):
+        await asyncio.wait_for(looked.acquire(), 5)
+    assert client.sent("POST") == []
+    if ends == "urgent":
+        urgent = False
+    else:
+        clock.tick(YIELD)
+    async with asyncio.timeout(5):
+        while not client.sent("POST"):
+            await asyncio.sleep(0)
+    task.cancel()

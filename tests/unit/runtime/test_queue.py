@@ -70,6 +70,40 @@ async def test_calm_keys_let_others_pass_but_not_for_ever(queue: WorkQueue[str],
     assert (await queue.get(), len(queue)) == ("more", 0)
 
 
+async def test_a_calm_key_waits_until_nothing_urgent_is_worked_on_but_not_for_ever(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("urgent")
+    assert (await queue.get(), queue.urgent) == ("urgent", True)
+    queue.after("calm", 1, calm=True)
+    queue.after("other", 2, calm=True)
+    clock.tick(2)
+    waiter = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    assert not waiter.done()
+    queue.done("urgent")
+    assert (await asyncio.wait_for(waiter, 1), queue.urgent) == ("calm", False)
+    queue.add("slow")
+    assert await queue.get() == "slow"
+    clock.tick(CALM_WAIT)
+    assert await queue.get() == "other"
+
+
+async def test_what_only_something_calm_made_dirty_stays_calm(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.after("a", 1, calm=True)
+    clock.tick(1)
+    queue.add("b")
+    assert await queue.get() == "b"
+    queue.done("a")
+    queue.add("c")
+    assert await queue.get() == "c"
+    for key in ("b", "c"):
+        queue.done(key)
+    assert await queue.get() == "a"
+
+
 async def test_a_timer_does_not_wait_behind_a_burst(queue: WorkQueue[str], clock: Clock) -> None:
     queue.after("both", 1, calm=True)
     queue.after("both", 2)
