@@ -30,6 +30,7 @@ class Operator:
         self.reports = ReportBook(lambda job, urgent: None, timedelta(seconds=15))
         self.refusals: dict[str, Refusal] = {}
         self.orders: dict[str, tuple[Order, ...]] = {}
+        self.raised: dict[str, int] = {}
         self.since = self.world.now
         self.sync_jobs()
         self.sync_pods()
@@ -84,7 +85,16 @@ class Operator:
         if writes == 0:
             self.restart()
             return False
+        first = [action for action in decision.actions if patch and self._promised(name, action)]
+        for done, action in enumerate(first):
+            if done >= writes:
+                self.restart()
+                return False
+            self._act(name, action)
         if patch:
+            if len(first) >= writes:
+                self.restart()
+                return False
             after = stored(job, decision.status).status.to_object()
             try:
                 self.world.patch_status(name, job.metadata.resource_version, after)
@@ -92,14 +102,21 @@ class Operator:
                 self.sync_jobs()
                 return False
             self.jobs[name] = self.world.jobs[name].view()
-            self.refusals.pop(name, None)
+            if not first:
+                self.refusals.pop(name, None)
+            self.raised[name] = decision.status.attempt
         self.orders[name] = decision.orders
-        for done, action in enumerate(decision.actions, start=int(bool(patch))):
+        rest = [action for action in decision.actions if action not in first]
+        for done, action in enumerate(rest, start=len(first) + int(bool(patch))):
             if done >= writes:
                 self.restart()
                 return False
             self._act(name, action)
         return not patch and not decision.actions
+
+    def _promised(self, name: str, action: object) -> bool:
+        """As the executor: a pod that this process promised goes before the status."""
+        return isinstance(action, CreatePod) and action.promised and action.attempt <= self.raised.get(name, 0)
 
     def _act(self, name: str, action: object) -> None:
         match action:

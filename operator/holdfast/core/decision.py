@@ -10,11 +10,16 @@ from holdfast.api.status import TrainingJobStatus
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """POST this pod. "Already exists" is success if owner UID and attempt match, else a Refusal (reason NameTaken)."""
+    """POST this pod. "Already exists" is success if owner UID and attempt match, else a Refusal (reason NameTaken).
+
+    `promised` says that it may be made before the status is written: the status that is stored has its number already,
+    as it has from the notice on, and every earlier pod of the job has ended.
+    """
 
     attempt: int
     rank: int
     manifest: Mapping[str, Any]
+    promised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

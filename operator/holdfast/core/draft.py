@@ -82,7 +82,9 @@ class Draft:
         """Create the pod of the current attempt, whose number is in the status that is written first."""
         attempt = self.attempt
         manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
-        self.act(CreatePod(attempt.number, 0, manifest))
+        stored = self.snapshot.job.status
+        promised = attempt.number <= stored.attempt and all(pod.ended for pod in self.snapshot.pods)
+        self.act(CreatePod(attempt.number, 0, manifest, promised))
         self.created |= {attempt.number}
 
     def drain(

@@ -1,9 +1,14 @@
 """Carry out one decision: status first, then orders, then actions, then events.
 
-If the status cannot be written nothing else is done: no pod may exist that the status does not know of. Only an order
-to drain because of a notice does not wait for the status, because every millisecond of a notice is the training's: its
-id follows from the status that is stored, so a leader that decides again gives the same order, and a pod obeys an order
-once. What people asked for may have been taken back when the status is written, so that order waits.
+If the status cannot be written nothing else is done: no pod may exist that the status does not know of. Two things do
+not wait for it, because every millisecond of them is the training's:
+
+- An order to drain because of a notice. Its id follows from the status that is stored, so a leader that decides again
+  gives the same order, and a pod obeys an order once. What people asked for may have been taken back when the status is
+  written, so that order waits.
+- A pod that was promised: the number of its attempt is in status already, as it is from the notice on. This process
+  must have written it: then no other can have taken the attempt further, and a view that is stale is so only in what
+  people changed meanwhile; the next decision clears away a pod that is not wanted any more.
 """
 
 import asyncio
@@ -38,8 +43,8 @@ from holdfast.runtime.writer import Writer
 
 log = logging.getLogger(__name__)
 
-# How many jobs write at once. Fewer than are decided at once: when a node goes, all its pods are told at once, and then
-# one job after the other gets its status and its new pod, instead of all statuses first.
+# How many jobs write at once. Fewer than are decided at once: when a node goes, all its pods are told at once and all
+# promised pods are made at once, and then one job after the other gets its status.
 WRITERS = 16
 
 
@@ -93,6 +98,7 @@ class Executor:
         self._now = now
         self._pods = PodWriter(writer, cache)
         self._turns = asyncio.Semaphore(WRITERS)
+        self._raised: dict[str, int] = {}  # by job UID: the highest attempt that this process has written into status
         self.refusals: dict[str, Refusal] = {}
 
     @property
@@ -112,33 +118,49 @@ class Executor:
         """
         key = Key(job.metadata.namespace, job.metadata.name)
         patch = {} if decision.status is job.status else merge_patch(job.status, decision.status)
-        if patch:
-            notices = _notices(decision)
-            if notices and self._writer.open:
-                self._board.offer(job.metadata.uid, notices)
         if not (patch or decision.actions):
             self._board.replace(job.metadata.uid, decision.orders)
             for event in decision.events:
                 self._events.record(job, event)
             return Outcome.QUIET, False
+        promised: tuple[Action, ...] = ()
+        if patch:
+            notices = _notices(decision)
+            if notices and self._writer.open:
+                self._board.offer(job.metadata.uid, notices)
+            promised = tuple(action for action in decision.actions if self._promised(job, action))
+            await self._act(key, job, promised)
         async with self._turns:
-            return await self._write(key, job, decision, patch)
+            return await self._write(key, job, decision, patch, promised)
 
     async def _write(
-        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object]
+        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object], done: tuple[Action, ...]
     ) -> tuple[Outcome, bool]:
         if patch:
             outcome = await self._write_status(key, job, patch)
             if outcome is not Outcome.APPLIED:
                 return outcome, False
-            self.refusals.pop(job.metadata.uid, None)
+            self._raised[job.metadata.uid] = decision.status.attempt
+            if not done:  # a refusal is of the pod that was just to be made, and not yet known to any decision
+                self.refusals.pop(job.metadata.uid, None)
         self._board.replace(job.metadata.uid, decision.orders)
         try:
-            await self._act(key, job, decision.actions)
+            await self._act(key, job, tuple(action for action in decision.actions if action not in done))
         finally:
             for event in decision.events:
                 self._events.record(job, event)
         return Outcome.APPLIED, "progress" in patch
+
+    def _promised(self, job: TrainingJob, action: Action) -> bool:
+        """True for a pod that was promised, and by this process."""
+        raised = self._raised.get(job.metadata.uid, 0)
+        return isinstance(action, CreatePod) and action.promised and action.attempt <= raised
+
+    def keep_only(self, job_uids: set[str]) -> None:
+        """Forget all other jobs."""
+        for known in (self.refusals, self._raised):
+            for uid in known.keys() - job_uids:
+                del known[uid]
 
     async def _write_status(self, key: Key, job: TrainingJob, patch: dict[str, object]) -> Outcome:
         meta = job.metadata

@@ -223,8 +223,7 @@ class Operator:
         self._slots.keep_only(uids)
         self._book.keep_only(self._cache.pod_uids(), self._cache.jobs)
         if self._executor:
-            for uid in self._executor.refusals.keys() - uids:
-                del self._executor.refusals[uid]
+            self._executor.keep_only(uids)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

@@ -1,14 +1,31 @@
 """The decision as a whole: it comes to rest, reads nothing but its argument, and orders survive a restart."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.support.core import NOW, at, attempt, drain, job, pod, settled, snapshot, status, stepped
+from tests.support.core import (
+    NOW,
+    at,
+    attempt,
+    drain,
+    ended,
+    job,
+    nodes,
+    pod,
+    settled,
+    silent,
+    snapshot,
+    status,
+    stepped,
+)  # fmt: skip
 
 from holdfast.api.status import AttemptState
 from holdfast.core import decide as module
+from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError
 from holdfast.core.transitions import Row
+from holdfast.core.views import PodView
 
 
 def test_a_table_that_goes_round_in_circles_is_an_error_that_names_the_rows(monkeypatch):
@@ -54,3 +71,16 @@ def test_more_than_one_number_is_never_raised_for_one_loss():
     leaving = attempt(state=AttemptState.DRAINING, drain=drain(), fenced=True, first_step=1)
     given = job(status(leaving, successor=attempt(2, AttemptState.INTENDED)))
     assert settled(snapshot(given)).status.attempt == 2
+
+
+def promised(*pods: PodView, **successor: Any) -> list[bool]:
+    gone = attempt(state=AttemptState.DRAINING, drain=drain(), fenced=True, first_step=1)
+    given = snapshot(job(status(gone, attempt=1 + len(successor), **successor)), *pods, cluster=nodes(silent()))
+    return [action.promised for action in settled(given).actions if isinstance(action, CreatePod)]
+
+
+def test_a_pod_is_promised_if_its_number_was_in_status_and_the_old_one_was_seen_to_end():
+    successor = {"successor": attempt(2, AttemptState.INTENDED)}
+    assert promised(ended(), **successor) == [True]
+    assert promised(ended()) == [False]
+    assert promised(pod(), **successor) == [False]  # lost touch with: only status can say that it is over

@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.fakes import T0, Clock, FakeClient, raw_job
+from tests.support.waiting import wait_for
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.decision import Event
@@ -111,7 +112,5 @@ async def test_an_event_lets_urgent_work_pass_but_not_for_ever(ends: str) -> Non
         urgent = False
     else:
         clock.tick(YIELD)
-    async with asyncio.timeout(5):
-        while not client.sent("POST"):
-            await asyncio.sleep(0)
+    await asyncio.to_thread(wait_for, lambda: client.sent("POST"), 5, "the event")
     task.cancel()

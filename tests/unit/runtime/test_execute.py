@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -130,6 +131,38 @@ async def test_a_job_that_is_gone_or_made_anew_is_left_alone(bench: Any, uid: st
     outcome, _ = await bench.executor.apply(job, raised(job, create()))
     assert outcome is Outcome.GONE
     assert not any("pods" in call for call in bench.verbs())
+
+
+async def promise(bench: Any) -> tuple[TrainingJob, Decision]:
+    """This process has written attempt 1 into status; what follows makes its pod."""
+    job = stored(bench)
+    await bench.executor.apply(job, raised(job))
+    job = bench.cache.jobs[Key("ns", "a")]
+    pod = dataclasses.replace(create(), promised=True)
+    return job, Decision(job.status.model_copy(update={"reason": "R"}), (pod, ReleasePod("a-0-0", "p0")))
+
+
+async def test_a_promised_pod_is_made_before_the_status(bench: Any) -> None:
+    job, decision = await promise(bench)
+    await bench.executor.apply(job, decision)
+    assert bench.verbs()[1:] == [
+        "POST configmaps", "POST pods", "PATCH trainingjobs/a/status", "PATCH pods/a-0-0",
+    ]  # fmt: skip
+
+
+async def test_what_another_process_promised_waits_for_the_status(bench: Any) -> None:
+    job, decision = await promise(bench)
+    bench.executor.keep_only(set())
+    await bench.executor.apply(job, decision)
+    assert bench.verbs()[1:3] == ["PATCH trainingjobs/a/status", "POST configmaps"]
+
+
+async def test_a_promised_pod_that_is_refused_is_remembered_beyond_the_status(bench: Any) -> None:
+    job, decision = await promise(bench)
+    bench.client.on("POST", "pods", ApiError(403, "Forbidden", "exceeded quota: gpus"))
+    await bench.executor.apply(job, decision)
+    assert bench.cache.jobs[Key("ns", "a")].status.reason == "R"
+    assert bench.executor.refusals["u1"].message == "exceeded quota: gpus"
 
 
 async def test_a_status_that_cannot_be_written_stops_everything(bench: Any) -> None:

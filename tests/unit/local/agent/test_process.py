@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.pods import alive
+from tests.support.waiting import wait_for
 
 from holdfast.local.agent import procfs
 from holdfast.local.agent.process import ContainerProcess, Reaper, agent_mark, kill_marked
@@ -83,7 +84,8 @@ async def test_sigterm_reaches_pid_1_only_and_kill_everything(reaper: Reaper) ->
     text = await output.until(b"up\n")
     pids = [int(line[4:]) for line in text.splitlines() if line.startswith(b"pid=")]
     assert len(pids) == 2
-    assert set(pids) < process.members(procfs.table())
+    # While the shell between them ends, its child is nobody's for a moment.
+    wait_for(lambda: set(pids) < process.members(procfs.table()), 10, "both processes to be known")
     process.terminate()
     assert b"child" not in await output.until(b"told")
     await process.kill_tree()
