@@ -11,7 +11,7 @@ from tests.support.training import Pool, pool_nodes
 
 from holdfast.local.cluster import Cluster
 
-POOLS = 24  # pools for one pytest process; a test that breaks its nodes takes a pool that nobody uses after it
+POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a pool that nobody uses after it
 
 # Everything that an operator waits for, short: the local cluster calls a node silent after 6 s.
 PATIENCE = {
@@ -30,7 +30,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster with the operator's rights installed and many nodes."""
+    """A cluster with the operator's rights installed, and many nodes to rent."""
     nodes = tuple(node for number in range(1, POOLS + 1) for node in pool_nodes(number))
     with running_cluster(audit=True, nodes=nodes) as running:
         running.install()
@@ -77,9 +77,17 @@ def lone_operator(cluster: Cluster, shared_operator: OperatorProcess) -> Iterato
 
 
 @pytest.fixture
-def pools(cluster: Cluster) -> Callable[[], Pool]:
+def pools(cluster: Cluster) -> Iterator[Callable[[], Pool]]:
     """Gives four fresh nodes at each call: spot-1, spot-2, dedicated-1, cpu-1."""
-    return lambda: Pool(cluster, f"p{next(_numbers)}")
+    given: list[Pool] = []
+
+    def rent() -> Pool:
+        given.append(Pool(cluster, f"p{next(_numbers)}"))
+        return given[-1].rent()
+
+    yield rent
+    for pool in given:
+        pool.give_back()
 
 
 @pytest.fixture
@@ -91,4 +99,4 @@ def pool(pools: Callable[[], Pool]) -> Pool:
 @pytest.fixture(scope="session")
 def calm_pool(cluster: Cluster) -> Pool:
     """A pool that many tests share, for none of them takes a node away."""
-    return Pool(cluster, f"p{next(_numbers)}")
+    return Pool(cluster, f"p{next(_numbers)}").rent()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from tests.support.cluster import apply, get
+from tests.support.cluster import apply, get, items
 from tests.support.operator import OperatorProcess
 from tests.support.operator_main import FROZEN
 from tests.support.podwatch import PodWatch
@@ -52,7 +52,7 @@ class Group:
 
     def statuses(self) -> dict[str, Raw]:
         """The status of each job."""
-        found = json.loads(self.cluster.kubectl("get", "tj", "-n", self.namespace, "-o", "json"))["items"]
+        found = items(self.cluster, "trainingjob", self.namespace)
         own = {job.name for job in self.jobs}
         return {o["metadata"]["name"]: o.get("status") or {} for o in found if o["metadata"]["name"] in own}
 
@@ -73,7 +73,7 @@ class Group:
 
     def over(self) -> set[str]:
         """Jobs that are over and have no pod that is held by our finalizer."""
-        pods = json.loads(self.cluster.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))["items"]
+        pods = items(self.cluster, "pod", self.namespace)
         held = {p["metadata"]["labels"][names.LABEL_JOB] for p in pods if p["metadata"].get("finalizers")}
         final = {name for name, s in self.statuses().items() if s.get("phase") in ("Completed", "Failed")}
         return final - held

@@ -1,10 +1,10 @@
 """Parts of the platform go away and come back: training goes on, nothing is lost, nothing is counted."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.support.cluster import items
 from tests.support.operator import OperatorProcess
 from tests.support.training import Job, Pool, Raw, storage_log, stub, submit
 from tests.support.waiting import wait_for
@@ -126,19 +126,17 @@ def paused(cluster: Cluster, part: str) -> Iterator[None]:
 
 def ready_nodes(cluster: Cluster) -> set[str]:
     """The names of the nodes that are Ready."""
-    nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
     ready = {"type": "Ready", "status": "True"}
     return {
         node["metadata"]["name"]
-        for node in nodes
+        for node in items(cluster, "node")
         if any(ready.items() <= condition.items() for condition in node["status"]["conditions"])
     }
 
 
 def wait_until_ready(cluster: Cluster, pool: Pool) -> None:
     """Wait until the nodes of a pool are Ready: an outage of the control plane may have them called silent."""
-    nodes = {pool.node(kind) for kind in ("spot-1", "spot-2", "dedicated-1", "cpu-1")}
-    wait_for(lambda: nodes <= ready_nodes(cluster), 60, f"the nodes of pool {pool.name} to be Ready")
+    wait_for(lambda: ready_nodes(cluster).issuperset(pool.nodes), 60, f"the nodes of pool {pool.name} to be Ready")
 
 
 def commits(job: Job) -> list[int]:

@@ -6,13 +6,18 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.support.waiting import wait_for
 
+from holdfast.api import names
+from holdfast.local.apiclient import ApiClient
 from holdfast.local.cluster import Cluster, ClusterConfig, up
 from holdfast.local.errors import LocalError
+from holdfast.local.layout import Layout
 
 
 @contextmanager
@@ -45,17 +50,46 @@ def fresh_namespace(cluster: Cluster, prefix: str = "test") -> Iterator[str]:
         cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
+# Tests look at objects many times a second; kubectl would need as much of the machine as what they wait for.
+_GROUPS = {
+    "trainingjob": f"apis/{names.API_VERSION}",
+    "customresourcedefinition": "apis/apiextensions.k8s.io/v1",
+    "lease": "apis/coordination.k8s.io/v1",
+    **dict.fromkeys(("pod", "node", "namespace", "configmap", "resourcequota", "serviceaccount"), "api/v1"),
+}
+
+
 def exists(cluster: Cluster, what: str, namespace: str | None = None) -> bool:
     """Whether an object such as `pod/a` exists."""
-    scope = ["-n", namespace] if namespace else []
-    return bool(cluster.kubectl("get", what, *scope, "--ignore-not-found", "-o", "name").strip())
+    kind, _, name = what.partition("/")
+    return bool(items(cluster, kind, namespace, fieldSelector=f"metadata.name={name}"))
 
 
 def get(cluster: Cluster, what: str, namespace: str | None = None) -> dict[str, Any]:
     """An object such as `pod/a`. Raises LocalError if it does not exist."""
-    scope = ["-n", namespace] if namespace else []
-    found: dict[str, Any] = json.loads(cluster.kubectl("get", what, *scope, "-o", "json"))
+    kind, _, name = what.partition("/")
+    return _read(cluster, f"{_collection(kind, namespace)}/{name}")
+
+
+def items(cluster: Cluster, kind: str, namespace: str | None = None, **query: str) -> list[dict[str, Any]]:
+    """All objects of a kind, such as `pod`; `query` may hold `labelSelector` and `fieldSelector`."""
+    found: list[dict[str, Any]] = _read(cluster, f"{_collection(kind, namespace)}?{urlencode(query)}")["items"]
     return found
+
+
+def _collection(kind: str, namespace: str | None) -> str:
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/{_GROUPS[kind]}{scope}/{kind}s"
+
+
+def _read(cluster: Cluster, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = _client(cluster.server, cluster.root).request("GET", path, timeout=30)
+    return found
+
+
+@cache  # reading the certificates takes longer than a request
+def _client(server: str, root: Path) -> ApiClient:
+    return ApiClient(server, Layout(root))
 
 
 def apply(cluster: Cluster, *manifests: dict[str, Any], namespace: str | None = None) -> None:

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import boto3
 import psutil
-from tests.support.cluster import apply, audit_events, exists, get
+from tests.support.cluster import apply, audit_events, exists, get, items
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
 from holdfast.local.cluster import Cluster, NodeSpec
 from holdfast.local.config import Capacity
+from holdfast.local.errors import LocalError
 
 GPU = "nvidia.com/gpu"
 POOL_LABEL = "test/pool"
@@ -22,12 +24,15 @@ Raw = dict[str, Any]
 
 
 def pool_nodes(number: int) -> tuple[NodeSpec, ...]:
-    """Nodes of one pool: two spot, one dedicated, one CPU. Tests that take nodes away do so in their own pool."""
+    """Nodes of one pool: two spot, one dedicated, one CPU. Tests that take nodes away do so in their own pool.
+
+    They are there from `Pool.rent` until `Pool.give_back`: every node costs heartbeats.
+    """
 
     def node(name: str, tier: str, *, gpu: bool) -> NodeSpec:
         labels = {POOL_LABEL: f"p{number}", names.LABEL_TIER: tier}
         capacity = Capacity(accelerators={GPU: 1} if gpu else {})
-        return NodeSpec(name=f"p{number}-{name}", labels=labels, capacity=capacity)
+        return NodeSpec(name=f"p{number}-{name}", labels=labels, capacity=capacity, standby=True)
 
     return (
         node("spot-1", "spot", gpu=True),
@@ -43,6 +48,25 @@ class Pool:
 
     cluster: Cluster
     name: str
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of its nodes."""
+        return [self.node(kind) for kind in ("spot-1", "spot-2", "dedicated-1", "cpu-1")]
+
+    def rent(self) -> Self:
+        """Bring its nodes up, and wait until pods can be placed on them."""
+        for node in self.nodes:
+            self.cluster.restore(node)
+        wait_for(lambda: all(_open(get(self.cluster, f"node/{node}")) for node in self.nodes), 30, f"pool {self.name}")
+        return self
+
+    def give_back(self) -> None:
+        """Take away what is left of its nodes."""
+        for node in self.nodes:
+            with suppress(LocalError):  # it is gone or going already
+                self.cluster.crash(node)
+        self.cluster.kubectl("delete", "node", "--ignore-not-found", "--wait=false", *self.nodes)
 
     def node(self, kind: str) -> str:
         """The name of a node, such as `spot-1`."""
@@ -61,6 +85,11 @@ class Pool:
         if kind != "cpu":
             tier["accelerator"] = GPU
         return tier
+
+
+def _open(node: Raw) -> bool:
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ())
+    return ready and not node["spec"].get("taints")
 
 
 @dataclass
@@ -115,10 +144,8 @@ class Job:
 
     def pods(self) -> list[Raw]:
         """Its pods, oldest attempt first."""
-        selector = f"{names.LABEL_JOB}={self.name}"
-        found = json.loads(self.cluster.kubectl("get", "pods", "-n", self.namespace, "-l", selector, "-o", "json"))
-        items: list[Raw] = found["items"]
-        return sorted(items, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]))
+        found = items(self.cluster, "pod", self.namespace, labelSelector=f"{names.LABEL_JOB}={self.name}")
+        return sorted(found, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]))
 
     def pod(self, attempt: int) -> Raw | None:
         """The pod of an attempt, or None."""

@@ -94,7 +94,9 @@ def up_command(
     nodes: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file with a list of nodes (name, labels, taints, capacity).", exists=True, dir_okay=False
+            help="YAML file with a list of nodes (name, labels, taints, capacity, standby).",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to ROOT/audit/audit.log.")] = False,

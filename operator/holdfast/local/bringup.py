@@ -103,7 +103,7 @@ def start_all(state: ClusterState, report: Report) -> None:
             wait_ready(state, name)
         _wait_for_accounts(state)
     if config.agent:
-        with report.step(f"Registering {len(config.nodes)} nodes"):
+        with report.step(f"Registering {sum(not node.standby for node in config.nodes)} nodes"):
             wait_ready(state, "agent")
     state.phase = "ready"
     state.save()
@@ -167,7 +167,7 @@ def _nodes_ready(state: ClusterState) -> bool:
         return False
     client = ApiClient(state.server, layout)
     ready = {node["metadata"]["name"] for node in client.request("GET", "/api/v1/nodes")["items"] if is_ready(node)}
-    return ready >= {node.name for node in state.config.nodes}
+    return ready >= {node.name for node in state.config.nodes if not node.standby}
 
 
 def is_ready(node: dict[str, dict[str, list[dict[str, str]]]]) -> bool:

@@ -24,7 +24,7 @@ def test_a_good_job_is_checked_and_not_created(server: Server, namespace: str, t
     result = check(server, namespace, tmp_path, GOOD)
     assert result.exit_code == 0
     assert "the API server would create it" in result.stdout
-    assert not exists(server.cluster, "tj/good", namespace)
+    assert not exists(server.cluster, "trainingjob/good", namespace)
 
 
 def test_what_is_missing_is_named(server: Server, namespace: str, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_fields_are_explained(server: Server, field: str, words: str) -> None:
 
 def test_good_manifests_are_accepted_and_filled_in(server: Server, namespace: str) -> None:
     apply(server.cluster, GOOD, namespace=namespace)
-    spec = get(server.cluster, "tj/good", namespace)["spec"]
+    spec = get(server.cluster, "trainingjob/good", namespace)["spec"]
     assert spec["trainer"]["acceleratorsPerNode"] == 1
     assert spec["checkpoint"]["every"] == "10m"
     assert spec["checkpoint"]["gracePeriod"] == "1m40s"
@@ -72,7 +72,7 @@ def test_good_manifests_are_accepted_and_filled_in(server: Server, namespace: st
 
 def test_the_server_and_python_fill_in_the_same(server: Server, namespace: str) -> None:
     apply(server.cluster, GOOD, namespace=namespace)
-    stored = get(server.cluster, "tj/good", namespace)
+    stored = get(server.cluster, "trainingjob/good", namespace)
     assert TrainingJob.parse(stored).spec == TrainingJob.parse(GOOD).spec
 
 
@@ -123,7 +123,7 @@ def test_a_full_status_comes_back_as_it_was(server: Server, namespace: str) -> N
     status = TrainingJobStatus.model_validate(FULL_STATUS)
     path = _job_path(namespace, "good", "status")
     server.ask("PATCH", path, body={"status": status.to_object()}, params={"fieldValidation": "Strict"})
-    stored = get(server.cluster, "tj/good", namespace)
+    stored = get(server.cluster, "trainingjob/good", namespace)
     assert stored["status"] == status.to_object()
     assert TrainingJob.parse(stored).status == status
 

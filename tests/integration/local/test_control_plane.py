@@ -7,6 +7,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import boto3
@@ -31,8 +32,8 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Cluster]:
-    """A cluster of this file's own, because its parts are killed; without nodes, because nothing here runs on one."""
-    with running_cluster(audit=True, nodes=()) as cluster:
+    """A cluster of this file's own, because its parts are killed; no node is up, because nothing here runs on one."""
+    with running_cluster(audit=True, nodes=(NodeSpec(name="later-1", standby=True),)) as cluster:
         yield cluster
 
 
@@ -101,6 +102,14 @@ def test_rbac_is_on_and_a_service_account_has_only_its_rights(bare: Cluster) -> 
         bare.kubectl(f"--kubeconfig={config}", "get", "pods")
 
 
+def test_a_standby_node_is_not_there_until_it_is_restored(bare: Cluster) -> None:
+    assert not exists(bare, "node/later-1")
+    bare.restore("later-1")
+    assert exists(bare, "node/later-1")
+    bare.reclaim("later-1", timedelta(0))
+    wait_for(lambda: not exists(bare, "node/later-1"), 30, "the node to be gone again")
+
+
 def test_strangers_get_nothing(bare: Cluster) -> None:
     context = ssl.create_default_context(cafile=str(bare.ca_cert))
     with pytest.raises(urllib.error.HTTPError, match="403"):
@@ -112,7 +121,7 @@ def test_strangers_get_nothing(bare: Cluster) -> None:
 def test_what_install_gives_the_operator_is_enough_and_nothing_more(bare: Cluster) -> None:
     bare.install()
     bare.install()
-    assert exists(bare, "crd/trainingjobs.holdfast.dev")
+    assert exists(bare, "customresourcedefinition/trainingjobs.holdfast.dev")
     user = f"--as=system:serviceaccount:{OPERATOR_NAMESPACE}:holdfast"
 
     def may(*question: str) -> bool:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster import apply, get
+from tests.support.cluster import apply, get, items
 from tests.support.operator import OperatorProcess
 
 from holdfast.local.cluster import Cluster
 
 LEASE = {"lease_duration": 3, "lease_renew": 0.5}
-CRD = "crd/trainingjobs.holdfast.dev"
+CRD = "customresourcedefinition/trainingjobs.holdfast.dev"
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +71,7 @@ class Jobs:
         return self.status(name).get("phase")
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        listed = json.loads(self.cluster.kubectl("get", "pods", "-n", self.namespace, "-o", "json"))
-        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+        return {pod["metadata"]["name"]: pod for pod in items(self.cluster, "pod", self.namespace)}
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("-n", self.namespace, *args, stdin=stdin)

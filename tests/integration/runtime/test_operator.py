@@ -136,9 +136,8 @@ def test_a_malformed_job_is_told_and_stops_nobody(operators: Make, jobs: Any, lo
 def test_a_refused_pod_is_told_in_the_servers_words(operators: Make, jobs: Any) -> None:
     """Breaks if a quota makes the queue hot, or its words are lost."""
     jobs.kubectl("create", "quota", "none", "--hard=pods=0")
-    wait_for(
-        lambda: get(jobs.cluster, "quota/none", jobs.namespace).get("status", {}).get("hard"), 20, "the quota to count"
-    )
+    quota = "resourcequota/none"
+    wait_for(lambda: get(jobs.cluster, quota, jobs.namespace).get("status", {}).get("hard"), 20, "the quota to count")
     operators().start()
     jobs.create()
     wait_for(lambda: jobs.phase() == "Failed", 20, "the refusal to be decided")

@@ -97,10 +97,11 @@ class Agent:
         facts = NodeFacts(port, str(version))
         for spec in self.config.nodes:
             self.nodes[spec.name] = Node(spec, machine, facts, self._new_pod_ip)
-        await asyncio.gather(*(node.start() for node in self.nodes.values()))
+        there = [node for node in self.nodes.values() if not node.spec.standby]
+        await asyncio.gather(*(node.start() for node in there))
         # The socket comes last: who can connect knows that every node is registered.
         await control.start()
-        log.info("%d nodes are registered, kubelet port %d", len(self.nodes), port)
+        log.info("%d nodes are registered, kubelet port %d", len(there), port)
 
     async def _watch_memory(self) -> None:
         """Kill containers above their memory limit, as the kernel does for a real one."""

@@ -52,12 +52,13 @@ class Capacity(_Model):
 
 
 class NodeSpec(_Model):
-    """One simulated node."""
+    """One simulated node. A standby node is not there until it is restored, as a machine that nobody has rented yet."""
 
     name: Annotated[str, AfterValidator(_dns_name)]
     labels: dict[str, str] = Field(default_factory=dict)
     taints: tuple[TaintSpec, ...] = ()
     capacity: Capacity = Capacity()
+    standby: bool = False
 
 
 class ImageSpec(_Model):
