@@ -31,6 +31,7 @@ from tests.support.core import (
 
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.status import AttemptRecord, AttemptState, EndKind
+from holdfast.core.pods import program
 from holdfast.core.snapshot import Refusal, Snapshot
 
 INTENDED, ACQUIRING, STARTING = AttemptState.INTENDED, AttemptState.ACQUIRING, AttemptState.STARTING
@@ -430,10 +431,23 @@ CASES = [
     Case("delay not over", snapshot(job(status(attempt(2, INTENDED, retry_at=at(7))))), (),
          {"wake": at(7), "reason": "BackOff"}),
     Case("its pod is there although the API server seemed to refuse it",
-         snapshot(job(status(attempt(2, INTENDED, refusals=1))), pending(2)), ("create",),
+         snapshot(job(status(attempt(2, INTENDED, refusals=1))), pending(2)), ("adopted",),
          {"state": ACQUIRING, "created": []}),
     Case("its pod is there and has ended", snapshot(job(status(attempt(2, INTENDED, refusals=1))), ended(2, 0, DONE)),
-         ("create", "ended"), {"phase": "Completed", "created": []}),
+         ("adopted", "ended"), {"phase": "Completed", "created": []}),
+    Case("its pod runs already, whatever delay was meant for it",
+         snapshot(job(status(attempt(2, INTENDED, retry_at=at(60), acquire_deadline=at(-1)))), pod(2)),
+         ("adopted", "placed", "started"), {"state": RUNNING, "attempt": 2, "created": [], "deleted": []}),
+    Case("its pod runs already, and the job is suspended",
+         snapshot(suspending(attempt(2, INTENDED)), pod(2)), ("adopted", "placed", "started", "suspend"),
+         {"state": DRAINING, "deleted": []}),
+    Case("its pod runs this very program", snapshot(job(status(attempt(2, INTENDED))), pod(2, program=program(job()))),
+         ("adopted", "placed", "started"), {"attempt": 2}),
+    Case("its pod runs what the program was before",
+         snapshot(job(status(attempt(2, INTENDED))), pod(2, program="0123456789abcdef")), ("adopted",),
+         {"attempt": 3, "state": INTENDED, "created": [], "deleted": [("u-2", None)], "reason": "WaitingForOldPod"}),
+    Case("its pod is there beside one that lives",
+         snapshot(job(status(attempt(2, INTENDED))), pod(1, deleted_at=at(60)), pending(2)), (), {"created": []}),
     Case("old pod lives", snapshot(job(status(attempt(2, INTENDED))), pod(1, deleted_at=at(60))), (),
          {"created": [], "reason": "WaitingForOldPod"}),
     Case("old pod counts as lost", snapshot(job(status(attempt(2, INTENDED), history=(LOST,))), pod(1)), ("create",),

@@ -27,6 +27,7 @@ ANNOTATION_CHECKPOINT: Final = "holdfast.dev/checkpoint-requested"
 ANNOTATION_MOVE: Final = "holdfast.dev/move-requested"
 
 # Annotations on a training pod; both are taken away when it drains.
+ANNOTATION_PROGRAM: Final = "holdfast.dev/program"  # on a pod: a digest of what it was made of
 ANNOTATION_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

@@ -82,10 +82,15 @@ class Draft:
         """Create the pod of the current attempt, whose number is in the status that is written first."""
         attempt = self.attempt
         manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
-        stored = self.snapshot.job.status
-        promised = attempt.number <= stored.attempt and all(pod.ended for pod in self.snapshot.pods)
-        self.act(CreatePod(attempt.number, 0, manifest, promised))
+        self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
         self.created |= {attempt.number}
+
+    def _promised(self, number: int) -> bool:
+        """True if the stored status has this number, and the pod before it, and every other, was seen to end."""
+        stored, pods = self.snapshot.job.status, self.snapshot.pods
+        before = stored.current
+        seen = before is None or before.number == number or any(pod.attempt == before.number for pod in pods)
+        return number <= stored.attempt and seen and all(pod.ended for pod in pods)
 
     def drain(
         self, reason: str, message: str, deadline: datetime, kind: EndKind, *, deleted_at: datetime | None = None

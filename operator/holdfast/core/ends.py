@@ -135,7 +135,7 @@ def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid
         draft.set(current=draft.raise_attempt(tiers[0], retry_at=retry_at, avoid=avoid))
     if delay and draft.status.current:
         reason = draft.status.history[-1].reason
-        draft.say("Wait", f"attempt {after.number} ended ({reason}); the next starts in {delay.seconds} s")
+        draft.say("Wait", f"attempt {after.number} ended ({reason}); the next starts in {format_duration(delay)}")
 
 
 def to_next_tier(draft: Draft, s: Situation) -> None:

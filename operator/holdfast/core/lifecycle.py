@@ -9,6 +9,7 @@ from holdfast.core import drains, ends
 from holdfast.core.classify import End
 from holdfast.core.draft import Draft
 from holdfast.core.history import settle_loss
+from holdfast.core.pods import program
 from holdfast.core.situation import Situation, is_live, pod_of
 from holdfast.core.snapshot import Report
 from holdfast.core.tiers import acquire_timeout, find_tier, grid
@@ -31,19 +32,47 @@ def may_create(draft: Draft, s: Situation) -> bool:
     if attempt.retry_at and s.now < attempt.retry_at:
         draft.wake(attempt.retry_at)
         return False
-    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt != attempt.number)
+    return _alone(draft)
+
+
+def _alone(draft: Draft) -> bool:
+    """True if no pod of another attempt lives."""
+    number = draft.attempt.number
+    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt != number)
 
 
 def create(draft: Draft, s: Situation) -> None:
     """The intent is in status: create the pod."""
+    _acquire(draft, s)
+    draft.create_pod()
+    draft.wake(s.now + draft.snapshot.config.missing_after)
+
+
+def _acquire(draft: Draft, s: Situation) -> None:
     attempt = draft.attempt
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
     deadline = attempt.acquire_deadline or s.now + timeout
     draft.set_attempt(state=AttemptState.ACQUIRING, created_at=s.now, acquire_deadline=deadline, retry_at=None)
-    if pod_of(draft.snapshot, attempt) is None:  # else a POST that seemed to fail did not
-        draft.create_pod()
-        draft.wake(s.now + draft.snapshot.config.missing_after)
     draft.say("Acquire", f"waiting for a node of tier {attempt.tier.name}")
+
+
+def there_already(draft: Draft, s: Situation) -> bool:
+    """True if the pod of an intended attempt exists, and no other pod of the job lives."""
+    return pod_of(draft.snapshot, draft.attempt) is not None and _alone(draft)
+
+
+def adopt(draft: Draft, s: Situation) -> None:
+    """The pod was promised, or its POST only seemed to fail: go on with what it does, whatever delay was meant for it.
+
+    It was made from the job as it looked then. If the user has changed the program since, it is not this job's pod.
+    """
+    pod = pod_of(draft.snapshot, draft.attempt)
+    if pod is None:
+        raise AssertionError("only a pod that is seen is adopted")
+    if pod.program and pod.program != program(draft.snapshot.job):
+        raise_again(draft, s)
+    else:
+        _acquire(draft, s)
 
 
 def missing(draft: Draft, s: Situation) -> bool:

@@ -1,5 +1,6 @@
 """The pod of an attempt. Only what a job may choose is taken from its spec; everything else is stamped on last."""
 
+import hashlib
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -29,6 +30,12 @@ _STAY_ON_SILENT_NODES = [
 def pod_name(job: str, attempt: int, rank: int) -> str:
     """Deterministic, so that no attempt can have two pods of one rank."""
     return f"{job}-{attempt}-{rank}"
+
+
+def program(job: TrainingJob) -> str:
+    """A digest of what may not change while the job is active: its program and where its checkpoints are."""
+    parts = (job.spec.trainer.model_dump_json(), job.spec.checkpoint.storage.model_dump_json())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int = 0) -> Manifest:
@@ -73,7 +80,11 @@ def _metadata(job: TrainingJob, attempt: Attempt, rank: int) -> Manifest:
             names.LABEL_RANK: str(rank),
             names.LABEL_TIER: attempt.tier.name,
         },
-        "annotations": {names.ANNOTATION_DO_NOT_DISRUPT: "true", names.ANNOTATION_SAFE_TO_EVICT: "false"},
+        "annotations": {
+            names.ANNOTATION_PROGRAM: program(job),
+            names.ANNOTATION_DO_NOT_DISRUPT: "true",
+            names.ANNOTATION_SAFE_TO_EVICT: "false",
+        },
         "finalizers": [names.POD_FINALIZER],
         "ownerReferences": [
             {

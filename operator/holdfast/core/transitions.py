@@ -77,6 +77,10 @@ TABLE: tuple[Row, ...] = (
         "learned", (), (), "the trainer reports that it holds the fence, or its first step",
         lambda _, s: lifecycle.learned(s), lifecycle.learn, "remembered; the last interruption is settled",
     ),
+    Row(
+        "adopted", (INTENDED,), (), "its pod is there already, and no other pod of the job lives",
+        lifecycle.there_already, lifecycle.adopt, "Acquiring; another number if it runs another program",
+    ),
     Row("ended", (), (Sight.ENDED,), "", _always, ends.end_seen, "by the end: next attempt, Completed or Failed"),
     Row("pod gone", ON_NODE, (Sight.VANISHED,), "", _always, ends.vanished, "loss; next attempt"),
     Row("node gone", (), (Sight.NODE_GONE,), "", _always, ends.node_gone, "loss; next attempt"),

@@ -94,6 +94,7 @@ class PodView:
     init: tuple[ContainerView, ...] = ()
     trainer: ContainerView | None = None
     protected: bool = False  # still carries the do-not-disrupt annotations
+    program: str = ""  # digest of the program and storage it was made for; empty if it does not say
 
     @property
     def ended(self) -> bool:
@@ -155,6 +156,7 @@ class PodView:
             init=tuple(ContainerView.parse(c) for c in status.get("initContainerStatuses") or ()),
             trainer=containers.get(names.TRAINER_CONTAINER),
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
+            program=annotations.get(names.ANNOTATION_PROGRAM, ""),
         )
 
 

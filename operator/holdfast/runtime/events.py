@@ -28,7 +28,7 @@ REPEAT_AFTER = 60.0  # seconds until the same words are counted once more
 REMEMBERED = 10_000
 WAITING = 1_000
 PER_JOB_RATE, PER_JOB_BURST = 1 / 10, 25
-YIELD = 2.0  # seconds that an event lets urgent work pass
+YIELD = 2.0  # seconds that events let urgent work pass
 LOOK_AGAIN = 0.05  # seconds until it looks whether there still is any
 
 
@@ -56,7 +56,7 @@ class EventRecorder:
         now: Callable[[], datetime] | None = None,
         urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`urgent` tells whether there is work that the next event should let pass."""
+        """`urgent` tells whether there is work that events should let pass."""
         self._writer = writer
         self._urgent = urgent
         self._identity = identity[:128]
@@ -127,9 +127,8 @@ class EventRecorder:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                await self._let_pass()
-                await self._write_next()
+            await self._let_pass()
+            await self.flush()
 
     async def flush(self) -> None:
         """Write everything that waits. An event that cannot be written is dropped."""
@@ -138,7 +137,7 @@ class EventRecorder:
 
     async def _let_pass(self) -> None:
         until = self._clock() + YIELD
-        while self._urgent() and self._clock() < until:  # noqa: ASYNC110 - asked for seldom, by one, for two seconds
+        while self._urgent() and self._clock() < until:  # noqa: ASYNC110 - asked for seldom, by one task
             await asyncio.sleep(LOOK_AGAIN)
 
     async def _write_next(self) -> None:

@@ -128,8 +128,7 @@ class Executor:
             notices = _notices(decision)
             if notices and self._writer.open:
                 self._board.offer(job.metadata.uid, notices)
-            promised = tuple(action for action in decision.actions if self._promised(job, action))
-            await self._act(key, job, promised)
+            promised = await self._keep_promises(key, job, decision)
         async with self._turns:
             return await self._write(key, job, decision, patch, promised)
 
@@ -151,10 +150,21 @@ class Executor:
                 self._events.record(job, event)
         return Outcome.APPLIED, "progress" in patch
 
-    def _promised(self, job: TrainingJob, action: Action) -> bool:
-        """True for a pod that was promised, and by this process."""
+    async def _keep_promises(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
+        """Make the pod that this process promised, and return what was done of the decision."""
         raised = self._raised.get(job.metadata.uid, 0)
-        return isinstance(action, CreatePod) and action.promised and action.attempt <= raised
+        promised = tuple(
+            action
+            for action in decision.actions
+            if isinstance(action, CreatePod) and action.promised and action.attempt <= raised
+        )
+        try:
+            await self._act(key, job, promised)
+        except ApiError as error:
+            # How the last attempt ended is to be known all the same; then the pod is tried again.
+            log.warning("the next pod: %s; status first", error, extra={"job": "/".join(key)})
+            return ()
+        return promised
 
     def keep_only(self, job_uids: set[str]) -> None:
         """Forget all other jobs."""
@@ -222,7 +232,8 @@ class Executor:
     async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
         try:
             await self._anchor(key.namespace)
-            await self._pods.create(key, job.metadata.uid, action)
+            if await self._pods.create(key, job.metadata.uid, action):
+                self.refusals.pop(job.metadata.uid, None)
         except RefusedError as error:
             self.refusals[job.metadata.uid] = Refusal(
                 attempt=action.attempt,

@@ -43,6 +43,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._later: dict[tuple[K, bool], float] = {}  # by key and calm: when it is due
         self._heap: list[tuple[float, int, K, bool]] = []
+        self._calm_next = False
         self._count = 0
         self._wake = asyncio.Event()
         self._closed = False
@@ -138,10 +139,13 @@ class WorkQueue(Generic[K]):
         self._wake.set()
 
     def _line(self) -> dict[K, float]:
-        """The line whose first key is next."""
-        if self._calm and (self._calm_due() <= self._clock() or not self.urgent):
-            return self._calm
-        return self._waiting
+        """The line whose first key is next: in turn, if calm keys have waited for too long."""
+        if not self._calm:
+            return self._waiting
+        if self._waiting and self._calm_due() <= self._clock():
+            self._calm_next = not self._calm_next
+            return self._calm if self._calm_next else self._waiting
+        return self._calm if not self.urgent or self._calm_due() <= self._clock() else self._waiting
 
     def _calm_due(self) -> float:
         """When the first calm key has waited long enough."""

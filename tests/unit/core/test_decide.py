@@ -83,4 +83,5 @@ def test_a_pod_is_promised_if_its_number_was_in_status_and_the_old_one_was_seen_
     successor = {"successor": attempt(2, AttemptState.INTENDED)}
     assert promised(ended(), **successor) == [True]
     assert promised(ended()) == [False]
+    assert promised(**successor) == [False]  # its end was not seen
     assert promised(pod(), **successor) == [False]  # lost touch with: only status can say that it is over

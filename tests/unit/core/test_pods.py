@@ -46,6 +46,8 @@ def test_it_belongs_to_its_job_and_carries_our_finalizer():
         "app.kubernetes.io/managed-by": "holdfast", "holdfast.dev/job": "vit", "holdfast.dev/job-uid": "u-job",
         "holdfast.dev/attempt": "3", "holdfast.dev/rank": "0", "holdfast.dev/tier": "spot",
     }  # fmt: skip
+    digest = meta["annotations"].pop("holdfast.dev/program")
+    assert len(digest) == 16
     assert meta["annotations"] == {
         "karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     }  # fmt: skip
@@ -245,3 +247,12 @@ def test_pod_security_baseline_holds():
     for container in (*spec["containers"], *spec["initContainers"]):
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_the_digest_of_the_program_tells_programs_and_storages_apart_and_nothing_else():
+    def digest(**changes):
+        return build(**changes)["metadata"]["annotations"]["holdfast.dev/program"]
+
+    other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
+    assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
+    assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3

@@ -165,6 +165,25 @@ async def test_a_promised_pod_that_is_refused_is_remembered_beyond_the_status(be
     assert bench.executor.refusals["u1"].message == "exceeded quota: gpus"
 
 
+async def test_an_end_is_written_though_the_promised_pod_cannot_be_made(bench: Any) -> None:
+    job, decision = await promise(bench)
+    bench.client.on("POST", "pods", *[ApiError(503, "Unavailable", "quota evaluation timed out")] * 2)
+    with pytest.raises(ApiError, match="quota evaluation"):
+        await bench.executor.apply(job, decision)
+    assert bench.cache.jobs[Key("ns", "a")].status.reason == "R"
+
+
+async def test_a_pod_that_was_made_has_no_refusal(bench: Any) -> None:
+    job, decision = await promise(bench)
+    bench.client.on("POST", "pods", ApiError(403, "Forbidden", "exceeded quota: gpus"))
+    bench.client.on("PATCH", "status", ApiError(503, "Unavailable", "later"))
+    with pytest.raises(ApiError):
+        await bench.executor.apply(job, decision)
+    assert "u1" in bench.executor.refusals
+    await bench.executor.apply(job, decision)
+    assert bench.executor.refusals == {}
+
+
 async def test_a_status_that_cannot_be_written_stops_everything(bench: Any) -> None:
     job = stored(bench)
     bench.client.on("PATCH", "status", ApiError(0, "Unreachable", "timeout"))

@@ -64,10 +64,14 @@ async def test_calm_keys_let_others_pass_but_not_for_ever(queue: WorkQueue[str],
     assert await queue.get() == "event"  # "calm" and "both" are due now, too
     queue.add("both")
     assert (await queue.get(), len(queue)) == ("both", 1)
+    queue.after("third", 0.5, calm=True)
+    clock.tick(0.5)
     queue.add("more")
+    queue._promote()
     clock.tick(CALM_WAIT)
-    assert (queue.oldest, await queue.get()) == (CALM_WAIT, "calm")
-    assert (await queue.get(), len(queue)) == ("more", 0)
+    assert (queue.oldest, await queue.get()) == (CALM_WAIT + 0.5, "calm")
+    assert [await queue.get(), await queue.get()] == ["more", "third"]  # in turn
+    assert len(queue) == 0
 
 
 async def test_a_calm_key_waits_until_nothing_urgent_is_worked_on_but_not_for_ever(
