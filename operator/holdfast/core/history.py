@@ -42,10 +42,18 @@ def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None)
         since = max(since, draft.attempt.raised_at)
     lost = max(first_step_at - since, timedelta(0))
     steps = max((before.last_step or 0) - (resumed_step or 0), 0)
-    settled = before.model_copy(update={"seconds_lost": lost, "steps_lost": steps})
+    settled = _as_proved(before, resumed_step).model_copy(update={"seconds_lost": lost, "steps_lost": steps})
     ledger = draft.status.ledger
     totals = {"steps_lost": ledger.steps_lost + steps, "seconds_lost": ledger.seconds_lost + lost}
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger.model_copy(update=totals))
+
+
+def _as_proved(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:
+    """What is resumed was computed: the attempt came further than it could say before its node was gone."""
+    if resumed_step is None or record.last_step is None or resumed_step <= record.last_step:
+        return record
+    done = record.steps if record.first_step is None else resumed_step - record.first_step + 1
+    return record.model_copy(update={"last_step": resumed_step, "steps": done})
 
 
 def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[AttemptRecord, ...]:

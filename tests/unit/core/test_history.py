@@ -70,6 +70,12 @@ def test_the_first_step_settles_the_last_interruption():
     assert (after.ledger.steps_lost, after.ledger.seconds_lost) == (30, timedelta(seconds=300))
 
 
+def test_a_checkpoint_proves_steps_that_nobody_was_told_of():
+    """The operator was away, and the node was gone before the end of the pod could be told."""
+    after = settle(record(4, first_step=1, last_step=1, steps=1), resumed=148)
+    assert (after.history[0].last_step, after.history[0].steps, after.history[0].steps_lost) == (148, 148, 0)
+
+
 def test_attempts_without_a_step_belong_to_the_same_interruption():
     last = record(3, last_step=480, last_step_at=at(-700))
     after = settle(last, record(4), resumed=480)
