@@ -19,6 +19,7 @@ Make = Callable[..., OperatorProcess]
 
 STEPS = 1200  # two minutes before the node is taken, two seconds after
 NOTICE = timedelta(seconds=4)
+KILL_AFTER = timedelta(seconds=30)  # all pods of a group leave at once: on a busy machine none may die unheard
 PLAN = {"goal": {"steps": STEPS}, "checkpoint": {"every": "50 steps"}}
 # No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
 # rarely, but after each save too, so that an operator that was just started soon hears of them.
@@ -69,7 +70,7 @@ class Group:
         """Take the first node away; the second one is there now."""
         self.cluster.kubectl("uncordon", self.pool.node("spot-2"))
         self._fast.touch()
-        self.cluster.reclaim(self.pool.node("spot-1"), NOTICE)
+        self.cluster.reclaim(self.pool.node("spot-1"), NOTICE, kill_after=KILL_AFTER)
 
     def over(self) -> set[str]:
         """Jobs that are over and have no pod that is held by our finalizer."""

@@ -137,12 +137,16 @@ class Cluster:
         """A folder for PATH; holds kubectl."""
         return self._layout.bin
 
-    def reclaim(self, node: str, notice: timedelta = timedelta(seconds=30)) -> None:
+    def reclaim(
+        self, node: str, notice: timedelta = timedelta(seconds=30), *, kill_after: timedelta | None = None
+    ) -> None:
         """Take a node away as a cloud does: taint now, SIGTERM after `notice`, SIGKILL, then the Node object is gone.
 
-        Returns as soon as the notice is given. Raises ControlError.
+        `kill_after` is the time from SIGTERM to SIGKILL, None for what the cluster is set to. Returns as soon as the
+        notice is given. Raises ControlError.
         """
-        control.order(self._layout, "reclaim", node, noticeSeconds=notice.total_seconds())
+        more = {} if kill_after is None else {"killAfterSeconds": kill_after.total_seconds()}
+        control.order(self._layout, "reclaim", node, noticeSeconds=notice.total_seconds(), **more)
 
     def crash(self, node: str) -> None:
         """Kill every process on a node and silence it; its Node object stays. Raises ControlError."""

@@ -182,7 +182,7 @@ if __name__ == "__main__":
             loss.backward(); optimizer.step(); optimizer.zero_grad()
             run.report(loss=loss, samples=2)
             if step % 20 == 0 and dist.get_rank() == 0: print("step", step, "x", flush=True)
-    print("rank", dist.get_rank(), "left at", run.step, flush=True)
+    print(f"rank {dist.get_rank()} left at {run.step}\\n", end="", flush=True)  # one write: the others print too
     dist.destroy_process_group()
 """
 
