@@ -116,8 +116,10 @@ class Operator:
     def _wake(self, job: tuple[str, str], urgent: bool) -> None:
         key = Key(*job)
         found = self._cache.jobs.get(key)
-        if urgent or (found and not self._slots.queued(found.metadata.uid)):
+        if urgent:
             self._queue.add(key)
+        elif found and not self._slots.queued(found.metadata.uid):
+            self._queue.after(key, self._slots.queue(found.metadata.uid) + 0.001, calm=True)
 
     def stop(self) -> None:
         """Ask for a clean end: work in flight is finished, the lease is given up."""

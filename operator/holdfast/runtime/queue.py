@@ -1,14 +1,15 @@
 """The work queue: every key at most once, one worker a key, later is possible, errors back off.
 
 A key that is added while it is being worked on is worked on once more afterwards, however often it was added. What is
-calm is given out only while nothing urgent waits or is being worked on, so that in a burst all new jobs get their pods
-before the status of old ones is brought up to date: a worker that waits for the API server leaves it to the urgent. All
-methods but `get` return at once; use the queue inside one event loop.
+calm is given out only in a lull: nothing urgent waits, is being worked on, or was a moment ago. So in a burst all new
+jobs get their pods before the status of old ones is brought up to date: a worker that waits for the API server leaves
+it to the urgent. All methods but `get` return at once; use the queue inside one event loop.
 """
 
 import asyncio
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import monotonic
@@ -18,6 +19,7 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.05  # seconds
 LONGEST_DELAY = 60.0
+LULL = 0.1  # seconds without anything urgent until something calm is done
 CALM_WAIT = 5.0  # seconds that a calm key waits behind others at most
 
 
@@ -40,12 +42,14 @@ class WorkQueue(Generic[K]):
         self._calm: dict[K, float] = {}  # the same, for keys that are not urgent
         self._busy: dict[K, _Work] = {}
         self._urgent = 0  # how many of them did not come from the calm line
+        self._lull_since = float("-inf")  # when the last of those was done
         self._failures: dict[K, int] = {}
         self._later: dict[tuple[K, bool], float] = {}  # by key and calm: when it is due
         self._heap: list[tuple[float, int, K, bool]] = []
         self._calm_next = False
         self._count = 0
-        self._wake = asyncio.Event()
+        self._sleepers: deque[asyncio.Future[None]] = deque()
+        self._alarm: tuple[float, asyncio.TimerHandle] | None = None  # when a sleeper is needed though nothing happens
         self._closed = False
 
     def __len__(self) -> int:
@@ -79,7 +83,7 @@ class WorkQueue(Generic[K]):
             work.dirty = now if work.dirty is None else work.dirty
         elif key not in self._waiting:
             self._waiting[key] = self._calm.pop(key, now)
-            self._wake.set()
+            self._rouse()
 
     def after(self, key: K, delay: float, *, calm: bool = False) -> None:
         """Work on this key in `delay` seconds, or earlier if it is already due earlier.
@@ -94,7 +98,7 @@ class WorkQueue(Generic[K]):
             self._later[key, calm] = due
             self._count += 1
             heapq.heappush(self._heap, (due, self._count, key, calm))
-            self._wake.set()
+            self._rouse()
 
     async def get(self) -> K | None:
         """The next key; it stays with the caller until `done` or `failed`. None once the queue is closed."""
@@ -103,19 +107,47 @@ class WorkQueue(Generic[K]):
             if line := self._line():
                 key = next(iter(line))
                 del line[key]
-                self._busy[key] = _Work(urgent=line is self._waiting)
-                self._urgent += line is self._waiting
-                if len(self):
-                    self._wake.set()
+                urgent = line is self._waiting
+                self._busy[key] = _Work(urgent)
+                self._urgent += urgent
+                self._calm_next = urgent
+                self._rouse()
                 return key
-            self._wake.clear()
-            timeout = self._pause()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await self._sleep()
         return None
+
+    async def _sleep(self) -> None:
+        """Until there may be something to do for this worker. Only one is woken at a time."""
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        self._rouse()
+        try:
+            await sleeper
+        except asyncio.CancelledError:
+            if not sleeper.cancelled():  # it was woken for something that another has to do now
+                self._rouse()
+            raise
+
+    def _rouse(self) -> None:
+        """Wake one sleeping worker: at once if there is something for it, else when there will be."""
+        at, now = self._next(), self._clock()
+        if at <= now:
+            self._wake_one()
+        elif at < float("inf") and not (self._alarm and self._alarm[0] <= at):
+            if self._alarm:
+                self._alarm[1].cancel()
+            self._alarm = (at, asyncio.get_running_loop().call_later(at - now, self._ring))
+
+    def _wake_one(self) -> None:
+        while self._sleepers:
+            sleeper = self._sleepers.popleft()
+            if not sleeper.done():  # a worker that was cancelled leaves its own behind
+                sleeper.set_result(None)
+                return
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._rouse()
 
     def done(self, key: K) -> None:
         """The work on this key succeeded."""
@@ -136,34 +168,40 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """No further key is given out; waiting workers get None."""
         self._closed = True
-        self._wake.set()
+        if self._alarm:
+            self._alarm[1].cancel()
+        while self._sleepers:
+            self._wake_one()
 
     def _line(self) -> dict[K, float]:
         """The line whose first key is next: in turn, if calm keys have waited for too long."""
-        if not self._calm:
-            return self._waiting
-        if self._waiting and self._calm_due() <= self._clock():
-            self._calm_next = not self._calm_next
+        now = self._clock()
+        if self._waiting and self._calm and self._calm_due() <= now:
             return self._calm if self._calm_next else self._waiting
-        return self._calm if not self.urgent or self._calm_due() <= self._clock() else self._waiting
+        return self._calm if self._calm and self._calm_at() <= now else self._waiting
 
     def _calm_due(self) -> float:
         """When the first calm key has waited long enough."""
         return next(iter(self._calm.values())) + CALM_WAIT
 
-    def _pause(self) -> float | None:
-        """Seconds until a key may be given out though nothing happens; None for never."""
-        due = [self._heap[0][0]] if self._heap else []
-        if self._calm:
-            due.append(self._calm_due())
-        return max(0.0, min(due) - self._clock()) if due else None
+    def _calm_at(self) -> float:
+        """When a calm key may be given out if nothing urgent comes."""
+        return self._calm_due() if self.urgent else min(self._lull_since + LULL, self._calm_due())
+
+    def _next(self) -> float:
+        """When there is something to do if nothing happens before; infinite if never."""
+        if self._waiting:
+            return float("-inf")
+        later = self._heap[0][0] if self._heap else float("inf")
+        return min(later, self._calm_at()) if self._calm else later
 
     def _release(self, key: K) -> _Work:
         """Nobody works on this key any more."""
         work = self._busy.pop(key)
         self._urgent -= work.urgent
-        if self._calm and not self._urgent:
-            self._wake.set()
+        if work.urgent:
+            self._lull_since = self._clock()
+        self._rouse()
         return work
 
     def _free(self, key: K) -> None:
@@ -174,7 +212,7 @@ class WorkQueue(Generic[K]):
             self._calm[key] = work.calm
         else:
             return
-        self._wake.set()
+        self._rouse()
 
     def _promote(self) -> None:
         now = self._clock()

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 from tests.support.fakes import Clock
 
-from holdfast.runtime.queue import CALM_WAIT, WorkQueue
+from holdfast.runtime.queue import CALM_WAIT, LULL, WorkQueue
 
 
 @pytest.fixture
@@ -86,6 +86,10 @@ async def test_a_calm_key_waits_until_nothing_urgent_is_worked_on_but_not_for_ev
     await asyncio.sleep(0)
     assert not waiter.done()
     queue.done("urgent")
+    await asyncio.sleep(0)
+    assert not waiter.done()  # another may follow
+    clock.tick(LULL)
+    queue.after("wake", 3600)
     assert (await asyncio.wait_for(waiter, 1), queue.urgent) == ("calm", False)
     queue.add("slow")
     assert await queue.get() == "slow"
@@ -105,6 +109,7 @@ async def test_what_only_something_calm_made_dirty_stays_calm(queue: WorkQueue[s
     assert await queue.get() == "c"
     for key in ("b", "c"):
         queue.done(key)
+    clock.tick(LULL)
     assert await queue.get() == "a"
 
 
@@ -171,6 +176,43 @@ async def test_the_age_of_the_oldest_key(queue: WorkQueue[str], clock: Clock) ->
     assert queue.oldest == 4
     await queue.get()
     assert queue.oldest == 1
+
+
+async def test_only_one_sleeping_worker_wakes_for_a_key() -> None:
+    class Counted(WorkQueue[str]):
+        looks = 0
+
+        def _line(self) -> dict[str, float]:
+            self.looks += 1
+            return super()._line()
+
+    queue = Counted()
+    waiters = [asyncio.ensure_future(queue.get()) for _ in range(50)]
+    await asyncio.sleep(0)
+    queue.looks = 0
+    queue.add("a")
+    await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+    assert [waiter.result() for waiter in waiters if waiter.done()] == ["a"]
+    assert queue.looks == 1
+    queue.after("b", 0.001)
+    await asyncio.wait([waiter for waiter in waiters if not waiter.done()], return_when=asyncio.FIRST_COMPLETED)
+    assert sorted(waiter.result() or "" for waiter in waiters if waiter.done()) == ["a", "b"]
+    queue.close()
+    await asyncio.gather(*waiters)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before it was woken", "after it was woken"])
+async def test_a_cancelled_worker_leaves_its_key_to_another(first: bool) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    gone, other = (asyncio.ensure_future(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    if first:
+        gone.cancel()
+    queue.add("a")
+    gone.cancel()
+    assert await asyncio.wait_for(other, 1) == "a"
+    await asyncio.wait({gone}, timeout=1)
+    assert gone.cancelled()
 
 
 async def test_close_ends_every_waiting_worker(queue: WorkQueue[str]) -> None:
