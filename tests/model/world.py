@@ -84,7 +84,8 @@ class World:
             return Refusal(action.attempt, self.now, *_args(self.refusing))
         if name in self.pods:
             return None  # the names are ours, and so owner and attempt match
-        assert status is None or status.attempt >= action.attempt, "the intent is written first"
+        first = action.attempt == 1 and status is not None and status.attempt == 0
+        assert status is None or first or status.attempt >= action.attempt, "the intent is written first"
         self._check_alone(job, action.attempt)
         self.writes += 1
         grace = action.manifest["spec"]["terminationGracePeriodSeconds"]

@@ -30,7 +30,7 @@ from tests.support.core import (
 )
 
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
-from holdfast.api.status import AttemptRecord, AttemptState, EndKind
+from holdfast.api.status import AttemptRecord, AttemptState, EndKind, Phase
 from holdfast.core.pods import program
 from holdfast.core.snapshot import Refusal, Snapshot
 
@@ -109,8 +109,24 @@ SPOT_ONLY = {"tiers": [TIERS[0]]}
 
 CASES = [
     # --- what has happened
-    Case("new job", snapshot(job()), ("begin", "create"),
+    Case("new job", snapshot(job()), ("first pod",), {"state": None, "attempt": 0, "created": [1], "phase": None}),
+    Case("new job whose pod was refused", snapshot(job(), refusal=QUOTA), ("begin", "create"),
          {"state": ACQUIRING, "attempt": 1, "tier": "spot", "created": [1], "phase": "Acquiring", "wake": at(5)}),
+    Case("first pod waits", snapshot(job(), pending()), ("taken up", "adopted"),
+         {"state": ACQUIRING, "attempt": 1, "tier": "spot", "created": [], "phase": "Acquiring"}),
+    Case("first pod runs", snapshot(job(), pod()), ("taken up", "adopted", "placed", "started"),
+         {"state": RUNNING, "attempt": 1, "created": [], "deleted": []}),
+    Case("first pod has ended", snapshot(job(), ended(1, 0, DONE)), ("taken up", "adopted", "ended"),
+         {"phase": "Completed", "end": (1, EndKind.COMPLETED, "Exited")}),
+    Case("first pod waits, and the job is suspended", snapshot(job(suspend=True), pending()),
+         ("taken up", "adopted", "suspend before start", "suspended"),
+         {"state": None, "phase": "Suspended", "attempt": 1, "deleted": [("u-1", None)]}),
+    Case("first pod of a tier that is gone", snapshot(job(), pending(tier="gone")), ("taken up", "begin"),
+         {"attempt": 2, "state": INTENDED, "created": [], "deleted": [("u-1", None)]}),
+    Case("status was lost", snapshot(job(), pod(4, deleted_at=at(9)), pod(5)), ("taken up", "begin"),
+         {"attempt": 6, "state": INTENDED, "created": [], "deleted": [("u-5", None)]}),
+    Case("status was lost, and the job is suspended", snapshot(job(suspend=True), pod(5)), ("taken up", "suspended"),
+         {"attempt": 5, "state": None, "phase": "Suspended", "deleted": [("u-5", None)]}),
     Case("fence learned",
          snapshot(job(status(attempt())), pod(), reports=[report()]), ("learned",), {"state": RUNNING}),
     Case("first step learned", snapshot(job(status(attempt(fenced=True), fruitless_losses=3)), pod(),
@@ -426,7 +442,8 @@ CASES = [
                                "deleted": [("u-1", None)], "counts": (1, 1, 0)}),
     Case("profile missing", snapshot(job(capacity={"profile": "grid"})), (),
          {"phase": "Acquiring", "reason": "ProfileNotFound", "attempt": 0, "events": ["ProfileNotFound"]}),
-    Case("profile there later", snapshot(job(status(), capacity={"profile": "grid"}), profile=profile()),
+    Case("profile there later",
+         snapshot(job(status(phase=Phase.ACQUIRING), capacity={"profile": "grid"}), profile=profile()),
          ("begin", "create"), {"created": [1], "tier": "spot"}),
     Case("delay not over", snapshot(job(status(attempt(2, INTENDED, retry_at=at(7))))), (),
          {"wake": at(7), "reason": "BackOff"}),

@@ -22,6 +22,8 @@ def decide(snapshot: Snapshot) -> Decision:
     phase = job.status.phase
     if job.metadata.deletion_timestamp is None and not (phase and phase.final):
         _settle(draft)
+    if draft.created and draft.status is job.status:  # a new job's first pod, which waits for no status
+        return draft.finish()
     upkeep(draft, look(snapshot, draft.status, draft.created))
     return draft.finish()
 

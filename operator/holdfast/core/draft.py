@@ -78,9 +78,8 @@ class Draft:
             avoid_nodes=avoid,
         )
 
-    def create_pod(self) -> None:
-        """Create the pod of the current attempt, whose number is in the status that is written first."""
-        attempt = self.attempt
+    def create_pod(self, attempt: Attempt) -> None:
+        """Create the pod of an attempt whose number is in the status that is written first, or of the very first."""
         manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
         self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
         self.created |= {attempt.number}

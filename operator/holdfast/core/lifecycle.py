@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from holdfast.api import names
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import AttemptState, EndKind, Phase, PodRecord
+from holdfast.api.status import Attempt, AttemptState, EndKind, Phase, PodRecord
 from holdfast.core import drains, ends
 from holdfast.core.classify import End
 from holdfast.core.draft import Draft
@@ -16,6 +16,41 @@ from holdfast.core.tiers import acquire_timeout, find_tier, grid
 from holdfast.core.views import TOGETHER, PodView
 
 # --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def may_begin(draft: Draft) -> bool:
+    """True if there is something to begin with, and nobody asked to wait."""
+    return not draft.snapshot.job.spec.suspend and bool(grid(draft.snapshot))
+
+
+def brand_new(draft: Draft, s: Situation) -> bool:
+    """True if the job has nothing yet, neither status nor pod, and nothing was refused."""
+    snapshot = draft.snapshot
+    stored = snapshot.job.status
+    untouched = draft.status is stored and stored.phase is None and stored.attempt == 0
+    return untouched and may_begin(draft) and not (snapshot.pods or snapshot.refusal or draft.created)
+
+
+def create_first(draft: Draft, s: Situation) -> None:
+    """Create the pod of attempt 1: that a job exists is the intent. Its status is written when the pod is there."""
+    tier = grid(draft.snapshot)[0]
+    draft.create_pod(Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=s.now))
+
+
+def unknown_pods(draft: Draft, s: Situation) -> bool:
+    """True if pods exist although status knows of no attempt: the first one, or all of a status that was lost."""
+    return draft.status.attempt == 0 and bool(draft.snapshot.pods)
+
+
+def take_up(draft: Draft, s: Situation) -> None:
+    """The first pod is attempt 1. Other pods are of attempts that are over, and so is one whose tier has gone."""
+    newest = max(draft.snapshot.pods, key=lambda pod: pod.attempt)
+    draft.set(attempt=newest.attempt)
+    tier = find_tier(grid(draft.snapshot), newest.tier)
+    if newest.attempt == 1 and tier:
+        since = min(newest.created_at or s.now, s.now)
+        draft.set(started_at=since, suspended_for=timedelta(0))
+        draft.set(current=Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=since))
 
 
 def intend_first(draft: Draft, s: Situation) -> None:
@@ -44,7 +79,7 @@ def _alone(draft: Draft) -> bool:
 def create(draft: Draft, s: Situation) -> None:
     """The intent is in status: create the pod."""
     _acquire(draft, s)
-    draft.create_pod()
+    draft.create_pod(draft.attempt)
     draft.wake(s.now + draft.snapshot.config.missing_after)
 
 

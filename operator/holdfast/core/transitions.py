@@ -11,7 +11,6 @@ from holdfast.api.status import AttemptState
 from holdfast.core import drains, ends, lifecycle
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
-from holdfast.core.tiers import grid
 
 When = Callable[[Draft, Situation], bool]
 Step = Callable[[Draft, Situation], None]
@@ -76,6 +75,10 @@ TABLE: tuple[Row, ...] = (
     Row(
         "learned", (), (), "the trainer reports that it holds the fence, or its first step",
         lambda _, s: lifecycle.learned(s), lifecycle.learn, "remembered; the last interruption is settled",
+    ),
+    Row(
+        "taken up", (None,), (), "status knows of no attempt, and there are pods", lifecycle.unknown_pods,
+        lifecycle.take_up, "Intended, if it is the first pod; any other is deleted",
     ),
     Row(
         "adopted", (INTENDED,), (), "its pod is there already, and no other pod of the job lives",
@@ -171,8 +174,12 @@ TABLE: tuple[Row, ...] = (
     Row("start too slow", (STARTING,), (Sight.PLACED,), "not started for very long", lifecycle.start_over,
         ends.never_started, "loss; next attempt elsewhere"),
     Row(
+        "first pod", (None,), (), "the job has neither status nor pod, is not suspended, and the grid has a tier",
+        lifecycle.brand_new, lifecycle.create_first, "its pod; the status follows",
+    ),
+    Row(
         "begin", (None,), (), "not suspended, and the grid has a tier",
-        lambda d, s: not _suspend(d, s) and bool(grid(d.snapshot)), lifecycle.intend_first, "Intended",
+        lambda d, _: not d.created and lifecycle.may_begin(d), lifecycle.intend_first, "Intended",
     ),
     Row(
         "create", (INTENDED,), (), "its delay is over and no other pod of the job lives", lifecycle.may_create,

@@ -94,6 +94,7 @@ class PodView:
     init: tuple[ContainerView, ...] = ()
     trainer: ContainerView | None = None
     protected: bool = False  # still carries the do-not-disrupt annotations
+    tier: str = ""  # the name of the tier it was made for
     program: str = ""  # digest of the program and storage it was made for; empty if it does not say
 
     @property
@@ -156,6 +157,7 @@ class PodView:
             init=tuple(ContainerView.parse(c) for c in status.get("initContainerStatuses") or ()),
             trainer=containers.get(names.TRAINER_CONTAINER),
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
+            tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),
         )
 

@@ -1,7 +1,8 @@
 """Carry out one decision: status first, then orders, then actions, then events.
 
-If the status cannot be written nothing else is done: no pod may exist that the status does not know of. Two things do
-not wait for it, because every millisecond of them is the training's:
+If the status cannot be written nothing else is done: no pod may exist that the status does not know of, but for the
+very first, whose decision has no status to write. Two things do not wait for it, because every millisecond of them is
+the training's:
 
 - An order to drain because of a notice. Its id follows from the status that is stored, so a leader that decides again
   gives the same order, and a pod obeys an order once. What people asked for may have been taken back when the status is

@@ -27,5 +27,6 @@ class Membership:
         if attempt is not None and attempt != pod.attempt:
             return Standing.STRANGER
         status = found.status
+        first = status.attempt == 0 and pod.attempt == 1  # it is made before anything is in status
         live = {one.number for one in (status.current, status.successor) if one}
-        return Standing.MEMBER if pod.attempt in live else Standing.STRANGER
+        return Standing.MEMBER if first or pod.attempt in live else Standing.STRANGER

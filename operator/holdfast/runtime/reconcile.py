@@ -24,7 +24,7 @@ Decide = Callable[[Snapshot], Decision]
 Observe = Callable[[str, float, tuple[str, ...]], None]  # result, seconds, rules that fired
 
 CONFLICTS = 4  # how often one pass decides anew before it gives the key back
-SETTLE = 0.5  # seconds after our own actions until the job is looked at again, if no event comes first
+SETTLE = 0.2  # seconds after our own actions until the job is looked at again, if no event comes first
 
 
 class Reports(Protocol):

@@ -39,6 +39,16 @@ def test_who_may_report(pod: str, attempt: int | None, expected: Standing) -> No
     assert members()[1]("ns", "a", pod, attempt) is expected
 
 
+def test_the_first_pod_may_report_before_anything_is_in_status() -> None:
+    cache = Cache()
+    cache.put_job(raw_job())
+    cache.put_pod(raw_pod("a-1-0", "first", 11))
+    cache.put_pod(raw_pod("a-2-0", "second", 12, attempt=2))
+    ask = Membership(cache, lambda: True)
+    assert ask("ns", "a", "first", 1) is Standing.MEMBER
+    assert ask("ns", "a", "second", 2) is Standing.STRANGER
+
+
 def test_before_the_first_sync_nobody_is_turned_away_for_good() -> None:
     assert members(synced=False)[1]("ns", "a", "nobody", 1) is Standing.UNKNOWN
     assert members()[1]("ns", "other", "now", 2) is Standing.STRANGER
