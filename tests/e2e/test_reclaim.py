@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 
-from tests.support.cluster import get
+from tests.support import ledger
+from tests.support.cluster import audit_events, get
 from tests.support.operator import OperatorProcess
 from tests.support.training import Pool, kinds, restarts, storage_log, stub, submit
 from tests.support.waiting import wait_for
 
+from holdfast.api.status import TrainingJobStatus
 from holdfast.local.cluster import Cluster
 
 
@@ -33,8 +35,9 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
 def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if acquireTimeout is not kept or a walk does not start at the top of the grid."""
-    tiers = [pool.tier("spot", acquireTimeout="1s"), pool.tier("dedicated", acquireTimeout="1s"), pool.tier("cpu")]
+    """Breaks if acquireTimeout is not kept, a walk does not start at the top, or the ledger is not what was written."""
+    prices = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
+    tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in prices.items()]
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 400})
     seen = []
     for kind in ("spot", "spot", "dedicated"):
@@ -53,6 +56,12 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     assert done["history"][-1]["tier"] == "cpu"
     assert done["restarts"]["losses"] == 3
     assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Loss"] == [0, 0, 0]
+    replay = ledger.Replay(prices).take(ledger.statuses(job.writes()))
+    ledger.check(TrainingJobStatus.model_validate(done).ledger, replay)
+    events = [event for event in audit_events(cluster) if event.get("objectRef", {}).get("namespace") == namespace]
+    ledger.check_times(replay, events)
+    assert float(done["ledger"]["spent"]) > 0
+    assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated is dear"
 
 
 def test_dead_node_costs_only_what_was_not_saved(

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.model.operator_model import Operator
 from tests.model.things import Pod
 from tests.model.world import World
-from tests.support.core import TIERS, stored, verdict
+from tests.support import ledger
+from tests.support.core import PRICES, TIERS, stored, verdict
 
 from holdfast.api import names
 from holdfast.api.model import merge_patch
@@ -261,6 +262,8 @@ class Jobs(RuleBasedStateMachine):
             self._others(100)
             self.world.now += timedelta(seconds=20)
         assert self._at_rest(), self._describe()
+        for name, job in self.world.jobs.items():
+            ledger.check(job.view().status.ledger, ledger.Replay(PRICES).take(self.world.statuses(name)))
         writes = self.world.writes
         for _ in range(2):
             self.operator.restart()

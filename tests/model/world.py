@@ -12,6 +12,7 @@ from tests.support.core import NOW, TIERS, spec, verdict
 
 from holdfast.api import names
 from holdfast.api.objects import TrainingJob
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decision import CreatePod, DeletePod, ReleasePod, UnprotectPod
 from holdfast.core.snapshot import Refusal
 from holdfast.core.views import NodeView, PodView
@@ -44,6 +45,10 @@ class World:
         """A new number."""
         self.count += 1
         return self.count
+
+    def statuses(self, job: str) -> list[TrainingJobStatus]:
+        """Every status that a job has had, oldest first."""
+        return [view.status for view in (*self.past[job], self.jobs[job].view())]
 
     # --- what the operator reads and writes
 

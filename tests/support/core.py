@@ -22,10 +22,14 @@ Raw = Mapping[str, Any]
 NOW = parse_time("2026-11-21T09:00:00Z")
 CONFIG = OperatorConfig(progress_url="https://holdfast.test:8443")
 GRACE = timedelta(seconds=100)
-TIERS: tuple[dict[str, Any], ...] = (
-    {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "nodeSelector": {"tier": "spot"}},
-    {"name": "dedicated", "kind": "Dedicated", "accelerator": "nvidia.com/gpu", "nodeSelector": {"tier": "dedicated"}},
-    {"name": "cpu", "kind": "CPU", "nodeSelector": {"tier": "cpu"}},
+PRICES = {"spot": "1.02", "dedicated": "3.06", "cpu": "0.2"}
+TIERS: tuple[dict[str, Any], ...] = tuple(
+    {"name": name, "kind": kind, "nodeSelector": {"tier": name}, "pricePerNodeHour": PRICES[name], **more}
+    for name, kind, more in (
+        ("spot", "Spot", {"accelerator": "nvidia.com/gpu"}),
+        ("dedicated", "Dedicated", {"accelerator": "nvidia.com/gpu"}),
+        ("cpu", "CPU", {}),
+    )
 )
 
 

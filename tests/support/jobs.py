@@ -61,7 +61,18 @@ RUNNING: dict[str, Any] = {
         "committedAt": "2026-11-21T09:02:50Z",
     },
     "restarts": {"losses": 1, "infrastructure": 0, "failures": 1},
-    "ledger": {"attempts": 2, "stepsLost": 7, "secondsLost": "9s"},
+    "ledger": {
+        "attempts": 2,
+        "byTier": [
+            {"tier": "spot", "kind": "Spot", "attempts": 2, "nodeHours": "0.023611", "spent": "0.0722", "steps": 120}
+        ],
+        "spent": "12.3456",
+        "savedVersusDedicated": "24.6912",
+        "goodput": "0.873",
+        "stepsLost": 7,
+        "secondsLost": "9s",
+        "recovery": {"notice": "1s500ms", "acquire": "4s", "start": "2s", "restore": "1s500ms", "replay": "1m3s"},
+    },
     "history": [
         {
             "number": 1,

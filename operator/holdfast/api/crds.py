@@ -67,7 +67,7 @@ def _trainingjobs() -> Manifest:
         _column("Percent", ".status.progress.percent"),
         _column("ETA", ".status.progress.eta", about="When it will be done, UTC"),
         _column("Losses", ".status.restarts.losses", "integer", about="Preemptions, evictions and lost nodes"),
-        _column("Cost", ".status.ledger.spent", about="Money for nodes of attempts that are over"),
+        _column("Cost", ".status.ledger.spent", about="Money for nodes so far"),
         _column("Age", ".metadata.creationTimestamp", "date"),
         _column("Loss", ".status.progress.loss", wide=True, about="Training loss"),
         _column("Checkpoint", ".status.checkpoint.step", "integer", wide=True, about="Step of the newest checkpoint"),

@@ -12,6 +12,7 @@ from holdfast.api.scalars import Count, DurationBounds, Money, Quantity
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 
 MAX_TIERS = 16
+TierKind = Literal["Spot", "Dedicated", "CPU"]
 
 
 class Toleration(Model):
@@ -61,7 +62,7 @@ class Tier(Model):
 
     name: Label
     """Name of the tier, unique in the grid; shown in the TIER column."""
-    kind: Literal["Spot", "Dedicated", "CPU"]
+    kind: TierKind
     """Spot may be taken away by the cloud, Dedicated may not, CPU has no accelerators."""
     accelerator: ResourceName | None = None
     """Resource name of the accelerator that a node of this tier has, such as nvidia.com/gpu. A CPU tier has none."""

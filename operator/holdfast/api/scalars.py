@@ -23,6 +23,7 @@ __all__ = [
     "DurationBounds",
     "Every",
     "Flag",
+    "Hours",
     "Money",
     "Quantity",
     "Step",
@@ -219,6 +220,8 @@ class _MoneyType:
 
 Money = Annotated[Decimal, _MoneyType()]
 """An amount of money; the currency is the platform's."""
+Hours = Annotated[Decimal, _MoneyType()]
+"""A number of hours, written as money is."""
 
 
 # Quantities

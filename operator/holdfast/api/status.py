@@ -9,8 +9,8 @@ from pydantic import Field
 
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
-from holdfast.api.profile import ProfileTier
-from holdfast.api.scalars import Clip, Count, Duration, Flag, Money, Step, Time
+from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
+from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step, Time
 
 Reason = Annotated[str, Clip(128)]
 Message = Annotated[str, Clip(4096)]
@@ -133,6 +133,10 @@ class Attempt(Model):
     """When its pod was there."""
     scheduled_at: Time | None = None
     """When its pod had a node."""
+    charged: Money = Decimal(0)
+    """Money for its node up to `pricedAt`, at the prices of that time."""
+    priced_at: Time | None = None
+    """Since when the price of its tier holds, if that has changed while it had its node."""
     started_at: Time | None = None
     """When its trainer container ran."""
     progress_at: Time | None = None
@@ -161,6 +165,21 @@ class Attempt(Model):
     """Nodes that its pod must not go to."""
 
 
+class Recovery(Model):
+    """Where the time between a last step and the next attempt's first one went, and what was then trained again."""
+
+    notice: Duration = timedelta(0)
+    """From the last step to the end of its pod: saving and leaving, or nobody noticing."""
+    acquire: Duration = timedelta(0)
+    """From there until the next pod had a node."""
+    start: Duration = timedelta(0)
+    """Until its trainer ran: image, storage check."""
+    restore: Duration = timedelta(0)
+    """Until its first step: loading the program and the checkpoint."""
+    replay: Duration = timedelta(0)
+    """Training steps again that had been lost, at the pace at which they were trained first."""
+
+
 class AttemptRecord(Model):
     """One attempt that is over."""
 
@@ -178,6 +197,8 @@ class AttemptRecord(Model):
     """Why it ended, for people; the last lines of a program that failed."""
     raised_at: Time
     """When it was decided."""
+    scheduled_at: Time | None = None
+    """When its pod had a node."""
     started_at: Time | None = None
     """When its trainer container ran."""
     ended_at: Time
@@ -186,6 +207,8 @@ class AttemptRecord(Model):
     """Nobody saw the end."""
     first_step: Step | None = None
     """Its first step of its own."""
+    first_step_at: Time | None = None
+    """When it took that step."""
     last_step: Step | None = None
     """Its last step."""
     last_step_at: Time | None = None
@@ -200,6 +223,8 @@ class AttemptRecord(Model):
     """What its node cost, from the moment the pod had it; none if the tier has no price."""
     seconds_lost: Duration | None = None
     """From its last step to the next attempt's first; set when that is known."""
+    recovery: Recovery | None = None
+    """The same time, split by what was done in it."""
 
 
 class Decision(Model):
@@ -258,19 +283,53 @@ class Restarts(Model):
     """The program's own failures, which spec.failure counts."""
 
 
+class TierTotals(Model):
+    """Sums over the attempts of one tier that had a node and are over."""
+
+    tier: Name
+    """Name of the tier."""
+    kind: TierKind
+    """Its kind."""
+    attempts: Count = 0
+    """How many attempts."""
+    node_hours: Hours = Decimal(0)
+    """How long they had their nodes."""
+    spent: Money = Decimal(0)
+    """Money for that time."""
+    estimated: Money = Decimal(0)
+    """How much of the money is for attempts whose end nobody saw."""
+    steps: Step = 0
+    """How many steps they took."""
+    steps_lost: Step = 0
+    """How many of them were taken again by a later attempt."""
+    training: Duration = timedelta(0)
+    """From first to last steps."""
+
+
 class Ledger(Model):
-    """Sums over attempts that are over."""
+    """What the job has cost, and what interruptions cost it."""
 
     folded_through: Count = 0
     """The newest attempt that history no longer holds."""
     attempts: Count = 0
     """Attempts that are over."""
+    by_tier: Annotated[tuple[TierTotals, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
+    """Sums over attempts that are over, by tier."""
     spent: Money = Decimal(0)
-    """Money for the nodes of attempts that are over; the current attempt is added when it ends."""
+    """Money for nodes so far; with the current attempt, up to when this was written."""
+    saved_versus_dedicated: Number | None = None
+    """What the same steps would have cost on the cheapest dedicated tier of the grid, at the pace of the accelerators
+    that were used, less what was spent; a decimal string, negative if more was spent."""
+    goodput: Number | None = None
+    """Time in steps that were not lost, over all time since a trainer first ran but suspensions; a decimal string."""
+    ran_at: Time | None = None
+    """When a trainer first ran."""
     steps_lost: Step = 0
     """Steps that were trained twice."""
     seconds_lost: Duration = timedelta(0)
     """Time from last steps to the next attempts' first steps."""
+    recovery: Recovery = Recovery()
+    """The same time, split by what was done in it."""
 
 
 class Requests(Model):

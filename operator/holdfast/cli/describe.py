@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Attempt, AttemptRecord, AttemptState, EndKind, Phase
-from holdfast.cli import jobs, render, words
+from holdfast.cli import costs, jobs, render, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.console import console
 from holdfast.cli.options import Job, Kubeconfig, Namespace
@@ -44,6 +44,7 @@ def show(out: Console, job: TrainingJob, events: Sequence[jobs.Line], now: datet
         ("last words of the program", _last_words(job)),
         ("attempts", render.attempts_table(job, now) if job.status.attempt else None),
         ("why attempts ended", _ends(job.status.history)),
+        ("cost", costs.costs(job)),
         ("totals", Text(totals(job))),
         ("conditions", _conditions(job, now)),
         ("events", Group(*(render.event_text(line, full=True) for line in events)) if events else Text("none")),

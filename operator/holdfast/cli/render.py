@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
-from holdfast.cli import words
+from holdfast.cli import costs, words
 from holdfast.cli.jobs import Line, Unreadable
 
 EVENTS_SHOWN = 8
@@ -87,9 +87,12 @@ def jobs_table(
 ) -> Table:
     """All jobs, one a row."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headers = ("NAME", "PHASE", "TIER", "NODE", "STEP", "PERCENT", "LOSS", "ETA", "ATTEMPT", "LOSSES", "AGE", "REASON")
+    headers = (
+        *("NAME", "PHASE", "TIER", "NODE", "STEP", "PERCENT", "LOSS", "ETA"),
+        *("ATTEMPT", "LOSSES", "COST", "AGE", "REASON"),
+    )
     for header in ("NAMESPACE", *headers) if namespaces else headers:
-        right = header in ("STEP", "PERCENT", "LOSS", "ATTEMPT", "LOSSES")
+        right = header in ("STEP", "PERCENT", "LOSS", "ATTEMPT", "LOSSES", "COST")
         table.add_column(header, justify="right" if right else "left", no_wrap=header != "REASON")
     for job in jobs:
         status, meta = job.status, job.metadata
@@ -104,6 +107,7 @@ def jobs_table(
             eta(job, now),
             str(status.attempt),
             str(status.restarts.losses),
+            words.money(status.ledger.spent),
             words.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
             Text(status.reason or ""),
         ]
@@ -232,6 +236,8 @@ def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: 
     """One job as a live screen."""
     meta, decision = job.metadata, job.status.decision
     parts: list[RenderableType] = [summary(job, now, losses), Text(), progress_line(job, now)]
+    if cost := costs.sentence(job):
+        parts.append(Text(cost, style="dim"))
     if decision:
         why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
         why.no_wrap, why.overflow = True, "ellipsis"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -42,6 +43,16 @@ def moment(at: datetime | None) -> str:
 def count(value: int | None) -> str:
     """`12,345`."""
     return NOTHING if value is None else f"{value:,}"
+
+
+def exact(value: timedelta) -> str:
+    """As `span`, with tenths of a second below a minute: `6.1s`."""
+    return span(value) if value >= timedelta(minutes=1) else f"{value.total_seconds():.1f}s"
+
+
+def money(value: Decimal) -> str:
+    """`1,412.30`; small amounts to a hundredth of a cent: `0.0034`."""
+    return f"{value:,.2f}" if not value or value >= 1 else f"{value:.4f}"
 
 
 def size(value: int) -> str:

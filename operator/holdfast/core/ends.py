@@ -1,7 +1,6 @@
 """An attempt is over: it goes from `current` into history, is counted once, and what comes next is decided."""
 
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from holdfast.api import names
 from holdfast.api.profile import ProfileTier
@@ -10,12 +9,11 @@ from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
 from holdfast.core.classify import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.draft import Draft
 from holdfast.core.history import append
+from holdfast.core.ledger import charge
 from holdfast.core.situation import Situation
 from holdfast.core.tiers import find_tier, grid, next_tier
 from holdfast.core.views import ContainerView
 
-MICROSECONDS_PER_HOUR = 3_600_000_000
-CENTICENT = Decimal("0.0001")
 # A program that reports no steps has made progress if it ran this long.
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 
@@ -105,7 +103,7 @@ def over(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = No
     """Record the end of the current attempt, count it, and decide what comes next."""
     attempt = draft.attempt
     progressed = made_progress(attempt, s)
-    append(draft, _record(attempt, s, end, ended_at or s.now, estimated=estimated))
+    _close(draft, s, end, ended_at or s.now, estimated=estimated)
     draft.set(current=None)
     draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
     match end.kind:
@@ -146,7 +144,7 @@ def to_next_tier(draft: Draft, s: Situation) -> None:
     reason = "TierRemoved" if gone else "AcquireTimeout"
     why = s.pod.unscheduled_message if s.pod else (draft.status.decision.reason if draft.status.decision else "")
     below = next_tier(tiers, attempt.tier.name)
-    append(draft, _record(attempt, s, End(EndKind.STOPPED, reason, why), s.now))
+    _close(draft, s, End(EndKind.STOPPED, reason, why), s.now)
     # A node is avoided for one walk of the grid: it may be the only one that there is.
     avoid = attempt.avoid_nodes if gone or below is not tiers[0] else ()
     draft.set(current=draft.raise_attempt(below, retry_at=attempt.retry_at if gone else None, avoid=avoid))
@@ -157,20 +155,20 @@ def to_next_tier(draft: Draft, s: Situation) -> None:
 
 def retarget(draft: Draft, s: Situation, tier: ProfileTier, reason: str, avoid: tuple[str, ...] = ()) -> None:
     """Give up an attempt that has not started on a node yet, for another tier."""
-    append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason), s.now))
+    _close(draft, s, End(EndKind.STOPPED, reason), s.now)
     draft.set(current=draft.raise_attempt(tier, avoid=avoid))
 
 
 def stop_before_start(draft: Draft, s: Situation, reason: str) -> None:
     """Give up an attempt that has not started on a node yet, for nothing: no loss is counted."""
-    append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason), s.now))
+    _close(draft, s, End(EndKind.STOPPED, reason), s.now)
     draft.set(current=None, successor=None)
 
 
 def give_up(draft: Draft, s: Situation, reason: str, message: str) -> None:
     """End the job as Failed although its attempt may still run; upkeep deletes the pod, which saves and leaves."""
     if draft.status.current:
-        append(draft, _record(draft.attempt, s, End(EndKind.STOPPED, reason, message), s.now))
+        _close(draft, s, End(EndKind.STOPPED, reason, message), s.now)
     finish(draft, Phase.FAILED, reason, message)
 
 
@@ -223,10 +221,16 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
     go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 
 
+def _close(draft: Draft, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> None:
+    """Put the current attempt into history and its sums into the ledger."""
+    append(draft, _record(draft.attempt, s, end, ended_at, estimated=estimated), draft.attempt.tier.kind)
+
+
 def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> AttemptRecord:
     report = s.report
     steps = [step for step in (attempt.last_step, report.step if report else None, end.step) if step is not None]
     last, first = max(steps, default=None), attempt.first_step
+    scheduled_at = _scheduled(attempt, s)
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,
@@ -235,25 +239,24 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, est
         reason=end.reason,
         message=end.message[:MESSAGE_LIMIT],
         raised_at=attempt.raised_at,
+        scheduled_at=scheduled_at,
         started_at=_started(attempt, s),
         ended_at=ended_at,
         estimated=estimated,
         first_step=first,
+        first_step_at=attempt.progress_at,
         last_step=last,
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps=last - first + 1 if last is not None and first is not None and last >= first else 0,
-        cost=_cost(attempt, ended_at),
+        cost=charge(attempt, scheduled_at, ended_at),
     )
 
 
-def _cost(attempt: Attempt, ended_at: datetime) -> Decimal | None:
-    """Money for the node from the moment the pod was placed, exact but for the last place; None without a price."""
-    price = attempt.tier.price_per_node_hour
-    if price is None or attempt.scheduled_at is None:
-        return None
-    held = max(ended_at - attempt.scheduled_at, timedelta(0))
-    return (price * (held // timedelta(microseconds=1)) / MICROSECONDS_PER_HOUR).quantize(CENTICENT)
+def _scheduled(attempt: Attempt, s: Situation) -> datetime | None:
+    """When its pod had a node; the operator may have been down all the while. The scheduler's clock may be wrong."""
+    seen = s.pod.scheduled_at if s.pod and s.pod.node else None
+    return attempt.scheduled_at or (min(max(seen, attempt.raised_at), s.now) if seen else None)
 
 
 def _started(attempt: Attempt, s: Situation) -> datetime | None:

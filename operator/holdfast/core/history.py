@@ -1,17 +1,19 @@
-"""History and totals: attempts that are over, bounded, each folded into the totals exactly once."""
+"""History: attempts that are over, bounded, each counted exactly once."""
 
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from holdfast.api.profile import TierKind
 from holdfast.api.status import AttemptRecord
 from holdfast.core.draft import Draft
+from holdfast.core.ledger import add_record, settle, split
 from holdfast.core.tiers import grid
 
 LENGTH = 20
 BYTES = 16 * 1024
 
 
-def append(draft: Draft, record: AttemptRecord) -> None:
+def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
     """Add the record of an attempt that is over; what no longer fits is only remembered in the ledger.
 
     While no tier has a node, a walk of the grid adds a record every few minutes. Only the newest walk is kept, so that
@@ -20,32 +22,28 @@ def append(draft: Draft, record: AttemptRecord) -> None:
     history = (*_without_old_walks(draft.status.history, len(grid(draft.snapshot))), record)
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
         history = history[1:]
-    ledger = draft.status.ledger
-    folded = history[0].number - 1 if history else record.number
-    totals = {
-        "attempts": ledger.attempts + 1,
-        "folded_through": max(ledger.folded_through, folded),
-        "spent": ledger.spent + (record.cost or 0),
-    }
-    draft.set(history=history, ledger=ledger.model_copy(update=totals))
+    ledger = add_record(draft.status.ledger, record, kind)
+    folded = max(ledger.folded_through, history[0].number - 1 if history else record.number)
+    draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
 
 
 def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None) -> None:
     """The first step of a new attempt tells what the last interruption cost: time not trained, steps done twice."""
-    history = draft.status.history
+    history, attempt = draft.status.history, draft.attempt
     index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
     if index is None or history[index].seconds_lost is not None:
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
     if before.reason == "Suspended":  # that time was the user's choice; only coming back costs
-        since = max(since, draft.attempt.raised_at)
-    lost = max(first_step_at - since, timedelta(0))
-    steps = max((before.last_step or 0) - (resumed_step or 0), 0)
-    settled = _as_proved(before, resumed_step).model_copy(update={"seconds_lost": lost, "steps_lost": steps})
-    ledger = draft.status.ledger
-    totals = {"steps_lost": ledger.steps_lost + steps, "seconds_lost": ledger.seconds_lost + lost}
-    draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger.model_copy(update=totals))
+        since = max(since, attempt.raised_at)
+    lost = max((before.last_step or 0) - (resumed_step or 0), 0)
+    recovery = split(before, since, attempt, first_step_at, lost)
+    settled = _as_proved(before, resumed_step).model_copy(
+        update={"seconds_lost": max(first_step_at - since, timedelta(0)), "steps_lost": lost, "recovery": recovery}
+    )
+    ledger = settle(draft.status.ledger, before, settled)
+    draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger)
 
 
 def _as_proved(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:

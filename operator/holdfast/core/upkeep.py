@@ -1,13 +1,18 @@
 """What every decision ends with: pods that are not wanted, progress, conditions, columns, time to live."""
 
+from decimal import Decimal
+
+from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import AttemptState, Phase
+from holdfast.core import ledger
 from holdfast.core.conditions import set_conditions
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft
 from holdfast.core.drains import delete_again, harmless
 from holdfast.core.progress import take_progress
 from holdfast.core.situation import Sight, Situation, is_live
+from holdfast.core.tiers import find_tier, grid
 from holdfast.core.views import PodView
 
 KEPT_FOR_LOGS = 2
@@ -26,6 +31,7 @@ def upkeep(draft: Draft, s: Situation) -> None:
         take_progress(draft, s)
         _columns(draft, s)
         set_conditions(draft, s)
+        _account(draft)
     _expire(draft)
 
 
@@ -75,6 +81,20 @@ def _columns(draft: Draft, s: Situation) -> None:
         node=current.pods[0].node if current and current.pods else None,
         reason=_reason(draft, s),
     )
+
+
+def _account(draft: Draft) -> None:
+    """What the job has cost by now; with any other change for free, but never a reason to write."""
+    tiers = grid(draft.snapshot)
+    current = draft.status.current
+    if current and (tier := find_tier(tiers, current.tier.name)) and _price(tier) != _price(current.tier):
+        draft.set(current=ledger.reprice(current, _price(tier), draft.now))
+    if draft.status != draft.snapshot.job.status:
+        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
+
+
+def _price(tier: ProfileTier) -> Decimal | None:
+    return tier.price_per_node_hour
 
 
 def _say_that_it_is_held(draft: Draft, s: Situation) -> None:

@@ -50,6 +50,8 @@ class JobCollector(Collector):
                 ("percent_ratio", "share of the goal that is reached, 0 to 1"),
                 ("attempt", "number of the newest attempt"),
                 ("checkpoint_age_seconds", "time since the newest checkpoint was committed"),
+                ("saved", "money saved against dedicated only; negative if more was spent"),
+                ("goodput_ratio", "time in steps that were not lost over all time since the first one, 0 to 1"),
             )
         }
         counters = {
@@ -59,13 +61,18 @@ class JobCollector(Collector):
                 ("failures", "attempts that ended for the user's reason"),
                 ("seconds_lost", "time between a last step and the next attempt's first one"),
                 ("steps_lost", "steps that had to be done again"),
+                ("spent", "money for nodes so far"),
             )
         }
+        recovery = CounterMetricFamily(
+            "holdfast_job_recovery_seconds", "time of interruptions by what was done in it", labels=(*LABELS, "part")
+        )
         now = self._now()
         for job in self._jobs():
             labels = (job.metadata.namespace, job.metadata.name)
             try:
                 figures, totals = list(_figures(job, now)), list(_totals(job))
+                parts = list(_recovery(job))
             except Exception:  # one job must not take the metrics of all others away
                 log.exception("this job's figures cannot be read", extra={"job": "/".join(labels)})
                 continue
@@ -75,9 +82,12 @@ class JobCollector(Collector):
                 gauges[name].add_metric(labels, value)
             for name, value in totals:
                 counters[name].add_metric(labels, value)
+            for name, value in parts:
+                recovery.add_metric((*labels, name), value)
         yield phase
         yield from gauges.values()
         yield from counters.values()
+        yield recovery
 
 
 def _figures(job: TrainingJob, now: datetime) -> Iterator[tuple[str, float]]:
@@ -92,6 +102,9 @@ def _figures(job: TrainingJob, now: datetime) -> Iterator[tuple[str, float]]:
         yield "goal_steps", float(goal)
     if (loss := _number(progress.loss)) is not None:
         yield "loss", loss
+    for name, text in (("saved", status.ledger.saved_versus_dedicated), ("goodput_ratio", status.ledger.goodput)):
+        if (value := _number(text)) is not None:
+            yield name, value
     if status.checkpoint:
         yield "checkpoint_age_seconds", max(0.0, (now - status.checkpoint.committed_at).total_seconds())
 
@@ -111,6 +124,14 @@ def _totals(job: TrainingJob) -> Iterator[tuple[str, float]]:
     yield "failures", float(status.restarts.failures)
     yield "seconds_lost", lost.total_seconds()
     yield "steps_lost", float(status.ledger.steps_lost)
+    yield "spent", float(status.ledger.spent)
+
+
+def _recovery(job: TrainingJob) -> Iterator[tuple[str, float]]:
+    parts = job.status.ledger.recovery
+    for name in ("notice", "acquire", "start", "restore", "replay"):
+        part: timedelta = getattr(parts, name)
+        yield name, part.total_seconds()
 
 
 class Metrics:

@@ -22,7 +22,7 @@ def record(number, **changes):
 def test_it_stays_small_and_counts_every_attempt_once(lengths):
     draft = Draft(snapshot(job(status())))
     for number, length in enumerate(lengths, start=1):
-        append(draft, record(number, message="x" * length))
+        append(draft, record(number, message="x" * length), "Spot")
     history, ledger = draft.status.history, draft.status.ledger
     assert len(history) <= LENGTH
     assert sum(len(json.dumps(entry.to_object())) for entry in history) <= BYTES + 4096  # spaces, by json.dumps
@@ -34,7 +34,7 @@ def test_it_stays_small_and_counts_every_attempt_once(lengths):
 def test_wide_characters_count_as_bytes():
     draft = Draft(snapshot(job(status())))
     for number in range(1, 21):
-        append(draft, record(number, message="🔥" * 1024))
+        append(draft, record(number, message="🔥" * 1024), "Spot")
     stored_bytes = json.dumps([entry.to_object() for entry in draft.status.history], ensure_ascii=False).encode()
     assert len(stored_bytes) <= BYTES + 1024  # brackets, commas and spaces
 
@@ -119,9 +119,9 @@ def test_the_verdict_knows_steps_that_no_report_told():
 def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():
     draft = Draft(snapshot(job(status())))
     tiers = len(draft.snapshot.job.spec.capacity.tiers)
-    append(draft, record(1))
+    append(draft, record(1), "Spot")
     for number in range(2, 60):
-        append(draft, record(number, kind=EndKind.STOPPED, reason="AcquireTimeout"))
+        append(draft, record(number, kind=EndKind.STOPPED, reason="AcquireTimeout"), "Spot")
     numbers = [entry.number for entry in draft.status.history]
     assert numbers == [1, *range(60 - tiers, 60)], "the loss, and the newest walk of the grid"
     assert draft.status.ledger.attempts == 59
@@ -130,7 +130,8 @@ def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():
 def test_an_end_costs_what_its_node_cost_to_a_hundredth_of_a_cent():
     priced = tier().model_copy(update={"price_per_node_hour": Decimal("3.06")})
     running = attempt(fenced=True, tier=priced, scheduled_at=at(-1001))
-    gone = settled(snapshot(job(status(running, ledger={"spent": Decimal("0.15")})), ended(1, 1)))
+    before = {"by_tier": [{"tier": "dedicated", "kind": "Dedicated", "spent": "0.15"}]}
+    gone = settled(snapshot(job(status(running, ledger=before)), ended(1, 1)))
     assert gone.status.history[-1].cost == Decimal("0.8500")  # 1,000 s at 3.06 an hour
     assert gone.status.ledger.spent == Decimal("1.0000")
 

@@ -26,7 +26,14 @@ def test_the_figures_of_a_job() -> None:
             progress={"step": 50, "loss": "2.5", "updatedAt": "2026-11-21T11:59:00Z"},
             checkpoint={"step": 40, "uri": "s3://b/p", "committedAt": "2026-11-21T11:58:00Z"},
             restarts={"losses": 2, "failures": 1},
-            ledger={"stepsLost": 9, "secondsLost": "1m5s"},
+            ledger={
+                "stepsLost": 9,
+                "secondsLost": "1m5s",
+                "spent": "12.5",
+                "savedVersusDedicated": "-3.25",
+                "goodput": "0.9",
+                "recovery": {"acquire": "1m5s"},
+            },
         )
     )
     where = 'job="a",namespace="ns"'
@@ -43,6 +50,11 @@ def test_the_figures_of_a_job() -> None:
         f"holdfast_job_failures_total{{{where}}} 1.0",
         f"holdfast_job_seconds_lost_total{{{where}}} 65.0",
         f"holdfast_job_steps_lost_total{{{where}}} 9.0",
+        f"holdfast_job_spent_total{{{where}}} 12.5",
+        f"holdfast_job_saved{{{where}}} -3.25",
+        f"holdfast_job_goodput_ratio{{{where}}} 0.9",
+        f'holdfast_job_recovery_seconds_total{{{where},part="acquire"}} 65.0',
+        f'holdfast_job_recovery_seconds_total{{{where},part="replay"}} 0.0',
     ):
         assert line in lines
 

@@ -1,0 +1,64 @@
+"""What a job has cost, for people: money by tier, and where the time of interruptions went."""
+
+from decimal import Decimal
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Recovery
+from holdfast.cli import words
+
+
+def costs(job: TrainingJob) -> RenderableType | None:
+    """A sentence, a table of attempts that are over by tier, and where time was lost; None before there is any."""
+    ledger = job.status.ledger
+    lines: list[RenderableType] = [Text(text)] if (text := sentence(job)) else []
+    if ledger.by_tier:
+        lines.append(_table(job))
+    if ledger.seconds_lost or ledger.recovery.replay:
+        lines.append(Text(recovery(ledger.recovery)))
+    return Group(*lines) if lines else None
+
+
+def sentence(job: TrainingJob) -> str:
+    """`412.30 spent, 688.10 saved against dedicated only, goodput 98.1%`; what is not known is left out."""
+    ledger = job.status.ledger
+    parts = [f"{words.money(ledger.spent)} spent"] if ledger.spent else []
+    if ledger.spent and (saved := words.number(ledger.saved_versus_dedicated)) is not None:
+        word = "saved against" if saved >= 0 else "more than on"
+        parts.append(f"{words.money(abs(Decimal(ledger.saved_versus_dedicated or 0)))} {word} dedicated only")
+    if (goodput := words.number(ledger.goodput)) is not None:
+        parts.append(f"goodput {goodput:.1%}")
+    return ", ".join(parts)
+
+
+def recovery(parts: Recovery) -> str:
+    """`recovery: 12s notice, 3m05s acquire, 40s start, 31s restore; 15s of training done twice`."""
+    named = (
+        (parts.notice, "notice"),
+        (parts.acquire, "acquire"),
+        (parts.start, "start"),
+        (parts.restore, "restore"),
+    )
+    spans = ", ".join(f"{words.exact(span)} {name}" for span, name in named)
+    return f"recovery: {spans}; {words.exact(parts.replay)} of training done twice"
+
+
+def _table(job: TrainingJob) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in ("TIER", "ATTEMPTS", "NODE HOURS", "SPENT", "STEPS", "DONE TWICE"):
+        table.add_column(header, justify="left" if header == "TIER" else "right", no_wrap=True)
+    for one in job.status.ledger.by_tier:
+        guess = " (partly estimated)" if one.estimated else ""
+        table.add_row(
+            one.tier + guess,
+            str(one.attempts),
+            f"{one.node_hours:,.3f}",
+            words.money(one.spent),
+            words.count(one.steps),
+            words.count(one.steps_lost),
+        )
+    return table

@@ -1,0 +1,179 @@
+"""What attempts cost, and what interruptions cost. Money and hours are exact decimals, never floats.
+
+An attempt is added to the totals of its tier by the same patch that puts it into history, so a crash cannot count it
+twice; what an interruption cost is added when the next attempt takes its first step.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
+from holdfast.api.status import Attempt, AttemptRecord, Ledger, Recovery, TierTotals, TrainingJobStatus
+
+MICROSECOND = timedelta(microseconds=1)
+MICROSECONDS_PER_HOUR = 3_600_000_000
+MONEY = Decimal("0.0001")  # to a hundredth of a cent
+HOURS = Decimal("0.000001")
+RATIO = Decimal("0.001")
+OTHERS = "(others)"  # stands for all further tiers of a grid that was edited very often
+
+Sums = TypeVar("Sums", TierTotals, Recovery)
+
+
+def hours(span: timedelta) -> Decimal:
+    """A span in hours, to a millionth; 0 if it is negative."""
+    return (Decimal(max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(HOURS)
+
+
+def price_of(price: Decimal, span: timedelta) -> Decimal:
+    """Money for a node for a while, to a hundredth of a cent; `price` is for an hour."""
+    return (price * (max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(MONEY)
+
+
+def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal | None:
+    """Money for an attempt's node from `scheduled_at` on; None if it had none, or its tier has no price."""
+    price = attempt.tier.price_per_node_hour
+    if scheduled_at is None or (price is None and attempt.priced_at is None):
+        return None
+    since = max(attempt.priced_at or scheduled_at, scheduled_at)
+    return attempt.charged + (price_of(price, until - since) if price is not None else Decimal(0))
+
+
+def reprice(attempt: Attempt, price: Decimal | None, now: datetime) -> Attempt:
+    """The attempt with another price of its tier from now on."""
+    tier = attempt.tier.model_copy(update={"price_per_node_hour": price})
+    if attempt.scheduled_at is None:
+        return attempt.model_copy(update={"tier": tier})
+    charged = charge(attempt, attempt.scheduled_at, now) or Decimal(0)
+    return attempt.model_copy(update={"tier": tier, "charged": charged, "priced_at": now})
+
+
+def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
+    """The ledger with one more attempt that is over."""
+    ran = ledger.ran_at or record.started_at
+    update: dict[str, Any] = {"attempts": ledger.attempts + 1, "ran_at": ran}
+    if record.scheduled_at is not None:
+        cost = record.cost or Decimal(0)
+        totals = TierTotals(
+            tier=record.tier,
+            kind=kind,
+            attempts=1,
+            node_hours=hours(record.ended_at - record.scheduled_at),
+            spent=cost,
+            estimated=cost if record.estimated else Decimal(0),
+            steps=record.steps,
+            training=trained(record),
+        )
+        update["by_tier"] = _add(ledger.by_tier, totals)
+    return ledger.model_copy(update=update)
+
+
+def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledger:
+    """The ledger once it is known what the end of an attempt cost; `after` is its record with that in it."""
+    lost, proved = after.steps_lost or 0, after.steps - before.steps
+    update = {
+        "by_tier": tuple(
+            one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
+            if index == _place(ledger.by_tier, after.tier)
+            else one
+            for index, one in enumerate(ledger.by_tier)
+        ),
+        "steps_lost": ledger.steps_lost + lost,
+        "seconds_lost": ledger.seconds_lost + (after.seconds_lost or timedelta(0)),
+        "recovery": _sum(ledger.recovery, after.recovery or Recovery()),
+    }
+    return ledger.model_copy(update=update)
+
+
+def split(before: AttemptRecord, since: datetime, attempt: Attempt, first_step_at: datetime, lost: int) -> Recovery:
+    """The time from `since`, the last step that counts, to the first step of `attempt`, by what was done in it.
+
+    The four parts are in order and sum up to it exactly, whatever clocks said; `lost` steps were trained again after.
+    """
+    marks = [since]
+    for at in (before.ended_at, attempt.scheduled_at, attempt.started_at, first_step_at):
+        marks.append(min(max(at or marks[-1], marks[-1]), max(first_step_at, since)))
+    notice, acquire, start, restore = (later - earlier for earlier, later in pairwise(marks))
+    pace = trained(before) / (before.steps - 1) if before.steps > 1 else timedelta(0)
+    return Recovery(notice=notice, acquire=acquire, start=start, restore=restore, replay=pace * lost)
+
+
+def trained(record: AttemptRecord) -> timedelta:
+    """From its first step to its last."""
+    if record.first_step_at is None or record.last_step_at is None:
+        return timedelta(0)
+    return max(record.last_step_at - record.first_step_at, timedelta(0))
+
+
+def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime) -> Ledger:
+    """The ledger with what depends on the present: money so far, what was saved, goodput."""
+    ledger, current = status.ledger, status.current
+    over = sum((one.spent for one in ledger.by_tier), Decimal(0))
+    running = (charge(current, current.scheduled_at, now) if current else None) or Decimal(0)
+    totals = (*ledger.by_tier, *([_running(current)] if current else []))
+    started = current.started_at if current else None
+    ran_at = ledger.ran_at or started
+    spent = over + running
+    return ledger.model_copy(
+        update={
+            "spent": spent,
+            "ran_at": ran_at,
+            "saved_versus_dedicated": _saved(totals, grid, spent),
+            "goodput": _goodput(totals, now - ran_at - status.suspended_for) if ran_at else None,
+        }
+    )
+
+
+def _running(attempt: Attempt) -> TierTotals:
+    first, last = attempt.first_step, attempt.last_step
+    steps = last - first + 1 if first is not None and last is not None and last >= first else 0
+    begun, ended = attempt.progress_at, attempt.last_step_at
+    training = max(ended - begun, timedelta(0)) if begun and ended else timedelta(0)
+    return TierTotals(tier=attempt.tier.name, kind=attempt.tier.kind, attempts=1, steps=steps, training=training)
+
+
+def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal) -> str | None:
+    prices = [t.price_per_node_hour for t in grid if t.kind == "Dedicated" and t.price_per_node_hour is not None]
+    fast = [one for one in totals if one.kind != "CPU"]
+    paced = sum(one.steps for one in fast)
+    if not prices or not paced:
+        return None
+    useful = sum(one.steps - one.steps_lost for one in totals)
+    training = sum((one.training for one in fast), timedelta(0))
+    dedicated = min(prices) * (training // MICROSECOND) * useful / (paced * MICROSECONDS_PER_HOUR)
+    return format((dedicated - spent).quantize(MONEY), "f")
+
+
+def _goodput(totals: Iterable[TierTotals], wall: timedelta) -> str | None:
+    if wall <= timedelta(0):
+        return None
+    useful = sum((one.training * (one.steps - one.steps_lost) / one.steps for one in totals if one.steps), timedelta(0))
+    ratio = Decimal(useful // MICROSECOND) / (wall // MICROSECOND)
+    return format(min(max(ratio, Decimal(0)), Decimal(1)).quantize(RATIO), "f")
+
+
+def _place(totals: tuple[TierTotals, ...], tier: str) -> int | None:
+    """Where the sums of a tier stand; None if they are not there."""
+    return next((index for index, one in enumerate(totals) if one.tier in (tier, OTHERS)), None)
+
+
+def _add(totals: tuple[TierTotals, ...], more: TierTotals) -> tuple[TierTotals, ...]:
+    """The totals with more of one tier; a tier that is new when there are very many counts with the others."""
+    index = _place(totals, more.tier)
+    if index is not None:
+        return (*totals[:index], _sum(totals[index], more), *totals[index + 1 :])
+    last = len(totals) == MAX_TIERS - 1
+    return (*totals, more.model_copy(update={"tier": OTHERS}) if last else more)
+
+
+def _sum(one: Sums, other: Sums) -> Sums:
+    """Every figure added; words are those of the first."""
+    figures = {
+        name: value + getattr(other, name)
+        for name in type(one).model_fields
+        if not isinstance(value := getattr(one, name), str)
+    }
+    return one.model_copy(update=figures)
