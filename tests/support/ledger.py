@@ -90,8 +90,8 @@ def check_times(replay: Replay, events: Iterable[Raw]) -> None:
     ended: dict[str, datetime] = {}
     for event in events:
         ref, body = event["objectRef"], event.get("requestObject") or {}
-        if ref.get("resource") != "pods" or event.get("stage") != "ResponseComplete":
-            continue
+        if ref.get("resource") != "pods" or event.get("stage") != "ResponseComplete" or isinstance(body, list):
+            continue  # JSON patches take only finalizers off
         if ref.get("subresource") == "binding":
             bound[ref["name"]] = parse_time(event["requestReceivedTimestamp"])
         for container in (body.get("status") or {}).get("containerStatuses") or ():
