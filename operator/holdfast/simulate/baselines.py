@@ -1,0 +1,93 @@
+"""Rules that others use, to compare with. Each takes a View and gives a Choice, as core.capacity.deadline does.
+
+They look at the first Spot tier that is up, go to the net's tier otherwise, and stand behind the same net, so that
+what is compared is what they cost:
+
+- never_return, eager: the two readings of a list of tiers in order, as SkyPilot's managed jobs and node pool priorities
+  have it: down the list after a loss, and up again never, or as soon as Spot is there.
+- greedy: wait for Spot for as long as the deadline allows, then stay on dedicated.
+- uniform_progress: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines", NSDI'24, section 4:
+  keep up with the straight line from no work at the start to all of it at the deadline.
+"""
+
+from holdfast.core.capacity.net import Net, find_net
+from holdfast.core.capacity.view import Choice, Rule, TierView, View
+
+SOON = 60.0  # seconds; these rules are asked at every step
+
+
+def never_return(deadline: float) -> Rule:
+    """Spot if it is up at the start of a job that may take `deadline` seconds; after a loss dedicated to the end."""
+
+    def rule(view: View) -> Choice:
+        net, here = _net(view), view.here
+        if here and _stays(view, net, here):
+            return _go(here, watch=False)
+        return _go((view.left >= deadline and _spot(view, net)) or net.tier, watch=False)
+
+    return rule
+
+
+def eager(view: View) -> Choice:
+    """Spot whenever it is up, else dedicated."""
+    net, here = _net(view), view.here
+    if here and here.kind == "Spot" and _stays(view, net, here):
+        return _go(here, watch=False)
+    return _go(_spot(view, net) or net.tier)
+
+
+def greedy(view: View) -> Choice:
+    """Spot whenever it is up, else nothing until the net is reached."""
+    net, here = _net(view), view.here
+    if here and _stays(view, net, here):
+        return _go(here, watch=False)
+    if spot := _spot(view, net):
+        return _go(spot)
+    return _go(None if net.room(view, None) >= 0 else net.tier)
+
+
+def uniform_progress(work: float, deadline: float) -> Rule:
+    """Uniform Progress for a job of `work` seconds that may take `deadline` seconds from its start.
+
+    Nowhere and behind the line: dedicated. On dedicated: back to Spot once the job is where the line will be two
+    changeovers from now. Spot is taken whenever the job is nowhere.
+    """
+
+    def rule(view: View) -> Choice:
+        net, here = _net(view), view.here
+        done, now = work - view.work, deadline - view.left
+        if here and here.kind == "Spot" and _stays(view, net, here):
+            return _go(here, watch=False)
+        spot = _spot(view, net)
+        if here and here.dependable:
+            changeover = max((tier.changeover for tier in view.tiers if tier.kind == "Spot"), default=0.0)
+            ahead = done >= (now + 2 * changeover) * work / deadline
+            return _go((ahead and spot) or here, watch=ahead)
+        if spot:
+            return _go(spot)
+        behind = done < now * work / deadline or net.room(view, None) < 0
+        return _go(net.tier if behind else None)
+
+    return rule
+
+
+def _net(view: View) -> Net:
+    """The net. Raises ValueError if there is no dependable tier: these rules do not know what to do then."""
+    net = find_net(view)
+    if net is None:
+        raise ValueError("a baseline needs a dependable tier")
+    return net
+
+
+def _spot(view: View, net: Net) -> TierView | None:
+    """The Spot tier to enter: the first that is up, if the net allows it."""
+    up = (tier for tier in view.tiers if tier.kind == "Spot" and tier.available and net.room(view, tier) >= 0)
+    return next(up, None)
+
+
+def _stays(view: View, net: Net, here: TierView) -> bool:
+    return here.dependable or (here.available is not False and net.room(view, here) >= 0)
+
+
+def _go(tier: TierView | None, *, watch: bool = True) -> Choice:
+    return Choice(tier.name if tier else None, "baseline", SOON, watch=watch)

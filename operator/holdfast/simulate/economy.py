@@ -1,0 +1,202 @@
+"""What a capacity rule costs: a small exact economy of one job, one dedicated tier and some Spot markets.
+
+It shares no code with the rules beyond their signature, so it can be held against them. Time runs in steps; at the
+start of each the markets move, the rule is asked, and what it wants is done:
+
+- every hour on a tier is billed, its changeover too, in which nothing useful is done;
+- when Spot goes, the job is nowhere, and loses what it had done on that tier since, `lost` seconds of work at most;
+- the job ends, and billing with it, the second its work is done.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from holdfast.core.capacity.view import Rule, TierView, View
+from holdfast.simulate.traces import Trace
+
+DEDICATED = "dedicated"
+SPOT = "spot-{}"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a market may know of the job: whether it is on this market, and how much of its changeover is to come."""
+
+    on: bool
+    changing: float
+
+
+Market = Callable[[int, Watched], bool]
+"""Whether Spot is up in step i; asked once for each step, in order. A market may watch the job, and be hostile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The job and the prices. All times in seconds; `work` on the dedicated tier, `deadline` from the start.
+
+    `changeover` is what every move really takes, or a function from the number of the move (1, 2, ...) to it.
+    `typical` is what rules are told that it takes, by default that of move 1, and `worst` what it may take, by default
+    the same. `lost` is what a loss of Spot really costs at most, `at_risk` what rules are told, by default the same.
+    With `billed_probe`, a market that is up is paid for while the job is not on it and the rule wants to watch: that is
+    how one learns that it is up where an autoscaler has to bring a node. What is not watched is not known.
+    """
+
+    work: float
+    deadline: float
+    changeover: float | Callable[[int], float]
+    gap: int = 600
+    dedicated_price: Decimal = Decimal(3)
+    spot_prices: tuple[Decimal, ...] = (Decimal(1),)
+    spot_speeds: tuple[float, ...] = ()
+    typical: float | None = None
+    worst: float | None = None
+    lost: float = 0.0
+    at_risk: float | None = None
+    billed_probe: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it. `finished` is seconds from the start; `cost` is money, `moves` counts starts on any tier."""
+
+    cost: float = 0.0
+    finished: float = 0.0
+    late: float = 0.0
+    moves: int = 0
+    losses: int = 0
+    hours: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> bool:
+        """Whether the work was done after the deadline, by more than the rounding of floats."""
+        return self.late > 1e-6
+
+
+def playback(trace: Trace, start: int = 0) -> Market:
+    """The market of a trace, from its step `start` on."""
+    return lambda step, _watched: trace.is_up(start + step)
+
+
+def run(rule: Rule, markets: Sequence[Market], setting: Setting, ages: Sequence[float] = ()) -> Outcome:
+    """Run the job under `rule`. `ages` says how long each market has been as it is at the start, by default 0.
+
+    Raises ValueError if the rule names a tier that does not exist, or has not finished after twice the deadline and
+    work.
+    """
+    economy = _Economy(setting, markets, ages)
+    limit = int(2 * (setting.deadline + setting.work) / setting.gap) + 100
+    for step in range(limit):
+        if economy.step(rule, step):
+            return economy.outcome
+    raise ValueError(f"the rule has not finished in {limit} steps")
+
+
+class _Economy:
+    """The state of one run."""
+
+    def __init__(self, setting: Setting, markets: Sequence[Market], ages: Sequence[float]) -> None:
+        self.setting = setting
+        self.markets = markets
+        self.outcome = Outcome()
+        self.held = list(ages) or [0.0] * len(markets)
+        self.up = [False] * len(markets)
+        self.work = float(setting.work)
+        self.done_here = 0.0  # since the job came to this tier
+        self.tier: str | None = None
+        self.changing = 0.0
+        self.watching = True
+        self.known = [True] * len(markets)
+        self.names = [SPOT.format(number) for number in range(len(markets))]
+        typical = setting.typical if setting.typical is not None else self._changeover(1)
+        worst = setting.worst if setting.worst is not None else typical
+        speeds = setting.spot_speeds or (1.0,) * len(markets)
+        self.spots = [
+            TierView(name, "Spot", price, speed, None, None, typical, worst)
+            for name, price, speed in zip(self.names, setting.spot_prices, speeds, strict=True)
+        ]
+        self.dedicated = TierView(DEDICATED, "Dedicated", setting.dedicated_price, 1.0, True, None, typical, worst)
+        self.prices = {spot.name: float(spot.price or 0) for spot in self.spots} | {
+            DEDICATED: float(setting.dedicated_price)
+        }
+        self.speeds = dict(zip(self.names, speeds, strict=True)) | {DEDICATED: 1.0}
+
+    def step(self, rule: Rule, step: int) -> bool:
+        """One step; True once the work is done."""
+        self._move_markets(step)
+        choice = rule(self._view(step))
+        self.watching = choice.watch or not self.setting.billed_probe
+        self._obey(choice.tier)
+        return self._work(step)
+
+    def _move_markets(self, step: int) -> None:
+        for index, market in enumerate(self.markets):
+            on = self.tier == self.names[index]
+            was, now = self.up[index], market(step, Watched(on, self.changing if on else 0.0))
+            knows = on or self.watching
+            if step > 0:  # a spell is as old as the watch on it
+                goes_on = was == now and knows and self.known[index]
+                self.held[index] = self.held[index] + self.setting.gap if goes_on else 0.0
+            self.up[index], self.known[index] = now, knows
+            if on and not now:
+                self.work += min(self.setting.lost, self.done_here)
+                self.outcome.losses += 1
+                self.tier, self.changing, self.done_here = None, 0.0, 0.0
+
+    def _view(self, step: int) -> View:
+        setting = self.setting
+        spots = tuple(
+            replace(spot, available=up, held=held) if known else spot
+            for spot, up, held, known in zip(self.spots, self.up, self.held, self.known, strict=True)
+        )
+        return View(
+            (*spots, self.dedicated),
+            self.tier,
+            self.work,
+            setting.deadline - step * setting.gap,
+            self.changing,
+            at_risk=setting.lost if setting.at_risk is None else setting.at_risk,
+            step=setting.gap,
+            paid_watch=setting.billed_probe,
+        )
+
+    def _obey(self, wanted: str | None) -> None:
+        if wanted == self.tier:
+            return
+        self.tier, self.changing, self.done_here = None, 0.0, 0.0
+        if wanted is None or (wanted != DEDICATED and not self.up[self.names.index(wanted)]):
+            return  # nothing is there to be had
+        self.outcome.moves += 1
+        self.tier, self.changing = wanted, self._changeover(self.outcome.moves)
+
+    def _work(self, step: int) -> bool:
+        """Work and bill for one step."""
+        seconds = float(self.setting.gap)
+        if self.tier:
+            speed, idle = self.speeds[self.tier], min(self.changing, seconds)
+            need = idle + self.work / speed
+            finished = need <= seconds
+            seconds = min(need, seconds)
+            useful = (seconds - idle) * speed
+            self.changing -= idle
+            self.work = 0.0 if finished else self.work - useful
+            self.done_here += useful
+            self._bill(self.tier, seconds)
+            if finished:
+                self.outcome.finished = step * self.setting.gap + seconds
+                self.outcome.late = max(self.outcome.finished - self.setting.deadline, 0.0)
+        if self.setting.billed_probe and self.watching:
+            for name, up in zip(self.names, self.up, strict=True):
+                if up and name != self.tier:
+                    self._bill(name, seconds)
+        return self.work <= 0
+
+    def _bill(self, tier: str, seconds: float) -> None:
+        hours = seconds / HOUR
+        self.outcome.hours[tier] = self.outcome.hours.get(tier, 0.0) + hours
+        self.outcome.cost += hours * self.prices[tier]
+
+    def _changeover(self, move: int) -> float:
+        changeover = self.setting.changeover
+        return changeover(move) if callable(changeover) else changeover

@@ -1,0 +1,123 @@
+"""Made-up Spot markets: seeded ones that look like the recorded ones, and hostile ones that look at the job.
+
+In nearly every recorded pool the hazard of a spell, up or down, falls about as 1 / (age + 20 min): most spells are
+short, a few last for days. A spell drawn here has the hazard `weight` / (age + `young`), so that it outlives x seconds
+with probability (young / (young + x)) ** weight (a Lomax distribution; with a weight of 1 or less its mean is
+infinite).
+"""
+
+from dataclasses import dataclass
+from math import ceil, cos, pi
+from random import Random
+
+from holdfast.simulate.economy import Market, Watched
+from holdfast.simulate.traces import MAX_STEPS, Trace
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Climate:
+    """What a market is like.
+
+    `up` and `down` are the weights of the hazards of spells, above 0: the larger, the shorter they are. `young` in
+    seconds, above 0. `swing`, from 0 to below 1, is how much harder the day is than the night: at noon spells up end
+    1 + swing times as readily as on average and spells down 1 - swing times; at midnight the other way round.
+    """
+
+    up: float = 1.0
+    down: float = 1.0
+    young: float = 1200.0
+    swing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.up, self.down, self.young) <= 0 or not 0 <= self.swing < 1:
+            raise ValueError(f"weights and young must be above 0, swing from 0 to below 1; got {self}")
+
+
+def weather(seed: int | str, steps: int, climate: Climate = Climate(), gap: int = 600) -> Trace:
+    """One market of `steps` samples, the same for the same arguments on every machine.
+
+    Raises ValueError if there are more than MAX_STEPS, or for a gap that a Trace cannot have.
+    """
+    if not 0 <= steps <= MAX_STEPS:
+        raise ValueError(f"steps must be 0 to {MAX_STEPS}; got {steps}")
+    random = Random(f"weather {seed}")  # noqa: S311  not for secrets
+    up = random.random() < climate.down / (climate.up + climate.down)
+    age = 0.0
+    samples = bytearray()
+    for step in range(steps):
+        samples.append(up)
+        noon = -cos(2 * pi * (step * gap % DAY) / DAY)  # -1 at midnight, where a trace begins
+        weight = climate.up * (1 + climate.swing * noon) if up else climate.down * (1 - climate.swing * noon)
+        survives = ((age + climate.young) / (age + gap + climate.young)) ** weight
+        if random.random() < survives:
+            age += gap
+        else:
+            up, age = not up, 0.0
+    return Trace(f"weather-{seed}", gap, bytes(samples))
+
+
+def zones(
+    seed: int | str,
+    steps: int,
+    count: int,
+    *,
+    climate: Climate = Climate(),
+    region: Climate = Climate(up=0.3, down=1.5),
+    gap: int = 600,
+) -> tuple[Trace, ...]:
+    """Markets of one region: each has weather of its own, and all are out while the region is."""
+    shared = weather(f"{seed} region", steps, region, gap).up
+    own = [weather(f"{seed} zone {zone}", steps, climate, gap) for zone in range(count)]
+    return tuple(Trace(trace.name, gap, bytes(a & b for a, b in zip(trace.up, shared, strict=True))) for trace in own)
+
+
+def comb(steps: int, up: int, down: int, gap: int = 600, first: int = 0) -> Trace:
+    """Up for `up` steps, out for `down` steps, again and again; out for the first `first` steps."""
+    if up + down < 1 or min(steps, up, down, first) < 0:
+        raise ValueError("up and down must be 1 together, and no number below 0")
+    times = steps // (up + down) + 1
+    return Trace(f"comb-{up}-{down}", gap, (bytes(first) + (b"\1" * up + bytes(down)) * times)[:steps])
+
+
+def sniper(useful: float, out: int, gap: int = 600) -> Market:
+    """A hostile market: Spot goes as soon as the job has been useful on it for `useful` seconds, for `out` steps.
+
+    With 0 it dies right at the end of every changeover; with the age of a checkpoint, at the moment a loss costs most.
+    """
+    wait = ceil(useful / gap)
+    worked = gone = 0
+
+    def market(_step: int, watched: Watched) -> bool:
+        nonlocal worked, gone
+        if gone:
+            gone -= 1
+            return False
+        worked = worked + 1 if watched.on and watched.changing <= 0 else 0
+        if worked > wait:
+            worked, gone = 0, max(out - 1, 0)
+            return False
+        return True
+
+    return market
+
+
+def siren(patience: int, gone: int) -> Market:
+    """A hostile market: up while the job is not on it, so that it looks old and dependable; gone, for `gone` steps,
+    `patience` steps after the job has come, changeover over or not.
+    """
+    on = out = 0
+
+    def market(_step: int, watched: Watched) -> bool:
+        nonlocal on, out
+        if out:
+            out -= 1
+            return False
+        on = on + 1 if watched.on else 0
+        if on > patience:
+            on, out = 0, max(gone - 1, 0)
+            return False
+        return True
+
+    return market

@@ -1,0 +1,328 @@
+"""The Deadline rule, case by case; that it is never late is shown in tests/unit/simulate."""
+
+from dataclasses import replace
+from decimal import Decimal
+from timeit import repeat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.capacity import CPU, DEDICATED, SPOT, view
+
+from holdfast.core.capacity.deadline import LOOK, deadline, patience, proof, span
+from holdfast.core.capacity.view import TierView, View
+
+HOUR = 3600.0
+OUT = replace(SPOT, available=False)
+
+
+def held(tier, seconds):
+    return replace(tier, held=seconds)
+
+
+def test_spot_that_runs_is_kept():
+    choice = deadline(view(held(SPOT, 2 * HOUR), DEDICATED, tier="spot"))
+    assert choice.tier == "spot"
+    assert choice.reason == "spot: up for 2.0 h, stay; 8.0 h of slack for 40.0 h of work"
+    assert choice.promised
+
+
+def test_spot_that_is_up_is_taken():
+    assert deadline(view()).tier == "spot"
+    assert deadline(view(tier="gone")).tier == "spot"  # a tier that left the grid
+
+
+def test_spot_that_nobody_knows_of_is_tried():
+    unknown = replace(SPOT, available=None, held=None)
+    assert deadline(view(unknown, DEDICATED)).tier == "spot"
+    assert deadline(view(unknown, replace(SPOT, name="known"), DEDICATED)).tier == "known"
+    assert deadline(view(unknown, DEDICATED, tier="dedicated")).tier == "dedicated"
+    assert deadline(view(unknown, DEDICATED, tier="spot")).tier == "spot"
+
+
+def test_from_dedicated_spot_has_to_prove_itself():
+    need = 600 * (1.5 / 2 + 0.2 / (8 / 40))  # 1,050 s
+    young = deadline(view(held(SPOT, need - 100), DEDICATED, tier="dedicated"))
+    assert (young.tier, young.again_within) == ("dedicated", pytest.approx(100))
+    assert young.reason.startswith("dedicated: spot is back for 16 min; going back pays once it has held 18 min")
+    old = deadline(view(held(SPOT, need + 1), DEDICATED, tier="dedicated"))
+    assert (old.tier, old.again_within) == ("spot", 600)  # a slow one uses up slack from then on
+
+
+def test_while_spot_is_out_dedicated_stays():
+    assert deadline(view(OUT, DEDICATED, tier="dedicated")).tier == "dedicated"
+
+
+def test_an_outage_is_waited_for_while_it_is_young():
+    wait = 300 / (1 - 4 * 8 / 40)  # 1,500 s
+    young = deadline(view(held(OUT, wait - 100), DEDICATED, tier="spot"))
+    assert (young.tier, young.again_within) == (None, pytest.approx(100))
+    assert young.reason.startswith("wait: Spot is out for 23 min; wait up to 25 min")
+    assert deadline(view(held(OUT, wait + 1), DEDICATED)).tier == "dedicated"
+
+
+def test_with_several_tiers_an_outage_begins_with_the_last_of_them():
+    young, old = held(OUT, 600), held(replace(OUT, name="old"), 9 * HOUR)
+    assert deadline(view(old, young, DEDICATED)).tier is None
+
+
+def test_with_ample_slack_one_waits_for_as_long_as_it_takes():
+    choice = deadline(view(held(OUT, 9 * HOUR), DEDICATED, left=51 * HOUR))
+    assert (choice.tier, choice.again_within) == (None, LOOK)
+    assert "ample" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("slack", "tier", "words"),
+    [
+        (4300, "dedicated", "Spot is out"),
+        (4100, "dedicated", "keep one round trip"),  # 3 * 1,200 and a step
+        (3000, None, "hold out for Spot"),
+        (2400, "dedicated", "too little for Spot"),
+        (1500, "dedicated", "it is time to go"),
+    ],
+)
+def test_the_last_slack(slack, tier, words):
+    choice = deadline(view(held(OUT, 400), DEDICATED, left=40 * HOUR + slack))
+    assert (choice.tier, words in choice.reason) == (tier, True), choice.reason
+    assert choice.promised
+
+
+def test_spot_is_left_while_the_net_still_holds():
+    assert deadline(view(tier="spot", left=40 * HOUR + 1200)).tier == "spot"
+    left = deadline(view(tier="spot", left=40 * HOUR + 1199))
+    assert (left.tier, "a loss of spot could make the job late" in left.reason) == ("dedicated", True)
+    assert deadline(view(tier="spot", left=40 * HOUR + 1200, at_risk=60)).tier == "dedicated"
+
+
+def test_too_little_slack_to_leave_dedicated():
+    choice = deadline(view(held(SPOT, 99 * HOUR), DEDICATED, tier="dedicated", left=40 * HOUR + 2399))
+    assert choice.tier == "dedicated"
+    assert "stay until the work is done" in choice.reason
+
+
+@pytest.mark.parametrize("available", [True, False])
+@pytest.mark.parametrize("tier", [None, "spot"])
+def test_a_deadline_that_cannot_be_met(tier, available):
+    choice = deadline(view(replace(SPOT, available=available), DEDICATED, tier=tier, left=38 * HOUR))
+    assert (choice.tier, choice.late, choice.promised) == ("dedicated", 2 * HOUR + 600, False)
+    assert choice.reason.endswith("the work takes 40.0 h here: 2.2 h late if nothing is lost")
+
+
+def test_a_deadline_that_is_over():
+    choice = deadline(view(tier="dedicated", left=-HOUR))
+    assert (choice.tier, choice.late) == ("dedicated", 41 * HOUR)
+    assert "the deadline is over" in choice.reason
+
+
+def test_in_time_if_all_goes_well_is_not_promised():
+    choice = deadline(view(left=40 * HOUR + 900))  # between the typical and the worst changeover
+    assert (choice.tier, choice.late, choice.promised) == ("dedicated", 0, False)
+
+
+def test_work_that_is_done():
+    assert deadline(view(tier="spot", work=0)).tier == "spot"
+    assert deadline(view(work=0)).tier is None
+
+
+# Without a net
+
+
+@pytest.mark.parametrize(
+    ("tiers", "on", "tier"),
+    [
+        ((SPOT, CPU), None, "spot"),
+        ((SPOT, CPU), "cpu", "spot"),
+        ((OUT, CPU), None, "cpu"),
+        ((OUT, CPU), "spot", "cpu"),
+        ((OUT,), "spot", None),
+        ((OUT, replace(SPOT, name="unknown", available=None)), None, "unknown"),
+        ((SPOT, replace(DEDICATED, available=False)), None, "spot"),
+        ((OUT, replace(DEDICATED, available=False)), None, "dedicated"),
+        ((), None, None),
+    ],
+)
+def test_what_cannot_be_promised_is_said(tiers, on, tier):
+    choice = deadline(View(tiers, on, 40 * HOUR, 48 * HOUR))
+    assert (choice.tier, choice.promised) == (tier, False)
+    assert "the deadline cannot be promised" in choice.reason
+
+
+def test_a_cpu_tier_that_is_fast_enough_promises():
+    fast = replace(CPU, speed=0.9)
+    choice = deadline(view(OUT, fast, tier="cpu"))
+    assert (choice.tier, choice.promised) == ("cpu", True)
+
+
+# Prices
+
+
+def test_the_oldest_spot_is_taken_weighed_by_price():
+    old, young = held(SPOT, 5 * HOUR), replace(SPOT, name="young")
+    assert deadline(view(young, old, DEDICATED)).tier == "spot"
+    assert deadline(view(young, replace(old, price=Decimal("1.2")), DEDICATED)).tier == "spot"
+    assert deadline(view(young, replace(old, price=Decimal("1.6")), DEDICATED)).tier == "young"
+    assert deadline(view(young, replace(old, speed=0.5), DEDICATED)).tier == "young"
+
+
+def test_the_cheapest_dedicated_tier_that_can_be_had_and_is_in_time():
+    cheap = replace(DEDICATED, name="cheap", price=Decimal(2))
+    tiers = (OUT, DEDICATED, cheap)
+    assert deadline(view(*tiers, left=40 * HOUR + 2000)).tier == "cheap"
+    assert deadline(view(*tiers, tier="dedicated")).tier == "cheap"
+    assert deadline(view(OUT, DEDICATED, replace(cheap, available=False), tier="dedicated")).tier == "dedicated"
+    assert deadline(view(OUT, DEDICATED, replace(cheap, price=Decimal("2.9")), tier="dedicated")).tier == "dedicated"
+    slow = replace(cheap, speed=0.7)
+    assert deadline(view(OUT, DEDICATED, slow, left=40 * HOUR + 2000)).tier == "dedicated"
+
+
+@pytest.mark.parametrize("price", [Decimal(3), Decimal(4)])
+def test_spot_that_is_no_cheaper_is_left_alone(price):
+    assert deadline(view(replace(SPOT, price=price), DEDICATED)).tier == "dedicated"
+
+
+def test_spot_that_became_dearer_is_left():
+    assert deadline(view(replace(SPOT, price=Decimal(4)), DEDICATED, tier="spot")).tier == "dedicated"
+    assert deadline(view(replace(SPOT, price=Decimal("3.1")), DEDICATED, tier="spot")).tier == "spot"
+
+
+@pytest.mark.parametrize(
+    ("spot", "dedicated"), [(None, None), (None, Decimal(3)), (Decimal(1), None), (Decimal(0), Decimal(3))]
+)
+def test_without_prices_spot_counts_as_cheaper(spot, dedicated):
+    tiers = replace(SPOT, price=spot), replace(DEDICATED, price=dedicated)
+    assert deadline(view(*tiers)).tier == "spot"
+
+
+def test_all_for_nothing():
+    free = Decimal(0)
+    assert deadline(view(replace(SPOT, price=free), replace(DEDICATED, price=free))).tier == "dedicated"
+
+
+def test_a_slow_tier_is_a_place_to_wait_only_if_its_work_is_cheap():
+    waiting = {"left": 60 * HOUR}
+    assert deadline(view(OUT, DEDICATED, CPU, **waiting)).tier is None  # 0.1 / 0.02 is 5 for a useful hour
+    free = replace(CPU, price=Decimal(0))
+    assert deadline(view(OUT, DEDICATED, free, **waiting)).tier == "cpu"
+    assert deadline(view(SPOT, DEDICATED, free, tier="cpu", **waiting)).tier == "spot"
+    assert deadline(view(OUT, DEDICATED, free, tier="cpu", left=40 * HOUR + 1500)).tier == "dedicated"
+
+
+def test_a_slower_dedicated_tier_that_is_in_time_is_no_place_to_leave_without_a_reason():
+    slow = replace(DEDICATED, name="slow", speed=0.9, price=Decimal(2))
+    given_view = view(OUT, DEDICATED, slow, tier="slow", left=70 * HOUR)
+    assert deadline(given_view).tier == "slow"
+    assert deadline(replace(given_view, tier=None)).tier is None  # ample slack
+
+
+# What it costs to know
+
+
+def test_where_the_proof_is_paid_for_it_is_half_as_long():
+    young = view(held(SPOT, 600), DEDICATED, tier="dedicated")
+    assert deadline(young).tier == "dedicated"
+    assert deadline(replace(young, paid_watch=True)).tier == "spot"
+
+
+@pytest.mark.parametrize(
+    ("given_view", "watch"),
+    [
+        (view(OUT, DEDICATED), True),
+        (view(OUT, DEDICATED, tier="dedicated"), True),
+        (view(SPOT, DEDICATED, tier="spot"), False),
+        (view(OUT, DEDICATED, tier="dedicated", left=40 * HOUR + 2399), False),  # too late to leave
+        (view(OUT, DEDICATED, tier="dedicated", work=300), False),  # 2 * 300 s saved, a changeover of 600 s
+        (view(OUT, DEDICATED, tier="dedicated", work=301), True),
+        (view(DEDICATED, tier="dedicated"), False),
+        (view(work=0, tier="dedicated"), False),
+        (view(left=HOUR), False),
+    ],
+)
+def test_spot_is_watched_only_where_it_matters(given_view, watch):
+    assert deadline(given_view).watch is watch
+
+
+def test_a_move_for_the_last_minutes_does_not_pay():
+    assert deadline(view(held(SPOT, 9 * HOUR), DEDICATED, tier="dedicated", work=300)).tier == "dedicated"
+    assert deadline(view(held(SPOT, 9 * HOUR), DEDICATED, tier="dedicated", work=301)).tier == "spot"
+
+
+# Shape
+
+
+def test_slow_spot_uses_up_slack():
+    slow = replace(SPOT, speed=0.5, price=Decimal("0.5"))
+    choice = deadline(view(slow, DEDICATED, tier="spot", left=40 * HOUR + 1200 + 300 + 500))
+    assert (choice.tier, choice.again_within) == ("spot", pytest.approx(1000))
+    assert deadline(view(slow, DEDICATED, tier="spot", left=40 * HOUR + 1200 + 299)).tier == "dedicated"
+
+
+def test_thresholds():
+    assert proof(600, 3, 0.2) == pytest.approx(600 * 1.75)
+    assert proof(600, 1.0, 0.2) == proof(600, 1.1, 0.2)
+    assert patience(600, 3, 0.125) == pytest.approx(600)
+    assert patience(600, 3, 0.25) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, "an unknown time"), (40, "40 s"), (1500, "25 min"), (11520, "3.2 h"), (345_600, "4.0 d")],
+)
+def test_spans(seconds, words):
+    assert span(seconds) == words
+
+
+AMOUNTS = st.one_of(st.sampled_from([0.0, 600.0, 3600.0]), st.floats(0, 1e7))
+
+
+@st.composite
+def tiers(draw, name):
+    typical = draw(st.sampled_from([0.0, 60.0, 600.0]))
+    return TierView(
+        name,
+        draw(st.sampled_from(["Spot", "Spot", "Dedicated", "CPU"])),
+        draw(st.sampled_from([None, Decimal(0), Decimal("0.1"), Decimal(1), Decimal(3)])),
+        draw(st.sampled_from([1.0, 1.0, 2.0, 0.5, 0.02])),
+        draw(st.sampled_from([True, False, None])),
+        draw(st.none() | AMOUNTS),
+        typical,
+        typical + draw(st.sampled_from([0.0, 600.0])),
+    )
+
+
+@st.composite
+def views(draw):
+    names = draw(st.lists(st.sampled_from("abcde"), unique=True, max_size=5))
+    grid = tuple(draw(tiers(name)) for name in names)
+    on = draw(st.sampled_from([None, "z", *names]))
+    left = draw(AMOUNTS) - draw(AMOUNTS)
+    return View(grid, on, draw(AMOUNTS), left, draw(AMOUNTS), draw(AMOUNTS), draw(st.sampled_from([1.0, 600.0])))
+
+
+@given(views())
+@settings(deadline=None)
+def test_any_view_gets_an_answer(given_view):
+    choice = deadline(given_view)
+    assert choice.tier in {None, *(tier.name for tier in given_view.tiers)}
+    assert 1 <= choice.again_within <= LOOK
+    assert 0 <= choice.late < float("inf")
+    assert choice.reason
+    assert deadline(given_view) == choice
+
+
+@given(views())
+@settings(deadline=None)
+def test_what_is_promised_rests_on_a_tier(given_view):
+    choice = deadline(given_view)
+    if choice.promised and given_view.work > 0:
+        assert choice.late == 0
+        assert any(tier.dependable and given_view.left >= given_view.work / tier.speed for tier in given_view.tiers), (
+            "no tier makes it"
+        )
+
+
+def test_it_takes_microseconds():
+    """The best of many short runs, since others use this machine too; 50 us is the limit, a third of it is usual."""
+    spots = [replace(SPOT, name=f"spot-{number}", available=False, held=600.0 * number) for number in range(14)]
+    crowded = view(*spots, DEDICATED, CPU)
+    assert min(repeat(lambda: deadline(crowded), number=20, repeat=50)) / 20 < 50e-6
