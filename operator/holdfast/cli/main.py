@@ -14,6 +14,7 @@ from holdfast.cli.demo.command import demo
 from holdfast.cli.describe import describe
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.request import checkpoint, move
+from holdfast.cli.simulate import run as simulate
 from holdfast.cli.version import version
 from holdfast.cli.watch import watch
 
@@ -56,6 +57,7 @@ app.command()(checkpoint)
 app.command()(move)
 app.command()(check)
 app.command()(demo)
+app.command("simulate")(simulate)
 app.command()(version)
 app.add_typer(local.app, name="local")
 app.add_typer(operator.app, name="operator")

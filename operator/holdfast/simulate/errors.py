@@ -13,3 +13,7 @@ class TraceError(HoldfastError):
         self.place = place
         self.problem = problem
         super().__init__(f"{path}{', ' if place else ''}{place}: {problem}")
+
+
+class StudyError(HoldfastError):
+    """What is to be simulated makes no sense, or is too much. The message says what is allowed."""

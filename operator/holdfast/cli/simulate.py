@@ -1,0 +1,165 @@
+"""`holdfast simulate`: what policies would have cost on recorded or made-up spot markets."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from holdfast.api.errors import ScalarError
+from holdfast.api.scalars import parse_duration, parse_money
+from holdfast.cli.console import console
+from holdfast.cli.errors import CliError
+from holdfast.simulate.study import POLICIES, Row, Study, simulate, summarize
+from holdfast.simulate.synthetic import weather, zones
+from holdfast.simulate.traces import Trace, read_trace
+
+MADE_UP = 8  # markets of --synthetic
+MADE_UP_STEPS = 60 * 144  # sixty days of ten minutes
+
+
+class Observation(StrEnum):
+    """Whether it costs something to see that spot is back."""
+
+    FREE = "free"
+    BILLED = "billed"
+
+
+class Zones(StrEnum):
+    """Whether a job may use one trace, or all of them."""
+
+    APART = "apart"
+    TOGETHER = "together"
+
+
+def run(
+    *,
+    traces: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A trace, .json as in skypilot-org/spot-traces or .csv of start,end, or a folder of them. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    synthetic: Annotated[bool, typer.Option("--synthetic", help="Use made-up markets, drawn with --seed.")] = False,
+    zones_: Annotated[Zones, typer.Option("--zones", help="Each job uses one trace, or all of them.")] = Zones.APART,
+    policy: Annotated[str, typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.")] = ",".join(POLICIES),
+    work: Annotated[str, typer.Option(help="Work of a job, as time on dedicated.")] = "48h",
+    load: Annotated[str, typer.Option(help="Work over the time to the deadline; several with commas.")] = (
+        "0.6,0.75,0.85,0.92"
+    ),
+    changeover: Annotated[str, typer.Option(help="What each start wastes.")] = "20m",
+    loss: Annotated[str, typer.Option(help="Work that each loss of spot costs at most.")] = "0s",
+    price_ratio: Annotated[str, typer.Option(help="Price of dedicated over that of spot.")] = "3",
+    observation: Annotated[
+        Observation, typer.Option(help="Free where nodes stand; billed where an autoscaler brings them.")
+    ] = Observation.FREE,
+    windows: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs for each market and load.")] = 12,
+    seed: Annotated[int, typer.Option(help="Starts, and made-up markets, are drawn with it.")] = 1,
+    by_load: Annotated[bool, typer.Option("--by-load", help="A line for each load.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every job as JSON.")] = False,
+) -> None:
+    """Say what policies would have cost, beside the cheapest with the future known.
+
+    Jobs run on a small model of billing, changeovers and losses, not yet on the whole operator.
+
+    \b
+    Examples:
+      holdfast simulate --synthetic
+      holdfast simulate --traces traces/ --policy deadline,uniform-progress --changeover 10m
+    """
+    study = Study(
+        markets=_markets(traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed),
+        policies=[name.strip() for name in policy.split(",") if name.strip()],
+        work=_span("--work", work),
+        loads=_loads(load),
+        changeover=_span("--changeover", changeover),
+        loss=_span("--loss", loss),
+        ratio=_ratio(price_ratio),
+        billed=observation is Observation.BILLED,
+        windows=windows,
+        seed=seed,
+    )
+    rows = _simulate(study)
+    if as_json:
+        jobs = [{key: value for key, value in asdict(row).items() if key != "days"} for row in rows]
+        typer.echo(json.dumps({"windows": jobs}, indent=1))
+    else:
+        show(rows, console(), by_load=by_load)
+
+
+def show(rows: Sequence[Row], out: Console, *, by_load: bool) -> None:
+    """A table, one line for each policy, or each policy and load."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="cost over the cheapest with the future known")
+    headers = ("POLICY", *(("LOAD",) if by_load else ()), "JOBS", "MEAN", "MEDIAN", "P95", "LATE", "MOVES A DAY")
+    for header in headers:
+        table.add_column(header, justify="left" if header == "POLICY" else "right", no_wrap=True)
+    for one in summarize(rows, by_load=by_load):
+        figures = [f"{one.mean:.3f}", f"{one.median:.3f}", f"{one.p95:.3f}", str(one.missed)]
+        loads = [f"{one.load:g}"] if by_load else []
+        table.add_row(one.policy, *loads, str(one.jobs), *figures, f"{one.moves_per_day:.1f}")
+    out.print(table)
+
+
+def _simulate(study: Study) -> list[Row]:
+    """Every row, with a bar on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    rows: list[Row] = []
+    with Progress(*columns, console=console(sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("jobs", total=len(study))
+        for found in simulate(study):
+            rows += found
+            progress.advance(task, len(found))
+    return rows
+
+
+def _markets(paths: Sequence[Path], *, synthetic: bool, together: bool, seed: int) -> list[tuple[Trace, ...]]:
+    if bool(paths) == synthetic:
+        raise CliError("say which markets: --traces FILE or FOLDER, or --synthetic", hint="holdfast simulate --help")
+    if synthetic:
+        if together:
+            return [zones(seed, MADE_UP_STEPS, 3)]
+        return [(weather(f"{seed}-{number}", MADE_UP_STEPS),) for number in range(MADE_UP)]
+    files = [file for path in paths for file in _files(path)]
+    found = tuple(read_trace(file) for file in files)
+    return [found] if together else [(trace,) for trace in found]
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (".json", ".csv"))
+    if not files:
+        raise CliError(f"{path}: there is no .json or .csv in this folder")
+    return files
+
+
+def _span(option: str, text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ScalarError as error:
+        raise CliError(f"{option}: {error}") from error
+
+
+def _ratio(text: str) -> Decimal:
+    try:
+        return parse_money(text)
+    except ScalarError as error:
+        raise CliError(f"--price-ratio: {error}") from error
+
+
+def _loads(text: str) -> list[float]:
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError as error:
+        raise CliError(f"--load: must be numbers with commas, such as 0.6,0.85; got {text!r}") from error

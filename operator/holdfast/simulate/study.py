@@ -1,0 +1,194 @@
+"""Many jobs on many traces, under several policies, each beside the cheapest that it could have cost."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from math import gcd
+from random import Random
+from statistics import mean, median
+
+from holdfast.core.capacity.deadline import deadline as deadline_rule
+from holdfast.core.capacity.view import Rule
+from holdfast.simulate import baselines
+from holdfast.simulate.economy import Setting, playback, run
+from holdfast.simulate.errors import StudyError
+from holdfast.simulate.omniscient import Window, optimum
+from holdfast.simulate.traces import Trace
+
+DAY = 86_400
+SHORTEST_GAP = 60  # seconds
+MAX_STEPS = 20_000  # of one job
+
+Policy = Callable[[float, float], Rule]
+"""From work and time to the deadline, both in seconds, to a rule."""
+
+POLICIES: dict[str, Policy] = {
+    "deadline": lambda _work, _total: deadline_rule,
+    "uniform-progress": baselines.uniform_progress,
+    "greedy": lambda _work, _total: baselines.greedy,
+    "ordered-eager": lambda _work, _total: baselines.eager,
+    "ordered": lambda _work, total: baselines.never_return(total),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What is to be simulated. `markets` are the spot tiers that one job may use together, so one each if they are not.
+
+    `loads` are work over the time to the deadline; `ratio` is the price of dedicated over that of spot; `windows` is
+    how many starts are drawn for each market and load. Raises StudyError.
+    """
+
+    markets: Sequence[tuple[Trace, ...]]
+    policies: Sequence[str]
+    work: timedelta = timedelta(hours=48)
+    loads: Sequence[float] = (0.6, 0.75, 0.85, 0.92)
+    changeover: timedelta = timedelta(minutes=20)
+    loss: timedelta = timedelta(0)
+    ratio: Decimal = Decimal(3)
+    billed: bool = False
+    windows: int = 12
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.policies if name not in POLICIES]:
+            raise StudyError(f"policy {unknown[0]!r} is not known; there are {', '.join(POLICIES)}")
+        if bad := [load for load in self.loads if not 0 < load <= 1]:
+            raise StudyError(f"a load is work over the time to the deadline, above 0 and at most 1; got {bad[0]:g}")
+        if self.work < timedelta(minutes=1) or not self.ratio > 0 or self.windows < 1:
+            raise StudyError("work must be at least 1m, the price ratio above 0, and windows at least 1")
+        for traces in self.markets:
+            self._check_gap(traces)
+
+    def _check_gap(self, traces: tuple[Trace, ...]) -> None:
+        gap = self.gap(traces)
+        if gap < SHORTEST_GAP:
+            names = ", ".join(trace.name for trace in traces)
+            raise StudyError(f"{names}: work, changeover, loss and the steps of the trace must be whole minutes")
+        if (steps := self.work.total_seconds() / min(self.loads) / gap) > MAX_STEPS:
+            raise StudyError(f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
+
+    def gap(self, traces: tuple[Trace, ...]) -> int:
+        """Seconds of a step in which everything is whole: work, changeover, loss and the samples of the traces."""
+        spans = (self.work, self.changeover, self.loss)
+        return gcd(*(int(span.total_seconds()) for span in spans), *(trace.gap for trace in traces))
+
+    def __len__(self) -> int:
+        """How many jobs are simulated at most."""
+        return len(self.markets) * len(self.loads) * self.windows * len(self.policies)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job. `start` is seconds from the beginning of the trace; costs are in hours of spot."""
+
+    policy: str
+    trace: str
+    start: int
+    load: float
+    cost: float
+    omniscient: float
+    missed: bool
+    moves: int
+    days: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times the cheapest it cost."""
+        return self.cost / self.omniscient if self.omniscient else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All jobs of one policy, or of one policy and load."""
+
+    policy: str
+    load: float | None
+    jobs: int
+    mean: float
+    median: float
+    p95: float
+    missed: int
+    moves_per_day: float
+
+
+def simulate(study: Study) -> Iterator[list[Row]]:
+    """The rows of one job after the other, one row for each policy.
+
+    Starts are drawn with `seed`, so that the same study gives the same rows. A trace that is too short for a load is
+    passed over. Raises StudyError if none is long enough.
+    """
+    found = False
+    for traces in study.markets:
+        gap = study.gap(traces)
+        fine = tuple(trace.refined(gap) for trace in traces)
+        for load in study.loads:
+            steps = int(study.work.total_seconds() / load // gap)
+            last = min(map(len, fine)) - steps
+            if last < 0:
+                continue
+            found = True
+            random = Random(f"{study.seed} {'+'.join(trace.name for trace in traces)} {load}")  # noqa: S311
+            for _ in range(study.windows):
+                yield _job(study, fine, load, random.randint(0, last), steps)
+    if not found:
+        raise StudyError("no trace is long enough for this work and these loads; take less work or longer traces")
+
+
+def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps: int) -> list[Row]:
+    gap, work = traces[0].gap, study.work.total_seconds()
+    in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.loss)]
+    prices = (1.0,) * len(traces)
+    best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))
+    setting = Setting(
+        work=work,
+        deadline=float(steps * gap),
+        changeover=study.changeover.total_seconds(),
+        gap=gap,
+        dedicated_price=study.ratio,
+        spot_prices=tuple(Decimal(1) for _ in traces),
+        lost=study.loss.total_seconds(),
+        billed_probe=study.billed,
+    )
+    rows = []
+    for name in study.policies:
+        rule = POLICIES[name](work, setting.deadline)
+        outcome = run(rule, [playback(trace, start) for trace in traces], setting)
+        rows.append(
+            Row(
+                policy=name,
+                trace="+".join(trace.name for trace in traces),
+                start=start * gap,
+                load=load,
+                cost=outcome.cost,
+                omniscient=best if best is not None else outcome.cost,
+                missed=outcome.missed,
+                moves=outcome.moves,
+                days=outcome.finished / DAY,
+            )
+        )
+    return rows
+
+
+def summarize(rows: Sequence[Row], *, by_load: bool = False) -> list[Summary]:
+    """One line for each policy, in the order in which they come; with `by_load` one for each policy and load."""
+    groups: dict[tuple[str, float | None], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.policy, row.load if by_load else None), []).append(row)
+    return [_summary(policy, load, group) for (policy, load), group in groups.items()]
+
+
+def _summary(policy: str, load: float | None, rows: Sequence[Row]) -> Summary:
+    ratios = sorted(row.ratio for row in rows)
+    days = sum(row.days for row in rows)
+    return Summary(
+        policy=policy,
+        load=load,
+        jobs=len(rows),
+        mean=mean(ratios),
+        median=median(ratios),
+        p95=ratios[min(int(0.95 * len(ratios)), len(ratios) - 1)],
+        missed=sum(row.missed for row in rows),
+        moves_per_day=sum(row.moves for row in rows) / days if days else 0.0,
+    )

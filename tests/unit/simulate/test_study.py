@@ -1,0 +1,96 @@
+"""Many jobs on many traces, under several policies."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from holdfast.simulate.errors import StudyError
+from holdfast.simulate.study import POLICIES, Row, Study, simulate, summarize
+from holdfast.simulate.synthetic import weather
+from holdfast.simulate.traces import Trace
+
+UP = Trace("up", 600, b"\1" * 1000)
+STUDY = Study(
+    markets=[(weather(1, 2000),), (weather(2, 2000),)],
+    policies=list(POLICIES),
+    work=timedelta(hours=12),
+    loads=(0.6, 0.9),
+    windows=2,
+)
+
+
+def rows(study: Study) -> list[Row]:
+    return [row for job in simulate(study) for row in job]
+
+
+def test_every_policy_runs_every_job_and_none_is_late_or_better_than_the_best() -> None:
+    found = rows(STUDY)
+    assert len(found) == len(STUDY) == 2 * 2 * 2 * len(POLICIES)
+    assert not any(row.missed for row in found)
+    assert all(row.ratio >= 1 - 1e-9 for row in found)
+    starts = {(row.trace, row.load, row.start) for row in found}
+    assert len(starts) == 8, "all policies run the same jobs"
+
+
+def test_the_same_seed_draws_the_same_jobs() -> None:
+    assert rows(STUDY) == rows(STUDY)
+    assert {row.start for row in rows(STUDY)} != {row.start for row in rows(replace(STUDY, seed=2))}
+
+
+def test_spot_that_never_goes_costs_its_work_and_one_changeover() -> None:
+    study = Study(markets=[(UP,)], policies=["deadline"], work=timedelta(hours=12), loads=(0.6,), windows=1)
+    (row,) = rows(study)
+    assert row.cost == pytest.approx(12 + 1 / 3)
+    assert (row.ratio, row.moves) == (pytest.approx(1.0), 1)
+
+
+def test_a_changeover_that_is_no_whole_step_of_the_trace_makes_steps_smaller() -> None:
+    study = replace(STUDY, markets=[(UP,)], changeover=timedelta(minutes=7), policies=["deadline"], windows=1)
+    assert study.gap((UP,)) == 60
+    assert rows(study)[0].cost == pytest.approx(12 + 7 / 60)
+
+
+def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> None:
+    one, other = weather(1, 2000), weather(2, 2000)
+    apart = replace(STUDY, markets=[(one,)], policies=["greedy"])
+    together = replace(apart, markets=[(one, other)])
+    assert rows(together)[0].trace == "weather-1+weather-2"
+    assert sum(row.omniscient for row in rows(together)) < sum(row.omniscient for row in rows(apart))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policies": ["cheap"]}, "'cheap' is not known; there are deadline"),
+        ({"loads": (1.2,)}, "above 0 and at most 1; got 1.2"),
+        ({"loads": (0.0,)}, "above 0 and at most 1; got 0"),
+        ({"ratio": Decimal(0)}, "price ratio above 0"),
+        ({"windows": 0}, "windows at least 1"),
+        ({"work": timedelta(0)}, "work must be at least 1m"),
+        ({"changeover": timedelta(seconds=90)}, "whole minutes"),
+        ({"work": timedelta(days=3650)}, "20,000 are allowed"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        replace(STUDY, **changes)  # type: ignore[arg-type]
+    assert words in str(refused.value)
+
+
+def test_traces_that_are_too_short_are_passed_over_and_said_if_all_are() -> None:
+    short = Trace("short", 600, b"\1" * 90)  # 15 hours
+    study = replace(STUDY, markets=[(short,)], policies=["deadline"])
+    assert {row.load for row in rows(study)} == {0.9}
+    with pytest.raises(StudyError, match="no trace is long enough"):
+        rows(replace(study, loads=(0.6,)))
+
+
+def test_summaries() -> None:
+    row = Row("p", "t", 0, 0.6, cost=1.0, omniscient=1.0, missed=False, moves=3, days=2.0)
+    found = [row, replace(row, cost=2.0), replace(row, cost=6.0, load=0.9, missed=True)]
+    (whole,) = summarize(found)
+    assert (whole.jobs, whole.mean, whole.median, whole.p95, whole.missed) == (3, 3.0, 2.0, 6.0, 1)
+    assert whole.moves_per_day == pytest.approx(1.5)
+    assert [(one.load, one.jobs) for one in summarize(found, by_load=True)] == [(0.6, 2), (0.9, 1)]
