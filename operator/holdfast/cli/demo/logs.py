@@ -53,14 +53,16 @@ class LogFollower:
             limit=1 << 20,
         )
         assert process.stdout is not None
-        seen = False
+        seen = ended = False
         try:
             async for line in process.stdout:
                 seen = True
                 if found := parse_line(line.decode(errors="replace")):
                     self._book.see(attempt, *found)
+            ended = True
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
+            if not ended:  # one that ends by itself must not be signalled: that would take its exit code from asyncio
+                with suppress(ProcessLookupError):
+                    process.kill()
             await process.wait()
         return seen
