@@ -32,8 +32,8 @@ def commits(cluster: Cluster, namespace: str) -> list[int]:
 
 
 def wait_gone(job: Job) -> None:
-    """Until neither job nor pod is there."""
-    wait_for(lambda: not job.exists() and not job.pods(), 40, "job and pods to be gone")
+    """Until neither job nor pod is there. A garbage collector learns of a new CRD only every 30 s."""
+    wait_for(lambda: not job.exists() and not job.pods(), 90, "job and pods to be gone")
 
 
 def test_suspend_saves_and_resume_goes_on_there(
