@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import exists
+from tests.support.cluster import apply, exists, get
 from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, Raw, restarts, storage_log, stub, submit
+from tests.support.training import Job, Pool, Raw, job_manifest, restarts, storage_log, stub, submit
 from tests.support.waiting import wait_for
 
+from holdfast.api import names
 from holdfast.local.cluster import Cluster
 from holdfast.local.errors import LocalError
 
@@ -32,8 +33,21 @@ def commits(cluster: Cluster, namespace: str) -> list[int]:
 
 
 def wait_gone(job: Job) -> None:
-    """Until neither job nor pod is there. A garbage collector learns of a new CRD only every 30 s."""
-    wait_for(lambda: not job.exists() and not job.pods(), 90, "job and pods to be gone")
+    """Until neither job nor pod is there."""
+    wait_for(lambda: not job.exists() and not job.pods(), 40, "job and pods to be gone")
+
+
+@pytest.fixture
+def collector(cluster: Cluster, namespace: str) -> None:
+    """The garbage collector knows the kind of jobs: it looks for new kinds only every 30 s."""
+    manifest = job_manifest(cluster, namespace, "owner", [NOWHERE], ["true"])
+    apply(cluster, {**manifest, "spec": {**manifest["spec"], "suspend": True}}, namespace=namespace)
+    meta = get(cluster, "trainingjob/owner", namespace)["metadata"]
+    owner = {"apiVersion": names.API_VERSION, "kind": names.JOB_KIND, "name": "owner", "uid": meta["uid"]}
+    owned = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]}}
+    apply(cluster, owned, namespace=namespace)
+    cluster.kubectl("delete", "tj", "owner", "-n", namespace, "--wait=false")
+    wait_for(lambda: not exists(cluster, "configmap/owned", namespace), 60, "the garbage collector")
 
 
 def test_suspend_saves_and_resume_goes_on_there(
@@ -112,6 +126,7 @@ def test_edit_while_running(cluster: Cluster, namespace: str, operator: Operator
     assert TOTAL in job.logs(1)
 
 
+@pytest.mark.usefixtures("collector")
 def test_delete_while_training(cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool) -> None:
     """Breaks if the pod is killed before it has saved, or a finalizer outlives the job."""
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05), checkpoint={"every": "1h"})
@@ -122,6 +137,7 @@ def test_delete_while_training(cluster: Cluster, namespace: str, operator: Opera
     assert saved >= 5
 
 
+@pytest.mark.usefixtures("collector")
 def test_delete_during_a_save(cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool) -> None:
     """Breaks if a save in flight is broken off or begun anew when the pod is told to go."""
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.02, "--save-seconds", 7))
