@@ -26,8 +26,8 @@ POD_FINALIZER: Final = "holdfast.dev/end-recorded"
 ANNOTATION_CHECKPOINT: Final = "holdfast.dev/checkpoint-requested"
 ANNOTATION_MOVE: Final = "holdfast.dev/move-requested"
 
-# Annotations on a training pod; both are taken away when it drains.
-ANNOTATION_PROGRAM: Final = "holdfast.dev/program"  # on a pod: a digest of what it was made of
+# Annotations on a training pod: a digest of what it was made of, and two that are taken away when it drains.
+ANNOTATION_PROGRAM: Final = "holdfast.dev/program"
 ANNOTATION_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

@@ -17,6 +17,7 @@ from holdfast.api.model import Model
 from holdfast.api.rules import cel_string
 
 __all__ = [
+    "MONEY_MAXIMUM",
     "Clip",
     "Count",
     "Duration",
@@ -184,7 +185,7 @@ Time = Annotated[datetime, _TimeType()]
 
 MONEY_PATTERN: Final = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
 _MONEY: Final = re.compile(MONEY_PATTERN[1:-1])
-_MONEY_MAXIMUM: Final = 999_999_999_999
+MONEY_MAXIMUM: Final = 999_999_999_999
 _MONEY_WORDS: Final = (
     'an amount as a decimal string, such as "3.06": at most 12 digits before the point and 6 after, not negative'
 )
@@ -214,7 +215,7 @@ class _MoneyType:
             "pattern": MONEY_PATTERN,
             "maxLength": 19,
             "minimum": 0,
-            "maximum": _MONEY_MAXIMUM,
+            "maximum": MONEY_MAXIMUM,
         }
 
 

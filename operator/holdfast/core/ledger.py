@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
+from holdfast.api.scalars import MONEY_MAXIMUM
 from holdfast.api.status import Attempt, AttemptRecord, Ledger, Recovery, TierTotals, TrainingJobStatus
 
 MICROSECOND = timedelta(microseconds=1)
@@ -30,7 +31,12 @@ def hours(span: timedelta) -> Decimal:
 
 def price_of(price: Decimal, span: timedelta) -> Decimal:
     """Money for a node for a while, to a hundredth of a cent; `price` is for an hour."""
-    return (price * (max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(MONEY)
+    return _capped((price * (max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(MONEY))
+
+
+def _capped(money: Decimal) -> Decimal:
+    """The amount, or the largest that the API can hold: an absurd price must not make a status that is refused."""
+    return min(money, Decimal(MONEY_MAXIMUM))
 
 
 def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal | None:
@@ -39,7 +45,7 @@ def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> 
     if scheduled_at is None or (price is None and attempt.priced_at is None):
         return None
     since = max(attempt.priced_at or scheduled_at, scheduled_at)
-    return attempt.charged + (price_of(price, until - since) if price is not None else Decimal(0))
+    return _capped(attempt.charged + (price_of(price, until - since) if price is not None else Decimal(0)))
 
 
 def reprice(attempt: Attempt, price: Decimal | None, now: datetime) -> Attempt:
@@ -74,13 +80,12 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
 def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledger:
     """The ledger once it is known what the end of an attempt cost; `after` is its record with that in it."""
     lost, proved = after.steps_lost or 0, after.steps - before.steps
+    by_tier = list(ledger.by_tier)
+    if (place := _place(ledger.by_tier, after.tier)) is not None:
+        one = by_tier[place]
+        by_tier[place] = one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
     update = {
-        "by_tier": tuple(
-            one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
-            if index == _place(ledger.by_tier, after.tier)
-            else one
-            for index, one in enumerate(ledger.by_tier)
-        ),
+        "by_tier": tuple(by_tier),
         "steps_lost": ledger.steps_lost + lost,
         "seconds_lost": ledger.seconds_lost + (after.seconds_lost or timedelta(0)),
         "recovery": _sum(ledger.recovery, after.recovery or Recovery()),
@@ -116,13 +121,14 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime)
     totals = (*ledger.by_tier, *([_running(current)] if current else []))
     started = current.started_at if current else None
     ran_at = ledger.ran_at or started
-    spent = over + running
+    spent = _capped(over + running)
+    paused = status.suspended_for + (now - status.suspended_at if status.suspended_at else timedelta(0))
     return ledger.model_copy(
         update={
             "spent": spent,
             "ran_at": ran_at,
             "saved_versus_dedicated": _saved(totals, grid, spent),
-            "goodput": _goodput(totals, now - ran_at - status.suspended_for) if ran_at else None,
+            "goodput": _goodput(totals, now - ran_at - paused) if ran_at else None,
         }
     )
 
@@ -171,9 +177,9 @@ def _add(totals: tuple[TierTotals, ...], more: TierTotals) -> tuple[TierTotals, 
 
 def _sum(one: Sums, other: Sums) -> Sums:
     """Every figure added; words are those of the first."""
-    figures = {
-        name: value + getattr(other, name)
-        for name in type(one).model_fields
-        if not isinstance(value := getattr(one, name), str)
-    }
+    figures: dict[str, Any] = {}
+    for name in type(one).model_fields:
+        if not isinstance(value := getattr(one, name), str):
+            total = value + getattr(other, name)
+            figures[name] = _capped(total) if isinstance(total, Decimal) else total
     return one.model_copy(update=figures)

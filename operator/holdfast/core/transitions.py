@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.api.status import AttemptState
-from holdfast.core import drains, ends, lifecycle
+from holdfast.core import drains, ends, lifecycle, requests
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
 
@@ -142,8 +142,8 @@ TABLE: tuple[Row, ...] = (
         "less time", (DRAINING,), ALIVE, "a notice leaves less time than the order said",
         drains.sooner, drains.hasten, "Draining, shorter deadline",
     ),
-    Row("move", (), (), "a move was requested", lambda d, s: s.attempt is not None and lifecycle.move_asked(d, s),
-        lifecycle.move, "Draining, or another tier"),
+    Row("move", (), (), "a move was requested", lambda d, s: s.attempt is not None and requests.move_asked(d, s),
+        requests.move, "Draining, or another tier"),
     Row(
         "order acknowledged", (DRAINING,), (), "the trainer has read the order", _acknowledged,
         drains.acknowledge, "Draining: it saves",
@@ -157,12 +157,12 @@ TABLE: tuple[Row, ...] = (
         ends.never_ended, "loss; next attempt",
     ),
     Row(
-        "checkpoint", (RUNNING,), (Sight.RUNNING,), "a checkpoint was requested", lifecycle.checkpoint_asked,
-        lifecycle.order_checkpoint, "the trainer is told to save",
+        "checkpoint", (RUNNING,), (Sight.RUNNING,), "a checkpoint was requested", requests.checkpoint_asked,
+        requests.order_checkpoint, "the trainer is told to save",
     ),
     Row(
         "checkpoint order closed", (), (), "the order to save was read, or nobody is left to read it",
-        lambda _, s: lifecycle.checkpoint_order_done(s), lifecycle.close_checkpoint_order, "",
+        lambda _, s: requests.checkpoint_order_done(s), requests.close_checkpoint_order, "",
     ),
     # Getting a pod to run
     Row(

@@ -1,8 +1,5 @@
 """What every decision ends with: pods that are not wanted, progress, conditions, columns, time to live."""
 
-from decimal import Decimal
-
-from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import AttemptState, Phase
 from holdfast.core import ledger
@@ -87,14 +84,11 @@ def _account(draft: Draft) -> None:
     """What the job has cost by now; with any other change for free, but never a reason to write."""
     tiers = grid(draft.snapshot)
     current = draft.status.current
-    if current and (tier := find_tier(tiers, current.tier.name)) and _price(tier) != _price(current.tier):
-        draft.set(current=ledger.reprice(current, _price(tier), draft.now))
+    tier = find_tier(tiers, current.tier.name) if current else None
+    if current and tier and (price := tier.price_per_node_hour) != current.tier.price_per_node_hour:
+        draft.set(current=ledger.reprice(current, price, draft.now))
     if draft.status != draft.snapshot.job.status:
         draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
-
-
-def _price(tier: ProfileTier) -> Decimal | None:
-    return tier.price_per_node_hour
 
 
 def _say_that_it_is_held(draft: Draft, s: Situation) -> None:

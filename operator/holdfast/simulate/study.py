@@ -17,7 +17,7 @@ from holdfast.simulate.omniscient import Window, optimum
 from holdfast.simulate.traces import Trace
 
 DAY = 86_400
-SHORTEST_GAP = 60  # seconds
+MINUTE = timedelta(minutes=1)
 MAX_STEPS = 20_000  # of one job
 
 Policy = Callable[[float, float], Rule]
@@ -56,16 +56,19 @@ class Study:
             raise StudyError(f"policy {unknown[0]!r} is not known; there are {', '.join(POLICIES)}")
         if bad := [load for load in self.loads if not 0 < load <= 1]:
             raise StudyError(f"a load is work over the time to the deadline, above 0 and at most 1; got {bad[0]:g}")
-        if self.work < timedelta(minutes=1) or not self.ratio > 0 or self.windows < 1:
+        if self.work < MINUTE or not self.ratio > 0 or self.windows < 1:
             raise StudyError("work must be at least 1m, the price ratio above 0, and windows at least 1")
         for traces in self.markets:
             self._check_gap(traces)
 
     def _check_gap(self, traces: tuple[Trace, ...]) -> None:
-        gap = self.gap(traces)
-        if gap < SHORTEST_GAP:
+        gap, spans = self.gap(traces), (self.work, self.changeover, self.loss)
+        if any(span % MINUTE for span in spans) or gap % MINUTE.seconds:
             names = ", ".join(trace.name for trace in traces)
             raise StudyError(f"{names}: work, changeover, loss and the steps of the trace must be whole minutes")
+        for load in self.loads:
+            if self.steps(load, gap) * gap < (self.work + self.changeover).total_seconds():
+                raise StudyError(f"load {load:g} leaves no time for even one changeover; take a smaller one")
         if (steps := self.work.total_seconds() / min(self.loads) / gap) > MAX_STEPS:
             raise StudyError(f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
 
@@ -73,6 +76,10 @@ class Study:
         """Seconds of a step in which everything is whole: work, changeover, loss and the samples of the traces."""
         spans = (self.work, self.changeover, self.loss)
         return gcd(*(int(span.total_seconds()) for span in spans), *(trace.gap for trace in traces))
+
+    def steps(self, load: float, gap: int) -> int:
+        """How many steps of `gap` seconds a job of this load has until its deadline."""
+        return int(self.work.total_seconds() / load // gap)
 
     def __len__(self) -> int:
         """How many jobs are simulated at most."""
@@ -96,7 +103,7 @@ class Row:
     @property
     def ratio(self) -> float:
         """How many times the cheapest it cost."""
-        return self.cost / self.omniscient if self.omniscient else 1.0
+        return self.cost / self.omniscient
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,7 @@ def simulate(study: Study) -> Iterator[list[Row]]:
         gap = study.gap(traces)
         fine = tuple(trace.refined(gap) for trace in traces)
         for load in study.loads:
-            steps = int(study.work.total_seconds() / load // gap)
+            steps = study.steps(load, gap)
             last = min(map(len, fine)) - steps
             if last < 0:
                 continue
@@ -141,6 +148,8 @@ def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps
     in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.loss)]
     prices = (1.0,) * len(traces)
     best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))
+    if best is None:
+        raise AssertionError("a study leaves every job the time for dedicated")
     setting = Setting(
         work=work,
         deadline=float(steps * gap),
@@ -162,7 +171,7 @@ def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps
                 start=start * gap,
                 load=load,
                 cost=outcome.cost,
-                omniscient=best if best is not None else outcome.cost,
+                omniscient=best,
                 missed=outcome.missed,
                 moves=outcome.moves,
                 days=outcome.finished / DAY,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.core import (
+    TIERS,
     at,
     attempt,
     container,
@@ -25,6 +26,7 @@ from tests.support.ledger import of
 
 from holdfast.api.model import merge_patch
 from holdfast.api.profile import MAX_TIERS
+from holdfast.api.scalars import parse_money
 from holdfast.api.status import AttemptRecord, AttemptState, EndKind, Ledger, TierTotals
 from holdfast.core import ledger
 
@@ -47,6 +49,15 @@ def test_money_is_exact_to_half_a_hundredth_of_a_cent(price, seconds, micro):
     found = ledger.price_of(price, timedelta(seconds=seconds, microseconds=micro))
     exact = price * (seconds * 1_000_000 + micro) / 3_600_000_000
     assert abs(found - exact) <= Decimal("0.00005")
+
+
+def test_an_absurd_price_makes_no_status_that_the_api_server_refuses():
+    dear = running(tier=tier().model_copy(update={"price_per_node_hour": Decimal("999999999999.999999")}))
+    grid = [{**one, "pricePerNodeHour": "999999999999.999999"} for one in TIERS]
+    over = settled(snapshot(job(status(dear), capacity={"tiers": grid}), ended(1, 1), now=at(7200))).status
+    again = ledger.add_record(over.ledger, over.history[-1], "Spot")
+    for amount in (over.history[-1].cost, over.ledger.spent, again.by_tier[0].spent):
+        assert amount == parse_money(amount)
 
 
 def test_time_that_runs_backwards_costs_nothing():
@@ -112,6 +123,12 @@ def test_goodput(lost, paused, goodput):
     sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, steps_lost=lost, training=timedelta(seconds=900))
     given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-1000)), suspended_for=timedelta(seconds=paused))
     assert ledger.as_of(given, (), at(0)).goodput == goodput
+
+
+def test_a_suspension_that_lasts_is_no_time_that_was_lost():
+    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, training=timedelta(seconds=900))
+    given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-9000)), suspended_at=at(-8000))
+    assert ledger.as_of(given, (), at(0)).goodput == "0.900"
 
 
 @given(st.lists(st.integers(-10_000, 10_000), min_size=5, max_size=5), st.integers(0, 100))

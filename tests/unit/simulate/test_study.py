@@ -70,6 +70,8 @@ def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> N
         ({"windows": 0}, "windows at least 1"),
         ({"work": timedelta(0)}, "work must be at least 1m"),
         ({"changeover": timedelta(seconds=90)}, "whole minutes"),
+        ({"work": timedelta(minutes=60, milliseconds=500)}, "whole minutes"),
+        ({"loads": (0.6, 0.99)}, "load 0.99 leaves no time for even one changeover"),
         ({"work": timedelta(days=3650)}, "20,000 are allowed"),
     ],
 )
