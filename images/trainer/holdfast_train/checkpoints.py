@@ -129,6 +129,10 @@ class Checkpoints:
         self._delete((candidates | retired) - in_use)
         return Saved(step, join_uri(self._storage.uri, manifest_key(name)), written.size, seconds, commit.at)
 
+    def hand_over(self) -> None:
+        """Append the record that lets a successor go on: nothing is committed after it."""
+        self.log.hand_over()
+
     def complete(self, step: int) -> None:
         """Append the record that ends the training."""
         self.log.complete(step)

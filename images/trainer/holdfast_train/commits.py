@@ -91,6 +91,23 @@ class CommitLog:
         assert record is not None
         return record
 
+    def end_of_hold(self, predecessor: int) -> str | None:
+        """Read the newest record, and say whether a successor of attempt `predecessor` may go on: `log.end_of_hold`."""
+        return log.end_of_hold(self.refresh(), self._identity, predecessor)
+
+    def hand_over(self) -> None:
+        """Append `handover`, once: this attempt commits nothing more. FencedError if a newer attempt has started."""
+        fence = self._fenced()
+
+        def next_record(state: log.LogState) -> log.Record | None:
+            if state.fence == fence and state.handed_over:
+                return None
+            log.check_commit(state, self._identity, fence)
+            step = state.commits[-1].step if state.commits else None
+            return log.draft(state, "handover", self._identity, uuid.uuid4().hex, now(), step=step)
+
+        self._append(next_record)
+
     def complete(self, step: int) -> None:
         """Append `complete`: training is over at `step`. FencedError if a newer attempt has started."""
         fence = self._fenced()

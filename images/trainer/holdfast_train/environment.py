@@ -51,7 +51,10 @@ class Every:
 
 @dataclass(frozen=True)
 class Environment:
-    """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing."""
+    """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing.
+
+    `predecessor`: the attempt that still trains while this one starts.
+    """
 
     identity: Identity
     checkpoint_uri: str | None
@@ -62,6 +65,7 @@ class Environment:
     keep_last: int
     keep_every: float | None
     resume: str
+    predecessor: int | None
     grace: float
     goal_steps: int | None
     operator_url: str | None
@@ -97,6 +101,7 @@ class Environment:
             keep_last=_integer(env, "HOLDFAST_CHECKPOINT_KEEP_LAST", least=1) or DEFAULT_KEEP_LAST,
             keep_every=None if keep_every is None else parse_seconds(keep_every, "HOLDFAST_CHECKPOINT_KEEP_EVERY"),
             resume=env.get("HOLDFAST_CHECKPOINT_RESUME", "Auto"),
+            predecessor=_integer(env, "HOLDFAST_PREDECESSOR", least=1),
             grace=_seconds(env, "HOLDFAST_GRACE_SECONDS", 30.0),
             goal_steps=_integer(env, "HOLDFAST_GOAL_STEPS", least=0),
             operator_url=env.get("HOLDFAST_OPERATOR_URL"),

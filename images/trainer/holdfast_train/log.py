@@ -34,6 +34,7 @@ __all__ = [
     "decode",
     "draft",
     "encode",
+    "end_of_hold",
     "log_key",
     "log_seq",
     "ownership",
@@ -41,8 +42,8 @@ __all__ = [
     "retire",
 ]
 
-Kind = Literal["owner", "takeover", "fence", "commit", "complete"]
-KINDS: Final = ("owner", "takeover", "fence", "commit", "complete")
+Kind = Literal["owner", "takeover", "fence", "commit", "handover", "complete"]
+KINDS: Final = ("owner", "takeover", "fence", "commit", "handover", "complete")
 FORMER_KEPT: Final = 32
 
 
@@ -96,8 +97,8 @@ class LogState:
     """What the log says after its record number `seq`. `commits`: oldest first, those that may be resumed from.
 
     `former`: UIDs of jobs that owned the prefix under the same name; `set_aside`: names of their checkpoints that a
-    takeover did not want. Nobody resumes from those of themselves, and nobody deletes them either. `complete`: the step
-    at which training was completed.
+    takeover did not want. Nobody resumes from those of themselves, and nobody deletes them either. `handed_over`: the
+    writer of `fence` has left and commits nothing more. `complete`: the step at which training was completed.
     """
 
     seq: int = 0
@@ -106,6 +107,7 @@ class LogState:
     fence: Fence | None = None
     commits: tuple[Commit, ...] = ()
     set_aside: tuple[str, ...] = ()
+    handed_over: bool = False
     complete: int | None = None
 
 
@@ -114,7 +116,7 @@ class Record:
     """One record. `nonce` is new for every append, so that a writer knows its own record again. `at`: RFC 3339, UTC.
 
     `commit` belongs to a commit, with `retired` and `corrupt` (numbers of commits dropped and found broken); `step` to
-    `complete`; `resume` (`Auto` or `Never`) to a takeover.
+    `complete`, and to a handover: that of the newest commit, if any; `resume` (`Auto` or `Never`) to a takeover.
     """
 
     seq: int
@@ -151,7 +153,10 @@ def apply(state: LogState, record: Record) -> LogState:
     if record.kind == "takeover":
         return _after_takeover(after, record)
     if record.kind == "fence":
-        return replace(after, fence=Fence(record.seq, who.attempt, who.pod_uid, record.nonce))
+        fence = Fence(record.seq, who.attempt, who.pod_uid, record.nonce)
+        return replace(after, fence=fence, handed_over=False)
+    if record.kind == "handover":
+        return replace(after, handed_over=True)
     if record.kind == "commit":
         if record.commit is None:
             raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
@@ -174,6 +179,7 @@ def _after_takeover(state: LogState, record: Record) -> LogState:
         owner=Owner(record.seq, who.namespace, who.job, who.job_uid),
         former=former,
         fence=None,
+        handed_over=False,
         complete=None,
         commits=state.commits if wanted else (),
         set_aside=state.set_aside if wanted else (*state.set_aside, *(c.name for c in state.commits)),
@@ -226,14 +232,40 @@ def check_fence(state: LogState, identity: Identity) -> None:
         raise FencedError(f"attempt {fence.attempt} belongs to another pod ({fence.pod_uid})")
 
 
+def end_of_hold(state: LogState, identity: Identity, predecessor: int) -> str | None:
+    """Why `identity`, started while attempt `predecessor` trained, may raise its fence. None: it has to wait.
+
+    Where `check_fence` would refuse it there is a reason too: a wait would only put the error off.
+    """
+    try:
+        if ownership(state, identity) is not None:
+            return None  # nobody of this job has written yet, and what a job before it has written does not count
+    except (StoragePrefixInUseError, FencedError):
+        return "the checkpoint prefix has changed hands"
+    if state.complete is not None:
+        return f"training was completed at step {state.complete}"
+    fence = state.fence
+    if fence is None:
+        return None
+    if fence.attempt >= identity.attempt:  # our own: torchrun has restarted its workers, which held before that
+        return f"attempt {fence.attempt} has raised its fence already"
+    # A handover of an attempt before the predecessor is an old one: the predecessor has yet to raise its fence.
+    if fence.attempt >= predecessor and state.handed_over:
+        step = f" at step {state.commits[-1].step}" if state.commits else ""
+        return f"attempt {fence.attempt} has handed over{step}"
+    return None
+
+
 def check_commit(state: LogState, identity: Identity, fence: Fence) -> None:
-    """May the writer of `fence` append a commit or `complete`? FencedError if not."""
+    """May the writer of `fence` append a commit, `handover` or `complete`? FencedError if not."""
     if state.owner is None or state.owner.job_uid != identity.job_uid:
         raise FencedError("the job was created anew and has taken over the checkpoints")
     newest = state.fence
     if newest is None or newest.nonce != fence.nonce:
         who = "another writer" if newest is None else f"attempt {newest.attempt} (pod {newest.pod_uid})"
         raise FencedError(f"{who} has started; attempt {identity.attempt} must end and commits nothing more")
+    if state.handed_over:
+        raise FencedError(f"attempt {identity.attempt} has handed over; it must end and commits nothing more")
     if state.complete is not None:
         raise AlreadyCompleteError(state.complete)
 
@@ -281,7 +313,7 @@ def encode(state: LogState, record: Record) -> bytes:
         body["corrupt"] = list(record.corrupt)
     if record.resume is not None:
         body["resume"] = record.resume
-    if record.step is not None:
+    if record.step is not None or record.kind == "handover":
         body["step"] = record.step
     body["state"] = asdict(apply(state, record))
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
@@ -319,5 +351,6 @@ def _decode_state(body: dict[str, Any]) -> LogState:
         fence=None if body["fence"] is None else Fence(**body["fence"]),
         commits=tuple(Commit(**c) for c in body["commits"]),
         set_aside=tuple(body["set_aside"]),
+        handed_over=body.get("handed_over", False),  # older records do not have it
         complete=body["complete"],
     )

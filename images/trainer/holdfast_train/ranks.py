@@ -41,7 +41,7 @@ class Ranks:
         return self.rank == 0
 
     def any(self, leave: bool, save: bool) -> tuple[bool, bool]:
-        """Does any rank want to leave, does any want to save? Every rank gets the same answer, for the same step."""
+        """Does any rank want to leave, does any want to save (in a hold: to go on)? The same answer on every rank."""
         if self._flags is None:
             return leave, save
         self._flags[0], self._flags[1] = leave, save

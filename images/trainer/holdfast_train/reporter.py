@@ -21,7 +21,7 @@ from holdfast_train.say import say
 
 __all__ = ["Order", "Progress", "Reporter"]
 
-POLL_SECONDS: Final = 30
+POLL_SECONDS: Final = 50  # less than the 60 s after which many proxies close an idle connection
 CALL_SECONDS: Final = 10
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 15.0
@@ -31,7 +31,7 @@ MAX_ANSWER: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Order:
-    """What the operator wants: `drain` or `checkpoint`, within `seconds_left` seconds of its arrival."""
+    """What the operator wants: `drain`, `checkpoint` or `go`. A drain has to be over in `seconds_left` seconds."""
 
     id: int
     type: str

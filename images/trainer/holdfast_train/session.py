@@ -7,6 +7,7 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast_train import rng
 from holdfast_train.checkpoints import Checkpoints, Restored, Saved
+from holdfast_train.commits import CommitLog
 from holdfast_train.environment import Environment
 from holdfast_train.errors import (
     AlreadyCompleteError,
@@ -14,13 +15,14 @@ from holdfast_train.errors import (
     StateError,
     StorageError,
 )
-from holdfast_train.leaving import Notice
+from holdfast_train.holding import Hold
+from holdfast_train.leaving import Notice, hand_over
 from holdfast_train.ranks import Ranks
 from holdfast_train.reporter import Order, Progress, Reporter
 from holdfast_train.resume import choose, load_from, open_patient, start
 from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving
 from holdfast_train.say import say
-from holdfast_train.state import Stateful
+from holdfast_train.state import Stateful, checked, unwrapped
 from holdfast_train.storage import Patient
 from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
 
@@ -42,7 +44,8 @@ class Run:
     goes into `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is
     saved or reported, and the loop runs as it would without us.
 
-    `step`: steps done. `left`: told to leave, and the loop has ended for that. `resumed_from`: the checkpoint's step.
+    `step`: steps done. `left`: told to leave, and the loop has ended (or must not begin) for that. `resumed_from`: the
+    checkpoint's step.
     """
 
     def __init__(
@@ -52,8 +55,8 @@ class Run:
         environment: Environment | None = None,
         **objects: Stateful,
     ) -> None:
-        self._objects = {name: _stateful(name, thing) for name, thing in objects.items()}
-        self._per_rank = {name: _stateful(name, thing) for name, thing in (per_rank or {}).items()}
+        self._objects = {name: checked(name, thing) for name, thing in objects.items()}
+        self._per_rank = {name: checked(name, thing) for name, thing in (per_rank or {}).items()}
         self.step = 0
         self.left = False
         self.resumed_from: int | None = None
@@ -62,6 +65,7 @@ class Run:
         self._progress = Progress()
         self._reporter: Reporter | None = None
         self._ranks = Ranks(connect=False)
+        self._hold = Hold()  # before an order can end it
         self._notice = Notice(0.0)
         self._storage: Patient | None = None
         self._checkpoints: Checkpoints | None = None
@@ -163,7 +167,7 @@ class Run:
         forget_rank_verdict(environment.verdict_folder, self._ranks.rank)
         self._progress.steps = environment.goal_steps
         self._saving = Saving(self._progress, environment.credentials)  # before an order can ask for a save
-        self._notice = Notice(environment.grace)
+        self._notice = Notice(environment.grace, told=self._hold.end)
         self._notice.listen()
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
@@ -171,7 +175,10 @@ class Run:
         if environment.checkpoint_uri is None:
             say("no checkpoint storage is set: nothing will be saved")
             return
-        self._storage = open_patient(environment, environment.checkpoint_uri)
+        storage = open_patient(environment, environment.checkpoint_uri)
+        if environment.predecessor is not None and not self._wait_for(environment.predecessor, storage):
+            return
+        self._storage = storage
         found = self._on_first(self._own_and_choose)
         restored = None
         if found is not None:
@@ -180,6 +187,22 @@ class Run:
             self._restored = None
             self._resume(restored, found[1])
         self._saving.begin(restored, self._storage.uri)
+
+    def _wait_for(self, predecessor: int, storage: Patient) -> bool:
+        """Hold at the fence until attempt `predecessor` has handed over. False if told to leave before that."""
+        assert self._environment is not None
+        if self._ranks.first:
+            say(f"ready; holds at the fence until attempt {predecessor} has handed over")
+        self._progress.state = "holding"
+        self._poke()
+        commits = CommitLog(storage, self._environment.identity)
+        go = self._hold.wait(self._ranks, self._notice, lambda: commits.end_of_hold(predecessor))
+        self._progress.state = "starting"
+        if go:
+            self._poke()
+        else:
+            self._left("left", f"told to leave ({self._why()}) before attempt {predecessor} had handed over")
+        return go
 
     def _own_and_choose(self) -> tuple[str, str] | None:
         """Rank 0: raise the fence and read what to resume from. Its address and note, None to start from nothing."""
@@ -196,7 +219,7 @@ class Run:
         for key, thing in self._objects.items():
             if key not in saved:
                 raise StateError(f"the checkpoint {restored.uri} holds no {key!r}, only {', '.join(map(repr, saved))}")
-            _plain(thing).load_state_dict(saved[key])
+            unwrapped(thing).load_state_dict(saved[key])
         self.step = self.resumed_from = restored.step
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
@@ -250,7 +273,7 @@ class Run:
     def _write(self, ranks: list[Any], patience: float, at_most: float) -> Saved:
         assert self._checkpoints is not None
         assert self._storage is not None
-        state = {"objects": {key: _plain(thing).state_dict() for key, thing in self._objects.items()}}
+        state = {"objects": {key: unwrapped(thing).state_dict() for key, thing in self._objects.items()}}
         with self._storage.within(patience, at_most=at_most):
             return self._checkpoints.save(self.step, state, ranks)
 
@@ -276,24 +299,38 @@ class Run:
             self._notice.give(order.seconds_left, order.reason or "a drain order")
         elif order.type == "checkpoint":
             self._saving.asked = True
+        elif order.type == "go":
+            self._hold.end(f"told to go on ({order.reason or 'an order'})")
+
+    def _why(self) -> str:
+        """Who told us to leave, the same on every rank."""
+        return self._ranks.share(self._notice.why) or "another rank was told"
 
     def _leave(self) -> None:
-        """Save if what is left of the grace allows it, and end the loop. Every rank, at the same step."""
+        """Save if what is left of the grace allows it, hand over, and end the loop. Every rank, at the same step."""
         assert self._environment is not None
-        why = self._ranks.share(self._notice.why) or "another rank was told"
-        left, fastest = self._ranks.share((self._notice.seconds_left(self._environment.grace), self._saving.fastest))
+        why = self._why()
+        if not self._notice.given:  # another rank was: our time runs from now on
+            self._notice.give(self._environment.grace, why)
+        left, fastest = self._ranks.share((self._notice.seconds_left(0.0), self._saving.fastest))
         saved = self._saving.step == self.step
         if not saved and fastest is not None and fastest > left:
             say(f"told to leave ({why}) in {left:.1f} s; the fastest save took {fastest:.1f} s, so none is begun")
         elif not saved and self.step > 0:
             say(f"told to leave ({why}) in {left:.1f} s; saving step {self.step}")
             saved = self._save(left, left)
-        self.left = True
-        self._progress.state = "left"
         newest = self._saving.step
         known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
         message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)
-        self._verdict("saved" if saved else "left", message=message)
+        self._left("saved" if saved else "left", message)
+
+    def _left(self, result: str, message: str) -> None:
+        """The loop is over. Whoever holds the fence hands over; the verdict is safe by then."""
+        self.left = True
+        self._verdict(result, message=message)
+        if self._checkpoints is not None and self._storage is not None:
+            hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0))
+        self._progress.state = "left"
 
     # The end.
 
@@ -359,21 +396,3 @@ class Run:
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
             self._reporter = None
-
-
-def _stateful(name: str, thing: object) -> Stateful:
-    if not isinstance(thing, Stateful):
-        raise StateError(f"{name!r} is a {type(thing).__name__}: Run takes objects with state_dict and load_state_dict")
-    return thing
-
-
-def _plain(thing: Any) -> Any:
-    """The model inside DistributedDataParallel and torch.compile, so that a checkpoint fits with and without them."""
-    while True:
-        kind = type(thing).__name__
-        if kind in ("DistributedDataParallel", "DataParallel"):
-            thing = thing.module
-        elif kind == "OptimizedModule":
-            thing = thing._orig_mod
-        else:
-            return thing

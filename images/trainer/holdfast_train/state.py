@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Packer", "Stateful", "TensorEntry", "Tree", "segments", "unpack"]
+__all__ = ["Packer", "Stateful", "TensorEntry", "Tree", "checked", "segments", "unpack", "unwrapped"]
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 ALIGNMENT: Final = 64
@@ -171,3 +171,22 @@ def segments(buffers: Iterable[memoryview], length: int) -> Iterator[bytearray]:
                 piece = bytearray()
     if piece:
         yield piece
+
+
+def checked(name: str, thing: object) -> Stateful:
+    """`thing`, which the program calls `name`. StateError if a checkpoint cannot hold it."""
+    if not isinstance(thing, Stateful):
+        raise StateError(f"{name!r} is a {type(thing).__name__}: Run takes objects with state_dict and load_state_dict")
+    return thing
+
+
+def unwrapped(thing: Any) -> Any:
+    """The model inside DistributedDataParallel and torch.compile, so that a checkpoint fits with and without them."""
+    while True:
+        kind = type(thing).__name__
+        if kind in ("DistributedDataParallel", "DataParallel"):
+            thing = thing.module
+        elif kind == "OptimizedModule":
+            thing = thing._orig_mod
+        else:
+            return thing

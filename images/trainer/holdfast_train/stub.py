@@ -52,6 +52,7 @@ class SlowBytes:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m holdfast_train.stub", description=__doc__)
     parser.add_argument("--steps", type=int, default=None, help="the goal; HOLDFAST_GOAL_STEPS, else 200")
+    parser.add_argument("--start-seconds", type=float, default=0.0, help="how long it takes to load its program")
     parser.add_argument("--step-seconds", type=float, default=0.05, help="how long a step takes")
     parser.add_argument("--save-seconds", type=float, default=0.0, help="how much longer a save takes")
     parser.add_argument("--bytes", type=int, default=1024, help="size of the state")
@@ -74,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     attempt = int(os.environ.get("HOLDFAST_ATTEMPT", "1"))
     failing = options.fail_attempts is None or attempt <= options.fail_attempts
     goal = options.steps or (None if os.environ.get("HOLDFAST_GOAL_STEPS") else 200)
+    time.sleep(options.start_seconds)
     with Run(counter=counter, state=state) as run:
         if options.ignore_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

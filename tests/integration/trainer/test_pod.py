@@ -216,6 +216,52 @@ def test_torchrun_with_data_loader_workers_saves_when_told_to_leave(
         assert second.end()["reason"] == "SavedAndLeft"
 
 
+SUCCESSOR = """
+import time, torch, torch.distributed as dist
+from holdfast_train import Run
+from holdfast_train.stub import Counter
+
+dist.init_process_group("gloo")
+counter = Counter()
+with Run(counter=counter) as run:
+    for step in run.steps(run.step + 50):
+        counter.add(step)
+print(f"rank {dist.get_rank()} ended at {run.step}, total {counter.total}\\n", end="", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("told", [False, True])
+def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, told: bool) -> None:
+    """Or until they are told to leave: then no rank begins a step, and the predecessor trains on."""
+    script = tmp_path / "train.py"
+    script.write_text(SUCCESSOR)
+    prefix = f"file://{tmp_path}/prefix"
+    first = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.02"), **variables(prefix, 1))
+    first.wait_for("step 5 ")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
+    command = [sys.executable, str(LAUNCHER), "--", *torchrun]
+    second = Pod(tmp_path, command, **variables(prefix, 2, HOLDFAST_PREDECESSOR="1"))
+    second.wait_for("holds at the fence", 120)
+    (second if told else first).terminate()
+    verdict = second.end(120)
+    if told:
+        assert (verdict["outcome"], verdict["reason"]) == ("drained", "LeftWithoutSaving"), second.output
+        assert "before attempt 1 had handed over" in verdict["message"]
+        assert second.output.count("ended at 0, total 0") == 2
+        assert first.process.poll() is None
+        first.terminate()
+        assert first.end()["reason"] == "SavedAndLeft"
+        return
+    step = first.end()["savedStep"]
+    assert verdict["outcome"] == "completed", second.output
+    assert f"attempt 1 has handed over at step {step}\n" in second.output
+    assert second.output.count(f"resumed from step {step} ") == 2
+    last = step + 50
+    assert second.output.count(f"ended at {last}, total {last * (last + 1) // 2}") == 2
+
+
 @pytest.mark.training
 def test_language_model_moves_under_torchrun(tmp_path: Path, s3: S3Server, prefix: str) -> None:
     """Two ranks train, leave, and one rank alone goes on from their checkpoint."""

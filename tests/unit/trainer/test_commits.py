@@ -1,5 +1,6 @@
 """The log in a storage: races, lost answers, zombies."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -58,6 +59,39 @@ def test_commit_without_a_fence_is_refused() -> None:
     found.own("Auto")
     with pytest.raises(FencedError):
         found.commit(commit(1), log.Keep(), frozenset())
+    with pytest.raises(FencedError):
+        found.hand_over()
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
+    storage = MemoryStorage()
+    first, successor = started(storage, identity(1)), CommitLog(storage, identity(2))
+    if saved:
+        first.commit(commit(10), log.Keep(), frozenset())
+    assert successor.end_of_hold(1) is None
+    first.hand_over()
+    first.hand_over()
+    assert kinds(storage)[2:] == [*(["commit"] if saved else []), "handover"]
+    newest = len(storage.content)
+    body = json.loads(storage.content[log.log_key(newest)])
+    assert (body["attempt"], body["step"]) == (1, 10 if saved else None)
+    for write in (lambda: first.commit(commit(11), log.Keep(), frozenset()), lambda: first.complete(11)):
+        with pytest.raises(FencedError, match="attempt 1 has handed over"):
+            write()
+    assert successor.end_of_hold(1) == "attempt 1 has handed over" + (" at step 10" if saved else "")
+    started(storage, identity(2)).commit(commit(20), log.Keep(), frozenset())
+    assert kinds(storage)[newest:] == ["fence", "commit"]
+
+
+def test_zombie_hands_nothing_over() -> None:
+    """Else it would end the hold of the successor's successor, while the successor trains."""
+    storage = MemoryStorage()
+    zombie = started(storage, identity(1))
+    started(storage, identity(2))
+    with pytest.raises(FencedError, match="attempt 2"):
+        zombie.hand_over()
+    assert kinds(storage) == ["owner", "fence", "fence"]
 
 
 def test_lost_answer_is_recognised_as_our_own_record() -> None:
@@ -70,8 +104,10 @@ def test_lost_answer_is_recognised_as_our_own_record() -> None:
         found.raise_fence()
         storage.lose_answers = 1
         found.commit(commit(10), log.Keep(), frozenset())
-    assert kinds(storage) == ["owner", "fence", "commit"]
-    assert found.state.seq == 3
+        storage.lose_answers = 1
+        found.hand_over()
+    assert kinds(storage) == ["owner", "fence", "commit", "handover"]
+    assert found.state.seq == 4
 
 
 def test_race_of_many_starts_has_one_order() -> None:

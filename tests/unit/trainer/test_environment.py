@@ -20,10 +20,12 @@ def test_all_of_it() -> None:
         HOLDFAST_CHECKPOINT_KEEP_LAST="5",
         HOLDFAST_CHECKPOINT_KEEP_EVERY="24h",
         HOLDFAST_GOAL_STEPS="1000",
+        HOLDFAST_PREDECESSOR="2",
         HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY="hidden",
     )
     assert (found.identity.attempt, found.every, found.keep_last, found.keep_every) == (3, Every(steps=500), 5, 86400.0)
     assert (found.goal_steps, found.resume, found.grace) == (1000, "Auto", 20.0)
+    assert (found.predecessor, environment("s3://b/p", 3).predecessor) == (2, None)
     assert "hidden" not in repr(found)
 
 
@@ -39,6 +41,8 @@ def test_all_of_it() -> None:
         ("HOLDFAST_CHECKPOINT_KEEP_LAST", "0"),
         ("HOLDFAST_CHECKPOINT_KEEP_EVERY", "daily"),
         ("HOLDFAST_GOAL_STEPS", "-1"),
+        ("HOLDFAST_PREDECESSOR", "0"),
+        ("HOLDFAST_PREDECESSOR", "yes"),
         ("HOLDFAST_JOB_UID", ""),
     ],
 )

@@ -1,5 +1,6 @@
-"""The pure commit log: who owns, who may commit, what is kept."""
+"""The pure commit log: who owns, who may commit, who has to wait, what is kept."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ def chain(*records: tuple[log.Kind, Identity, dict[str, Any]]) -> log.LogState:
     return state
 
 
-A1, A2 = identity(1), identity(2)
+A1, A2, A3 = identity(1), identity(2), identity(3)
 ANEW = identity(1, uid="uid-2")
 OTHER = identity(1, uid="uid-3", job="other")
 OWNED = chain(("owner", A1, {}))
@@ -46,6 +47,7 @@ TAKEN = chain(
 )
 REFUSED = replace(TAKEN, commits=(), set_aside=("name-0",))
 COMPLETE = chain(("owner", A1, {}), ("fence", A1, {}), ("complete", A1, {"step": 5}))
+HANDED = log.apply(COMMITTED, log.draft(COMMITTED, "handover", A1, "h", AT, step=100))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,8 @@ def test_ownership(state: log.LogState, who: Identity, result: object) -> None:
         (TAKEN, ANEW, None),  # attempt 1 after attempt 7 of the job before: numbers do not cross a takeover
         (TAKEN, identity(8), FencedError),
         (COMPLETE, A2, AlreadyCompleteError),
+        (HANDED, A2, None),
+        (HANDED, A1, None),  # torchrun has restarted its workers, and no successor was faster
     ],
 )
 def test_fence(state: log.LogState, who: Identity, error: type[HoldfastTrainError] | None) -> None:
@@ -105,6 +109,66 @@ def test_only_the_newest_fence_commits() -> None:
         log.check_commit(COMPLETE, A1, replace(mine, nonce=COMPLETE.fence.nonce if COMPLETE.fence else ""))
 
 
+def test_nothing_is_committed_after_a_handover() -> None:
+    assert (HANDED.handed_over, HANDED.commits, HANDED.fence) == (True, COMMITTED.commits, COMMITTED.fence)
+    mine = HANDED.fence
+    assert mine is not None
+    with pytest.raises(FencedError, match="attempt 1 has handed over"):
+        log.check_commit(HANDED, A1, mine)
+
+
+@pytest.mark.parametrize(("kind", "who"), [("fence", A2), ("fence", A1), ("takeover", ANEW)])
+def test_handover_is_over_with_the_next_writer(kind: log.Kind, who: Identity) -> None:
+    after = log.apply(
+        HANDED, log.draft(HANDED, kind, who, "n", AT, **({"resume": "Auto"} if kind == "takeover" else {}))
+    )
+    assert not after.handed_over
+    if after.fence is not None:
+        log.check_commit(after, who, after.fence)
+
+
+def test_record_without_the_handover_reads_as_none() -> None:
+    """Logs written before there were successors."""
+    record = log.draft(OWNED, "fence", A1, "n", AT)
+    body = json.loads(log.encode(OWNED, record))
+    assert body["state"].pop("handed_over") is False
+    assert log.decode(json.dumps(body).encode(), record.seq) == (record, log.apply(OWNED, record))
+
+
+BY_A2 = log.apply(COMMITTED, log.draft(COMMITTED, "fence", A2, "f2", AT))
+FRESH_HANDED = log.apply(FENCED, log.draft(FENCED, "handover", A1, "h", AT))
+HANDED_TO_A2 = log.apply(HANDED, log.draft(HANDED, "fence", A2, "f2", AT))
+HANDED_ON = log.apply(HANDED_TO_A2, log.draft(HANDED_TO_A2, "handover", A2, "h2", AT, step=100))
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "predecessor", "reason"),
+    [
+        (log.LogState(), A2, 1, None),  # the predecessor has not written anything yet
+        (OWNED, A2, 1, None),
+        (FENCED, A2, 1, None),
+        (COMMITTED, A2, 1, None),
+        (HANDED, A2, 1, "attempt 1 has handed over at step 100"),
+        (FRESH_HANDED, A2, 1, "attempt 1 has handed over"),
+        (HANDED, A3, 2, None),  # that of an attempt before the predecessor, which has yet to raise its fence
+        (HANDED_TO_A2, A3, 1, None),  # somebody else trains now, whoever has handed over before
+        (HANDED_TO_A2, A3, 2, None),
+        (HANDED_ON, A3, 1, "attempt 2 has handed over at step 100"),
+        (BY_A2, A2, 1, "attempt 2 has raised its fence already"),  # our own: torchrun has restarted its workers
+        (BY_A2, identity(2, pod="another"), 1, "attempt 2 has raised its fence already"),
+        (chain(("owner", A1, {}), ("fence", A3, {})), A2, 1, "attempt 3 has raised its fence already"),
+        (COMPLETE, A2, 1, "training was completed at step 5"),
+        (HANDED, identity(2, uid="uid-3", job="other"), 1, "the checkpoint prefix has changed hands"),
+        (TAKEN, A2, 1, "the checkpoint prefix has changed hands"),
+        # The job was made anew, and its first attempt has not come so far as to take over: what is there is not its.
+        (COMPLETE, identity(2, uid="uid-2"), 1, None),
+        (HANDED, identity(2, uid="uid-2"), 1, None),
+    ],
+)
+def test_end_of_hold(state: log.LogState, who: Identity, predecessor: int, reason: str | None) -> None:
+    assert log.end_of_hold(state, who, predecessor) == reason
+
+
 def test_takeover_keeps_or_sets_aside() -> None:
     assert [c.step for c in TAKEN.commits] == [100]
     never = chain(
@@ -120,7 +184,7 @@ def test_takeover_keeps_or_sets_aside() -> None:
     assert after_complete.complete is None
 
 
-@pytest.mark.parametrize("kind", ["takeover", "fence", "commit", "complete"])
+@pytest.mark.parametrize("kind", ["takeover", "fence", "commit", "handover", "complete"])
 def test_first_record_is_the_owner(kind: log.Kind) -> None:
     with pytest.raises(CheckpointCorruptError):
         log.apply(log.LogState(), log.draft(log.LogState(), kind, A1, "n", AT))
@@ -185,20 +249,39 @@ def test_retention_invariants(commits: list[log.Commit], last: int, every: float
     assert log.retire(kept, keep) == ()
 
 
+def may_fence(state: log.LogState, who: Identity) -> bool:
+    try:
+        log.check_fence(state, who)
+    except (FencedError, AlreadyCompleteError):
+        return False
+    return True
+
+
+def may_commit(state: log.LogState, who: Identity, fence: log.Fence) -> bool:
+    try:
+        log.check_commit(state, who, fence)
+    except (FencedError, AlreadyCompleteError):
+        return False
+    return True
+
+
 WRITERS = [identity(a, uid=u, pod=f"{u}-{a}") for u in ("uid-1", "uid-2") for a in (1, 2, 3)]
 steps = st.lists(
-    st.tuples(st.sampled_from(range(len(WRITERS))), st.sampled_from(["start", "commit", "complete"])), max_size=40
+    st.tuples(st.sampled_from(range(len(WRITERS))), st.sampled_from(["start", "commit", "handover", "complete"])),
+    max_size=40,
 )
 
 
 @given(steps, st.sampled_from(["Auto", "Never"]))
 def test_histories(actions: list[tuple[int, str]], resume: str) -> None:
-    """Whatever the order of writers: attempts never go back within one owner, commits are of the newest fence, the
-    state in the newest record is the state of all records, and a former owner never returns."""
+    """Whatever the order of writers: attempts never go back within one owner, commits are of the newest fence and none
+    comes after its handover, the state in the newest record is the state of all records, a former owner never returns,
+    and a hold ends only where nobody else may commit any more, or where its end is an error."""
     state = log.LogState()
     records: list[log.Record] = []
     fences: dict[int, log.Fence] = {}
     owners: list[str] = []
+    handed_over: set[str] = set()
 
     def append(kind: log.Kind, who: Identity, **more: Any) -> log.Record:
         nonlocal state
@@ -228,11 +311,19 @@ def test_histories(actions: list[tuple[int, str]], resume: str) -> None:
             elif number in fences:
                 log.check_commit(state, who, fences[number])
                 assert state.fence == fences[number]
+                assert fences[number].nonce not in handed_over
                 if action == "commit":
                     append("commit", who, commit=commit(0, len(records)))
+                elif action == "handover":
+                    append("handover", who, step=len(records) if state.commits else None)
+                    handed_over.add(fences[number].nonce)
                 else:
                     append("complete", who, step=3)
         except (FencedError, AlreadyCompleteError):
-            continue
+            pass
+        for waiting in WRITERS:
+            if log.end_of_hold(state, waiting, 1) is not None and may_fence(state, waiting):
+                others = {n: f for n, f in fences.items() if WRITERS[n] != waiting}
+                assert not [n for n, f in others.items() if may_commit(state, WRITERS[n], f)]
     assert log.replay(records) == state
     assert [c.seq for c in state.commits] == sorted(c.seq for c in state.commits)

@@ -1,9 +1,11 @@
 """The torch-free trainer that operator tests use: it must start quickly and do what it is told."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 from tests.support.trainer import variables
 
@@ -36,6 +38,47 @@ def test_fails_on_demand(tmp_path: Path) -> None:
 def test_goal_of_the_job(tmp_path: Path) -> None:
     found = run("--quiet", **variables(f"file://{tmp_path}/p"), HOLDFAST_GOAL_STEPS="7")
     assert found.stdout == "done at step 7, total 28\n"
+
+
+def wait_for(text: str, output: IO[str] | None) -> None:
+    assert output is not None
+    for line in output:
+        if text in line:
+            return
+    raise AssertionError(f"it ended without {text!r}")
+
+
+def test_holds_and_hands_over(tmp_path: Path) -> None:
+    """Three processes, as in a change of nodes: one trains, the second waits for it, the third is told not to wait."""
+
+    def start(attempt: int, *options: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast_train.stub", *options],
+            env={**os.environ, **variables(f"file://{tmp_path}/p", attempt, **more)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    with start(1, "--steps=1000", "--step-seconds=0.01") as first:
+        wait_for("step 1 ", first.stdout)
+        with (
+            start(2, "--steps=1000", "--step-seconds=0", HOLDFAST_PREDECESSOR="1") as second,
+            start(3, "--steps=1000", HOLDFAST_PREDECESSOR="2") as third,
+        ):
+            wait_for("holds at the fence until attempt 2", third.stdout)
+            third.send_signal(signal.SIGTERM)
+            assert third.communicate(timeout=30)[0].splitlines()[-1] == "left at step 0, total 0"
+            wait_for("holds at the fence until attempt 1", second.stdout)
+            assert first.poll() is None
+            first.send_signal(signal.SIGTERM)
+            left = first.communicate(timeout=30)[0].splitlines()[-1]
+            output = second.communicate(timeout=30)[0]
+    step = left.split()[3].rstrip(",")
+    assert f"until: attempt 1 has handed over at step {step}" in output
+    assert f"resumed from step {step} " in output
+    assert output.splitlines()[-1] == "done at step 1000, total 500500"
+    assert [first.returncode, second.returncode, third.returncode] == [0, 0, 0]
 
 
 def test_imports_no_torch_and_no_boto3() -> None:
