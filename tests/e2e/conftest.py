@@ -23,6 +23,8 @@ PATIENCE = {
     "backoff_limit": 4,
     "status_interval": 0.3,
     "end_margin": 10,
+    "leave_margin": 1,
+    "probe_every": 2,
 }
 
 _numbers = count(1)

@@ -145,7 +145,12 @@ class Operator:
 
     def hear(self, pod: Pod) -> None:
         """A report of a pod arrives, and its open orders go back."""
-        body = {"attempt": pod.attempt, "podUID": pod.uid, "state": "training", "fenced": pod.fenced}
+        holding = pod.predecessor is not None and not pod.fenced
+        state = "holding" if holding else "left" if pod.left else "training"
+        body = {"attempt": pod.attempt, "podUID": pod.uid, "state": state, "fenced": pod.fenced}
+        if pod.fenced and pod.step:
+            at = self.world.now.isoformat()
+            body["checkpoint"] = {"step": pod.step, "uri": "s3://b/p", "bytes": 1, "seconds": "2", "committedAt": at}
         if pod.first_step is not None and self.reports.of([pod.uid]):
             body |= {"step": pod.step}
         elif pod.first_step is not None:
@@ -154,5 +159,6 @@ class Operator:
             if order.pod_uid == pod.uid:
                 pod.acknowledged = max(pod.acknowledged, order.id)
                 pod.told = pod.told or order.type == "drain"
+                pod.go = pod.go or order.type == "go"
         body |= {"acknowledged": pod.acknowledged}
         self.reports.receive(("ns", pod.job), ProgressBody.model_validate(body), self.world.now)

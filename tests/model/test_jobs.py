@@ -138,6 +138,39 @@ class Jobs(RuleBasedStateMachine):
         self.world.now += timedelta(seconds=40)
         self._usual_day(EVERYTHING, 1)
 
+    @rule(writes=WRITES)
+    def a_successor_comes_up(self, writes: int) -> None:
+        """The node of the job that can train on is to go."""
+        for pod in self._processes("lib"):
+            if pod.node in self.world.nodes and pod.node != "c1":
+                self.world.nodes[pod.node].taints = (TAINT,)
+        for _ in range(3):
+            self._see_everything()
+            self.operator.operate("lib", writes)
+            self.world.schedule()
+            self.world.kubelets()
+
+    @rule(how=st.sampled_from(("notice", "silent", "gone", "deleted", "fails", "finalizer")))
+    def the_successor_is_lost(self, how: str) -> None:
+        status = self.world.jobs["lib"].view().status if "lib" in self.world.jobs else None
+        number = status.successor.number if status and status.successor else 0
+        for name, pod in list(self.world.pods.items()):
+            if (pod.job, pod.attempt) != ("lib", number):
+                continue
+            match how:
+                case "notice" if pod.node in self.world.nodes:
+                    self.world.nodes[pod.node].taints = (TAINT,)
+                case "silent" if pod.node in self.world.nodes:
+                    self.world.set_node(pod.node, kubelet=False, network=False)
+                case "gone" if pod.node in self.world.nodes:
+                    self.world.remove_node(pod.node)
+                case "deleted":
+                    self.world.erase(pod)
+                case "fails" if pod.process == "running":
+                    pod.end(self.world.now, 1, verdict("failed", "UserException"))
+                case "finalizer" if pod.process != "running":
+                    del self.world.pods[name]
+
     @rule(job=JOBS)
     def a_program_hangs_when_it_is_to_leave(self, job: str) -> None:
         for pod in self._processes(job):
@@ -175,9 +208,8 @@ class Jobs(RuleBasedStateMachine):
     @rule(job=JOBS, grace=st.sampled_from((None, 0)))
     def user_deletes_the_pod(self, job: str, grace: int | None) -> None:
         for pod in [pod for pod in self.world.pods.values() if pod.job == job]:
-            node = self.world.nodes.get(pod.node or "")
-            if grace == 0 and node and not node.ready and pod.process == "running":
-                pod.end(self.world.now, 137)  # who deletes by force there says that the machine is off
+            if grace == 0 and pod.process == "running":
+                pod.end(self.world.now, 137)  # its kubelet kills it, or who deletes by force says that nothing runs
             self.world.erase(pod, grace)
 
     @rule(job=JOBS)

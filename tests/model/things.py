@@ -42,6 +42,14 @@ class Pod:
     acknowledged: int = 0
     step: int = 0
     first_step: int | None = None
+    go: bool = False
+    left: bool = False  # it has saved and handed over, and only has to end
+
+    @property
+    def predecessor(self) -> int | None:
+        """The attempt whose handover it waits for before it asks for the fence."""
+        env = {var["name"]: var.get("value") for var in self.manifest["spec"]["containers"][0]["env"]}
+        return int(env["HOLDFAST_PREDECESSOR"]) if "HOLDFAST_PREDECESSOR" in env else None
 
     @property
     def ended(self) -> bool:
@@ -139,6 +147,7 @@ class Job:
     annotations: dict[str, str] = field(default_factory=dict)
     deleted: bool = False
     fence: tuple[int, str] = (0, "")
+    handed_over: bool = False  # by the holder of the fence: it commits nothing more
     saved: int = 0
 
     def view(self) -> TrainingJob:

@@ -91,19 +91,25 @@ class World:
             return None  # the names are ours, and so owner and attempt match
         first = action.attempt == 1 and status is not None and status.attempt == 0
         assert status is None or first or status.attempt >= action.attempt, "the intent is written first"
-        self._check_alone(job, action.attempt)
+        self._check_alone(job, action)
         self.writes += 1
         grace = action.manifest["spec"]["terminationGracePeriodSeconds"]
         uid = f"uid-{self.serial()}"
         self.pods[name] = Pod(action.manifest, uid, job, action.attempt, grace, self.now)
         return None
 
-    def _check_alone(self, job: str, attempt: int) -> None:
+    def _check_alone(self, job: str, action: CreatePod) -> None:
         stored = self.jobs.get(job)
-        lost = {record.number for record in stored.view().status.history if record.estimated} if stored else set()
+        status = stored.view().status if stored else None
+        lost = {record.number for record in status.history if record.estimated} if status else set()
+        env = {var["name"]: var.get("value") for var in action.manifest["spec"]["containers"][0]["env"]}
+        waits_for = int(env.get("HOLDFAST_PREDECESSOR") or 0)
         for other in self._of(job):
             over = other.ended or other.attempt in lost or (other.node is None and other.deleted_at)
-            assert over, f"attempt {attempt} starts while the pod of attempt {other.attempt} lives"
+            follows = stored is not None and stored.library and waits_for == other.attempt and other.fenced
+            assert over or follows, f"attempt {action.attempt} starts while the pod of attempt {other.attempt} lives"
+        if waits_for and status and status.successor:
+            assert status.successor.number == action.attempt, "only a successor waits for another attempt"
         if stored and not stored.library:
             for pod in (*self._of(job), *self.zombies):
                 doubled = pod.job == job and pod.process == "running" and pod.node in self.nodes
@@ -234,22 +240,40 @@ class World:
         job = self.jobs.get(pod.job)
         if pod.process != "running" or job is None:
             return
+        if pod.left:
+            pod.end(self.now, 0, verdict("drained", "SavedAndLeft", step=pod.step))
+            return
         if job.library and not pod.fenced:
+            if self._holds(job, pod):
+                if pod.told and not pod.stuck:
+                    pod.end(self.now, 0, verdict("drained", "Left"))
+                return
             if job.fence[0] > pod.attempt:
                 pod.end(self.now, 1, verdict("fenced", "Fenced"))
                 return
-            job.fence, pod.fenced = (pod.attempt, pod.uid), True
+            job.fence, job.handed_over, pod.fenced = (pod.attempt, pod.uid), False, True
+            pod.step = job.saved
         pod.first_step = pod.first_step or pod.step + 1
         pod.step = min(pod.step + steps, self.goal)
         if job.library and job.fence != (pod.attempt, pod.uid):
             pod.end(self.now, 1, verdict("fenced", "Fenced"))
             return
+        assert not (job.library and job.handed_over), "who has handed over trains on"
         assert pod.step >= job.saved or not job.library
         job.saved = max(job.saved, pod.step)
-        if pod.told and not pod.stuck:
+        if pod.told and not pod.stuck and job.library:
+            pod.left = job.handed_over = True
+        elif pod.told and not pod.stuck:
             pod.end(self.now, 0, verdict("drained", "SavedAndLeft", step=pod.step))
         elif pod.step >= self.goal and (job.library or not self._leaving(pod)):
             pod.end(self.now, 0, verdict("completed", "Exited", step=pod.step))
+
+    @staticmethod
+    def _holds(job: Job, pod: Pod) -> bool:
+        """True while a successor waits: nobody has let it pass, and the one before it has not handed over."""
+        if pod.predecessor is None or pod.go or job.fence[0] > pod.attempt:
+            return False
+        return not (job.handed_over and job.fence[0] >= pod.predecessor)
 
     def _leaving(self, pod: Pod) -> bool:
         """True if the operator wants this pod to leave. Then a plain program goes on for ever unless it is deleted."""

@@ -55,7 +55,7 @@ _GROUPS = {
     "trainingjob": f"apis/{names.API_VERSION}",
     "customresourcedefinition": "apis/apiextensions.k8s.io/v1",
     "lease": "apis/coordination.k8s.io/v1",
-    **dict.fromkeys(("pod", "node", "namespace", "configmap", "resourcequota", "serviceaccount"), "api/v1"),
+    **dict.fromkeys(("pod", "node", "event", "namespace", "configmap", "resourcequota", "serviceaccount"), "api/v1"),
 }
 
 

@@ -34,20 +34,23 @@ class PodWatch:
             at = end + len(text[end:]) - len(text[end:].lstrip())
         return found
 
-    def most_alive(self) -> dict[str, set[str]]:
-        """For each job the largest set of its pods that lived at the same time.
+    def most_alive(self) -> dict[str, list[dict[str, Any]]]:
+        """For each job the most of its pods that lived at the same time.
 
         A pod lives from its creation until its phase says that all its containers have ended, or it is gone.
         """
-        alive: dict[str, set[str]] = defaultdict(set)
-        most: dict[str, set[str]] = {}
+        alive: dict[str, dict[str, Any]] = defaultdict(dict)
+        most: dict[str, list[dict[str, Any]]] = {}
         for event in self.events():
             pod = event["object"]
             job, name = pod["metadata"]["labels"][names.LABEL_JOB], pod["metadata"]["name"]
             over = event["type"] == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
-            (alive[job].discard if over else alive[job].add)(name)
+            if over:
+                alive[job].pop(name, None)
+            else:
+                alive[job][name] = pod
             if len(alive[job]) >= len(most.get(job, ())):
-                most[job] = set(alive[job])
+                most[job] = list(alive[job].values())
         return most
 
     def __enter__(self) -> Self:

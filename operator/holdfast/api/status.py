@@ -103,6 +103,19 @@ class Drain(Model):
     """When its grace after that is over."""
 
 
+class Departure(Model):
+    """Its node will go: an attempt is to save and leave once its successor waits at the fence, or time is up."""
+
+    reason: Reason
+    """Why, in one CamelCase word."""
+    message: Message = ""
+    """Why, for people."""
+    at: Time
+    """When it was decided."""
+    deadline: Time
+    """When its node goes."""
+
+
 class PodRecord(Model):
     """One pod of an attempt, as last seen."""
 
@@ -151,8 +164,16 @@ class Attempt(Model):
     """When it took that step."""
     resumed_step: Step | None = None
     """The step that it resumed from; none if it began anew."""
+    departure: Departure | None = None
+    """Set while it trains on although its node will go."""
     drain: Drain | None = None
     """Set once it was told to leave."""
+    predecessor: Count | None = None
+    """The attempt that trained when its pod was made: the pod waits for that one's handover, or for an order."""
+    go: Step | None = None
+    """Id of the order that lets it pass the fence, once that was given."""
+    return_after: Time | None = None
+    """Going back to a better tier is not tried before this time."""
     refusals: Count = 0
     """How often the API server refused its pod (quota, admission)."""
     retry_at: Time | None = None

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Attempt, AttemptRecord, AttemptState, EndKind, Phase
+from holdfast.api.status import Attempt, AttemptRecord, AttemptState, Departure, EndKind, Phase
 from holdfast.cli import costs, jobs, render, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.console import console
@@ -104,8 +104,24 @@ def _attempt_next(attempt: Attempt, successor: Attempt | None, now: datetime) ->
             return "Its pod has a node and starts: image, storage check, restore."
         case AttemptState.DRAINING:
             return _draining(attempt, successor, now)
+        case _ if attempt.departure:
+            return _departing(attempt.departure, successor, now)
+        case _ if successor:
+            return f"It trains. {_following(successor)}, to go back to that tier."
         case _:
             return "It trains. If its node is taken, it saves, moves, and goes on at the step that it saved."
+
+
+def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
+    left = words.span(departure.deadline - now)
+    after = f" {_following(successor)}; once it is ready, this one saves and leaves." if successor else ""
+    return f"Its node goes in {left} ({departure.reason}); until then it trains on.{after}"
+
+
+def _following(successor: Attempt) -> str:
+    where = f" on {node}" if successor.pods and (node := successor.pods[0].node) else ""
+    doing = "comes up" if successor.pods else "waits for a node"
+    return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
 
 
 def _draining(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:

@@ -1,11 +1,11 @@
 """The decision: pure, level-triggered, and total. Everything Holdfast does to a job starts here."""
 
 from holdfast.core.decision import Decision
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
 from holdfast.core.situation import look
 from holdfast.core.snapshot import Snapshot
-from holdfast.core.transitions import TABLE
+from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
 from holdfast.core.upkeep import upkeep
 
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
@@ -33,10 +33,21 @@ def _settle(draft: Draft) -> None:
     for _ in range(ROW_LIMIT):
         if draft.status.phase and draft.status.phase.final:
             return
-        situation = look(draft.snapshot, draft.status, draft.created)
-        row = next((row for row in TABLE if row.fits(draft, situation)), None)
-        if row is None:
+        if not (_fire(draft, Role.CURRENT) or _fire(draft, Role.SUCCESSOR)):
             return
+    raise UndecidedError(draft.trace)
+
+
+def _fire(draft: Draft, role: Role) -> bool:
+    """Fire the first row that fits the job's current attempt, or its successor; False if none does."""
+    successor = role is Role.SUCCESSOR
+    if successor and draft.status.successor is None:
+        return False
+    situation = look(draft.snapshot, draft.status, draft.created, successor=successor)
+    draft.role = role
+    row = next((row for row in (SUCCESSOR_TABLE if successor else TABLE) if row.fits(draft, situation)), None)
+    if row is not None:
         draft.trace.append(row.name)
         row.do(draft, situation)
-    raise UndecidedError(draft.trace)
+    draft.role = Role.CURRENT
+    return row is not None

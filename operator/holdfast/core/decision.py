@@ -62,7 +62,7 @@ class Order:
     """What a pod is to do. All open orders are derived from status, so they survive a restart of the operator."""
 
     id: int
-    type: Literal["drain", "checkpoint"]
+    type: Literal["drain", "checkpoint", "go"]
     pod_uid: str
     deadline: datetime | None  # secondsLeft is computed when the order is handed out
     reason: str

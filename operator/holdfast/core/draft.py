@@ -1,6 +1,7 @@
 """The decision while it is being made: steps change it, `finish` turns it into a Decision."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from holdfast.api.profile import ProfileTier
@@ -12,6 +13,13 @@ from holdfast.core.snapshot import Snapshot
 from holdfast.core.views import PodView
 
 
+class Role(StrEnum):
+    """Which of a job's attempts a step is about."""
+
+    CURRENT = "current"
+    SUCCESSOR = "successor"
+
+
 class Draft:
     """Collects what one decision changes. The observed objects are never touched."""
 
@@ -20,6 +28,7 @@ class Draft:
         self.now = snapshot.now
         self.status = snapshot.job.status
         self.created: frozenset[int] = frozenset()
+        self.role = Role.CURRENT
         self.refusal_handled = False
         self.trace: list[str] = []
         self._actions: list[Action] = []
@@ -28,18 +37,23 @@ class Draft:
 
     @property
     def attempt(self) -> Attempt:
-        """The current attempt. Only steps whose row requires one may ask."""
-        if self.status.current is None:
+        """The attempt that the step is about. Only steps whose row requires one may ask."""
+        attempt = self.status.current if self.role is Role.CURRENT else self.status.successor
+        if attempt is None:
             raise AssertionError("a step that needs an attempt ran without one")
-        return self.status.current
+        return attempt
 
     def set(self, **changes: Any) -> None:
         """Change fields of the status."""
         self.status = self.status.model_copy(update=changes)
 
     def set_attempt(self, **changes: Any) -> None:
-        """Change fields of the current attempt."""
-        self.set(current=self.attempt.model_copy(update=changes))
+        """Change fields of the attempt that the step is about."""
+        self.put_attempt(self.attempt.model_copy(update=changes))
+
+    def put_attempt(self, attempt: Attempt | None) -> None:
+        """Another attempt, or none, in place of the one that the step is about."""
+        self.set(**{self.role: attempt})
 
     def say(self, action: str, reason: str) -> None:
         """Record the choice in words, once: saying the same again keeps its time."""
@@ -91,14 +105,18 @@ class Draft:
         seen = before is None or before.number == number or any(pod.attempt == before.number for pod in pods)
         return number <= stored.attempt and seen and all(pod.ended for pod in pods)
 
+    def next_order(self) -> int:
+        """The id of a new order."""
+        order = self.status.requests.orders + 1
+        self.set(requests=self.status.requests.model_copy(update={"orders": order}))
+        return order
+
     def drain(
         self, reason: str, message: str, deadline: datetime, kind: EndKind, *, deleted_at: datetime | None = None
     ) -> None:
         """Tell the current attempt to save and leave; with `deleted_at` its pod is deleted in the same breath."""
-        order = self.status.requests.orders + 1
-        self.set(requests=self.status.requests.model_copy(update={"orders": order}))
         drain = Drain(
-            order=order,
+            order=self.next_order(),
             reason=reason,
             message=message,
             at=self.now,
@@ -107,7 +125,7 @@ class Draft:
             deleted_at=deleted_at,
             kill_at=deleted_at,
         )
-        self.set_attempt(state=AttemptState.DRAINING, drain=drain)
+        self.set_attempt(state=AttemptState.DRAINING, drain=drain, departure=None)
 
     def delete_pod(self, pod: PodView, grace: int | None = None) -> None:
         """Delete a pod unless that has been asked for already."""
@@ -126,13 +144,16 @@ class Draft:
         )
 
     def _open_orders(self) -> tuple[Order, ...]:
-        """All orders that the current pod has not acknowledged; derived from status alone, so a restart loses none."""
-        attempt = self.status.current
-        if attempt is None or not attempt.pods or (uid := attempt.pods[0].uid) is None:
-            return ()
+        """All orders that pods have not acknowledged; derived from status alone, so a restart loses none."""
         orders = []
-        if (save := self.status.requests.checkpoint_order) is not None:
-            orders.append(Order(save, "checkpoint", uid, None, "requested"))
-        if attempt.drain and attempt.drain.acknowledged_at is None:
-            orders.append(Order(attempt.drain.order, "drain", uid, attempt.drain.deadline, attempt.drain.reason))
+        for attempt in (self.status.current, self.status.successor):
+            uid = attempt.pods[0].uid if attempt and attempt.pods else None
+            if attempt is None or uid is None:
+                continue
+            if attempt.go is not None and not attempt.fenced:
+                orders.append(Order(attempt.go, "go", uid, None, "the attempt before has handed over, or is over"))
+            if attempt is self.status.current and (save := self.status.requests.checkpoint_order) is not None:
+                orders.append(Order(save, "checkpoint", uid, None, "requested"))
+            if attempt.drain and attempt.drain.acknowledged_at is None:
+                orders.append(Order(attempt.drain.order, "drain", uid, attempt.drain.deadline, attempt.drain.reason))
         return tuple(orders)

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from holdfast.api import names
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
+from holdfast.api.status import Attempt, AttemptRecord, AttemptState, EndKind, Phase
 from holdfast.core.classify import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.history import append
 from holdfast.core.ledger import charge
-from holdfast.core.situation import Situation
+from holdfast.core.situation import Situation, look
 from holdfast.core.tiers import find_tier, grid, next_tier
 from holdfast.core.views import ContainerView
 
@@ -122,10 +122,13 @@ def over(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = No
 def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
     """Make the successor current, or intend a new attempt from the top of the grid; nothing while suspended."""
     if draft.snapshot.job.spec.suspend:
-        draft.set(successor=None)
+        drop_successor(draft, "Suspended")
         return
     retry_at = draft.now + delay if delay else None
-    if successor := draft.status.successor:
+    if (successor := draft.status.successor) and successor.state is not AttemptState.INTENDED:
+        _promote(draft, successor)
+        return
+    if successor:
         merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
         promoted = successor.model_copy(update={"retry_at": retry_at, "avoid_nodes": merged})
         draft.set(current=promoted, successor=None)
@@ -134,6 +137,39 @@ def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid
     if delay and draft.status.current:
         reason = draft.status.history[-1].reason
         draft.say("Wait", f"attempt {after.number} ended ({reason}); the next starts in {format_duration(delay)}")
+
+
+def _promote(draft: Draft, successor: Attempt) -> None:
+    """The successor's pod is there already: it is the current attempt now, and may pass the fence."""
+    go = successor.go if successor.go is not None else draft.next_order()
+    draft.set(current=successor.model_copy(update={"go": go}), successor=None)
+    where = f" on {node}" if (node := _node(successor)) else ""
+    text = f"attempt {successor.number} goes on ({successor.tier.name}{where})"
+    draft.say("Run" if successor.state is AttemptState.RUNNING else "Acquire", text)
+    draft.event("Switched", text)
+
+
+def drop_successor(draft: Draft, end: End | str, *, estimated: bool = False) -> None:
+    """Give the successor up, if there is one: upkeep deletes its pod. If it had a node, that goes into the books.
+
+    `end` says why; a word stands for something that was decided, and counts as nothing.
+    """
+    if draft.status.successor is None:
+        return
+    end = End(EndKind.STOPPED, end) if isinstance(end, str) else end
+    role, draft.role = draft.role, Role.SUCCESSOR
+    s = look(draft.snapshot, draft.status, draft.created, successor=True)
+    if _scheduled(draft.attempt, s):
+        _close(draft, s, end, s.now, estimated=estimated)
+        restarts = draft.status.restarts
+        if end.kind is EndKind.LOSS:
+            counts = {
+                "losses": restarts.losses + 1,
+                "infrastructure": restarts.infrastructure + int(end.infrastructure),
+            }
+            draft.set(restarts=restarts.model_copy(update=counts))
+    draft.put_attempt(None)
+    draft.role = role
 
 
 def to_next_tier(draft: Draft, s: Situation) -> None:
@@ -161,8 +197,9 @@ def retarget(draft: Draft, s: Situation, tier: ProfileTier, reason: str, avoid: 
 
 def stop_before_start(draft: Draft, s: Situation, reason: str) -> None:
     """Give up an attempt that has not started on a node yet, for nothing: no loss is counted."""
+    drop_successor(draft, reason)
     _close(draft, s, End(EndKind.STOPPED, reason), s.now)
-    draft.set(current=None, successor=None)
+    draft.set(current=None)
 
 
 def give_up(draft: Draft, s: Situation, reason: str, message: str) -> None:
@@ -174,7 +211,8 @@ def give_up(draft: Draft, s: Situation, reason: str, message: str) -> None:
 
 def finish(draft: Draft, phase: Phase, reason: str, message: str) -> None:
     """Enter a final phase."""
-    draft.set(phase=phase, reason=reason, current=None, successor=None, finished_at=draft.now)
+    drop_successor(draft, "NotNeeded")
+    draft.set(phase=phase, reason=reason, current=None, finished_at=draft.now)
     draft.say("Finish", f"{reason}: {message}"[:MESSAGE_LIMIT])
     draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED)
 

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from holdfast.api.profile import TierKind
 from holdfast.api.status import AttemptRecord
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.ledger import add_record, settle, split
 from holdfast.core.tiers import grid
 
@@ -23,7 +23,10 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
         history = history[1:]
     ledger = add_record(draft.status.ledger, record, kind)
-    folded = max(ledger.folded_through, history[0].number - 1 if history else record.number)
+    # A successor may be over before the attempt that it was to follow.
+    other = draft.status.successor if draft.role is Role.CURRENT else draft.status.current
+    kept = [entry.number for entry in history] + ([other.number] if other else [])
+    folded = max(ledger.folded_through, min(kept, default=record.number + 1) - 1)
     draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
 
 

@@ -116,9 +116,10 @@ def trained(record: AttemptRecord) -> timedelta:
 def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime) -> Ledger:
     """The ledger with what depends on the present: money so far, what was saved, goodput."""
     ledger, current = status.ledger, status.current
+    alive = [attempt for attempt in (current, status.successor) if attempt]
     over = sum((one.spent for one in ledger.by_tier), Decimal(0))
-    running = (charge(current, current.scheduled_at, now) if current else None) or Decimal(0)
-    totals = (*ledger.by_tier, *([_running(current)] if current else []))
+    running = sum((charge(attempt, attempt.scheduled_at, now) or Decimal(0) for attempt in alive), Decimal(0))
+    totals = (*ledger.by_tier, *map(_running, alive))
     started = current.started_at if current else None
     ran_at = ledger.ran_at or started
     spent = _capped(over + running)

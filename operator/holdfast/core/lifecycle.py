@@ -6,7 +6,7 @@ from holdfast.api.scalars import format_duration
 from holdfast.api.status import Attempt, AttemptState, EndKind, Phase, PodRecord
 from holdfast.core import drains, ends
 from holdfast.core.classify import End
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.history import settle_loss
 from holdfast.core.pods import program
 from holdfast.core.situation import Situation, is_live, pod_of
@@ -70,13 +70,25 @@ def may_create(draft: Draft, s: Situation) -> bool:
 
 
 def _alone(draft: Draft) -> bool:
-    """True if no pod of another attempt lives."""
-    number = draft.attempt.number
-    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt != number)
+    """True if no pod of another attempt lives, but for the one that a successor is to follow."""
+    known = {one.number for one in (draft.status.current, draft.attempt) if one}
+    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt not in known)
 
 
 def create(draft: Draft, s: Situation) -> None:
     """The intent is in status: create the pod."""
+    draft.set_attempt(predecessor=None)  # what it was to follow, had its pod not been refused, is over
+    _acquire(draft, s)
+    draft.create_pod(draft.attempt)
+    draft.wake(s.now + draft.snapshot.config.missing_after)
+    draft.say("Acquire", f"waiting for a node of tier {draft.attempt.tier.name}")
+
+
+def create_beside(draft: Draft, s: Situation) -> None:
+    """Create the pod of a successor: it waits at the fence for the attempt that trains."""
+    if draft.status.current is None:
+        raise AssertionError("a successor follows an attempt")
+    draft.set_attempt(predecessor=draft.status.current.number)
     _acquire(draft, s)
     draft.create_pod(draft.attempt)
     draft.wake(s.now + draft.snapshot.config.missing_after)
@@ -87,7 +99,6 @@ def _acquire(draft: Draft, s: Situation) -> None:
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
     deadline = attempt.acquire_deadline or s.now + timeout
     draft.set_attempt(state=AttemptState.ACQUIRING, created_at=s.now, acquire_deadline=deadline, retry_at=None)
-    draft.say("Acquire", f"waiting for a node of tier {attempt.tier.name}")
 
 
 def there_already(draft: Draft, s: Situation) -> bool:
@@ -106,7 +117,10 @@ def adopt(draft: Draft, s: Situation) -> None:
     if pod.program and pod.program != program(draft.snapshot.job):
         raise_again(draft, s)
     else:
+        if draft.attempt.predecessor is not None:  # it waits for an attempt that is over
+            draft.set_attempt(go=draft.next_order())
         _acquire(draft, s)
+        draft.say("Acquire", f"waiting for a node of tier {draft.attempt.tier.name}")
 
 
 def missing(draft: Draft, s: Situation) -> bool:
@@ -122,7 +136,7 @@ def raise_again(draft: Draft, s: Situation) -> None:
     attempt = draft.attempt
     again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
     kept = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
-    draft.set(current=again.model_copy(update=kept))
+    draft.put_attempt(again.model_copy(update=kept))
 
 
 def replace_deleted(draft: Draft, s: Situation) -> None:
@@ -148,7 +162,7 @@ def note_refusal(draft: Draft, s: Situation) -> None:
     if refusal is None:
         raise AssertionError("a refusal is noted only if there is one")
     draft.refusal_handled = True
-    if refusal.status == 422:  # the pod itself is invalid: it never will be accepted
+    if refusal.status == 422 and draft.role is Role.CURRENT:  # the pod itself is invalid: it never will be accepted
         ends.over(draft, s, End(EndKind.MISCONFIGURED, "PodInvalid", refusal.message))
         return
     if refusal.reason == "NameTaken":
@@ -157,13 +171,20 @@ def note_refusal(draft: Draft, s: Situation) -> None:
     times = attempt.refusals + 1
     delay = ends.backoff(timedelta(seconds=1), config.backoff_limit, times)
     draft.set_attempt(state=AttemptState.INTENDED, refusals=times, retry_at=s.now + delay)
-    draft.set(reason="PodRefused")
-    draft.say("Wait", f"the pod was refused: {refusal.message[:512]}")
+    if draft.role is Role.CURRENT:
+        draft.set(reason="PodRefused")
+        draft.say("Wait", f"the pod was refused: {refusal.message[:512]}")
     draft.event("PodRefused", refusal.message, warning=True)
 
 
 def placed(draft: Draft, s: Situation) -> None:
     """The pod is on a node."""
+    attempt = note_placed(draft, s)
+    draft.say("Start", f"{attempt.tier.name} gave node {attempt.pods[0].node}")
+
+
+def note_placed(draft: Draft, s: Situation) -> Attempt:
+    """Write down where the pod is."""
     pod, attempt = s.pod, draft.attempt
     if pod is None:
         raise AssertionError("a placed pod is seen")
@@ -174,18 +195,24 @@ def placed(draft: Draft, s: Situation) -> None:
         # The scheduler's clock may be wrong; the attempt was raised by ours.
         scheduled_at=min(max(pod.scheduled_at or s.now, attempt.raised_at), s.now),
     )
-    draft.say("Start", f"{attempt.tier.name} gave node {pod.node}")
+    return draft.attempt
 
 
 def running(draft: Draft, s: Situation) -> None:
     """The trainer runs."""
-    pod, attempt = s.pod, draft.attempt
+    attempt, node = note_running(draft, s), s.pod.node if s.pod else None
+    draft.say("Run", f"running on {node} ({attempt.tier.name})")
+    draft.event("Running", f"attempt {attempt.number} runs on {node} ({attempt.tier.name})")
+
+
+def note_running(draft: Draft, s: Situation) -> Attempt:
+    """Write down since when the trainer runs."""
+    pod = s.pod
     if pod is None or pod.trainer is None:
         raise AssertionError("a running pod is seen")
     started = min(pod.trainer.started_at or s.now, s.now)
     draft.set_attempt(state=AttemptState.RUNNING, started_at=started, pods=(_pod_record(pod, s),))
-    draft.say("Run", f"running on {pod.node} ({attempt.tier.name})")
-    draft.event("Running", f"attempt {attempt.number} runs on {pod.node} ({attempt.tier.name})")
+    return draft.attempt
 
 
 def _pod_record(pod: PodView, s: Situation) -> PodRecord:

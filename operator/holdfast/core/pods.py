@@ -182,6 +182,7 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             "HOLDFAST_RANK": str(rank),
             "HOLDFAST_NODES": "1",
             "HOLDFAST_TIER": attempt.tier.name,
+            "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if attempt.predecessor else None,
             "HOLDFAST_ACCELERATORS": str(accelerators),
             "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
             "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every.model_dump(mode="json")),

@@ -36,8 +36,8 @@ def move(draft: Draft, s: Situation) -> None:
         drains.drain_to_move(draft, s, asked[1])
     elif draft.attempt.state is not AttemptState.DRAINING and tiers:
         ends.retarget(draft, s, tier or tiers[0], "MoveRequested")
-    elif tier and (successor := draft.status.successor):  # it leaves already; only where to is open
-        draft.set(successor=successor.model_copy(update={"tier": tier}))
+    elif tier:  # it leaves already; only where to is open
+        drains.redirect(draft, tier)
 
 
 def checkpoint_asked(draft: Draft, s: Situation) -> bool:

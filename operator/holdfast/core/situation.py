@@ -44,9 +44,11 @@ class Situation:
         return self.attempt.state if self.attempt else None
 
 
-def look(snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset()) -> Situation:
-    """The situation of a job; `created` holds the attempts whose pods this decision creates."""
-    attempt = status.current
+def look(
+    snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset(), *, successor: bool = False
+) -> Situation:
+    """The situation of the current attempt, or of its successor; `created`: attempts whose pods are just created."""
+    attempt = status.successor if successor else status.current
     if attempt is None or attempt.state is AttemptState.INTENDED:
         return Situation(snapshot.now, status, Sight.NOTHING, attempt)
     pod = pod_of(snapshot, attempt)
@@ -61,8 +63,10 @@ def look(snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] 
 
 
 def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
-    """The pod of an attempt (rank 0), or None."""
-    return next((pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0), None)
+    """The pod of an attempt (rank 0), or None; once it was on a node, another of its name is not it."""
+    known = attempt.pods[0].uid if attempt.pods else None
+    mine = (pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0)
+    return next((pod for pod in mine if known in (None, pod.uid)), None)
 
 
 def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
@@ -73,7 +77,8 @@ def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
     """
     if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
         return False
-    return not any(record.number == pod.attempt and record.estimated for record in status.history)
+    lost = any(record.number == pod.attempt and record.estimated for record in status.history)
+    return not lost or pod.node is None  # what was lost had a node
 
 
 def _missing(attempt: Attempt, created: frozenset[int]) -> Sight:

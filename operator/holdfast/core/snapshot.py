@@ -16,6 +16,7 @@ class SavedCheckpoint:
     uri: str
     bytes: int
     committed_at: datetime
+    took: timedelta = timedelta(0)  # from the beginning of the save to its commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Report:
     pod_uid: str
     attempt: int
     received_at: datetime
-    state: str  # starting | training | saving | left | completed
+    state: str  # holding | starting | training | saving | left | completed
     step: int | None = None
     first_step: int | None = None  # first step of its own that this pod ever reported, and when
     first_step_at: datetime | None = None
@@ -72,6 +73,8 @@ class OperatorConfig:
     outage_hold: timedelta = timedelta(minutes=10)  # how long many nodes may be silent together before one is given up
     unreported_after: timedelta = timedelta(minutes=2)  # silence of a trainer after which people are told
     end_margin: timedelta = timedelta(seconds=30)  # how long after grace or notice an end may still be reported
+    leave_margin: timedelta = timedelta(seconds=10)  # what must be left of a notice when the last save is done
+    probe_every: timedelta = timedelta(minutes=10)  # how long after a vain one a better tier is tried again
     backoff_base: timedelta = timedelta(seconds=10)
     backoff_limit: timedelta = timedelta(minutes=5)
     status_interval: timedelta = timedelta(seconds=15)  # progress goes to status at most this often a job

@@ -5,7 +5,7 @@ from inspect import getdoc
 
 from holdfast.api.scalars import format_duration
 from holdfast.core import classify, notices
-from holdfast.core.transitions import TABLE, Row
+from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE, Row
 
 _HEAD = """\
 # What Holdfast decides, and why
@@ -17,6 +17,14 @@ which event arrived. The code of this page is `operator/holdfast/core`.
 
 Rows are tried from the top; the first that fits fires, and they are tried again until none fits. *State* is where the
 current attempt stands, *seen* is what is seen of its pod.
+"""
+
+_SUCCESSOR = """\
+## The attempt that comes up beside it
+
+A program that holds the storage fence can be followed before it ends: the next attempt's pod is made while the current
+one trains, loads its program, and waits at the fence. These rows are tried when none above fits; *state* and *seen* are
+the successor's. Whatever becomes of it, the current attempt trains on.
 """
 
 _ENDS = """\
@@ -39,11 +47,12 @@ a pod with the condition `DisruptionTarget`, a node that is being deleted and a 
 
 def render() -> str:
     """The page as Markdown; the same for the same code."""
-    transitions = _table(("row", "state", "seen", "if", "leads to"), map(_transition, TABLE))
+    head = ("row", "state", "seen", "if", "leads to")
+    transitions, beside = (_table(head, map(_transition, table)) for table in (TABLE, SUCCESSOR_TABLE))
     rules = _table(("rule", "when"), ((_words(rule.__name__), _first_line(rule)) for rule in classify.RULES))
     taints = ((f"`{key}`", sign.reason, format_duration(sign.leaves)) for key, sign in notices.TAINTS.items())
     signs = _table(("taint", "reason", "leaves"), taints)
-    return "\n".join((_HEAD, transitions, _ENDS, rules, _NOTICES, signs))
+    return "\n".join((_HEAD, transitions, _SUCCESSOR, beside, _ENDS, rules, _NOTICES, signs))
 
 
 def _transition(row: Row) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.api.status import AttemptState
-from holdfast.core import drains, ends, lifecycle, requests
+from holdfast.core import drains, ends, lifecycle, requests, returning, succession
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
 
@@ -135,8 +135,35 @@ TABLE: tuple[Row, ...] = (
     ),
     # A notice, and leaving
     Row(
-        "notice", WORKING, ALIVE, "node or pod is about to be lost", lambda _, s: s.notice is not None,
+        "departs", (RUNNING,), (Sight.RUNNING,), "its node will go, and there is time for its successor to come up",
+        lambda d, s: s.notice is not None and d.attempt.departure is None and drains.trains_on(d, s),
+        drains.depart, "it saves and trains on; a successor",
+    ),
+    Row(
+        "less time to train", (RUNNING,), ALIVE, "a notice leaves less time than was known",
+        drains.departs_sooner, drains.hasten_departure, "an earlier departure",
+    ),
+    Row(
+        "leaves", (RUNNING,), ALIVE, "it departs, and its successor waits at the fence, or time is up",
+        lambda d, s: d.attempt.departure is not None and not drains.trains_on(d, s), drains.leave, "Draining",
+    ),
+    Row(
+        "follower lost", (RUNNING,), ALIVE, "it departs, and no successor comes up",
+        lambda d, s: d.attempt.departure is not None and d.status.successor is None, succession.raise_another,
+        "another successor",
+    ),
+    Row(
+        "notice", WORKING, ALIVE, "node or pod is about to be lost",
+        lambda d, s: s.notice is not None and d.attempt.departure is None,
         drains.drain_on_notice, "Draining; the successor's number is raised",
+    ),
+    Row(
+        "switch", (RUNNING,), (Sight.RUNNING,), "its successor on a better tier waits at the fence",
+        lambda d, s: drains.awaited(d), drains.switch, "Draining",
+    ),
+    Row(
+        "return", (RUNNING,), (Sight.RUNNING,), "a better tier is in the grid, and going back would pay",
+        returning.may_return, returning.go_back, "a successor, whose pending pod is the probe",
     ),
     Row(
         "less time", (DRAINING,), ALIVE, "a notice leaves less time than the order said",
@@ -184,5 +211,61 @@ TABLE: tuple[Row, ...] = (
     Row(
         "create", (INTENDED,), (), "its delay is over and no other pod of the job lives", lifecycle.may_create,
         lifecycle.create, "Acquiring",
+    ),
+)  # fmt: skip
+
+# What the successor of the current attempt does, while that one trains or leaves. Tried when no row above fits.
+SUCCESSOR_TABLE: tuple[Row, ...] = (
+    Row(
+        "successor not wanted", (), (), "spec.suspend, or its tier is no better any more", succession.not_wanted,
+        succession.not_any_more, "given up",
+    ),
+    Row("successor ended", (), (Sight.ENDED,), "", _always, succession.ended, "given up"),
+    Row(
+        "successor gone", ON_NODE, (Sight.VANISHED, Sight.NODE_GONE, Sight.SILENT), "", _always, succession.gone,
+        "given up",
+    ),
+    Row(
+        "successor on notice", ON_NODE, ALIVE, "its own node or pod is about to be lost",
+        lambda _, s: s.notice is not None, succession.noticed, "given up",
+    ),
+    Row(
+        "successor invalid", (ACQUIRING,), (Sight.ABSENT,), "the API server says that the pod is invalid",
+        succession.invalid, succession.give_up_invalid, "given up",
+    ),
+    Row(
+        "successor refused", (ACQUIRING,), (Sight.ABSENT,), "the API server refused the pod", lifecycle.refused,
+        lifecycle.note_refusal, "Intended, growing delay",
+    ),
+    Row(
+        "successor missing", (ACQUIRING,), (Sight.ABSENT,), "its pod is not seen for longer than a moment",
+        lifecycle.missing, lifecycle.raise_again, "the number is raised again",
+    ),
+    Row(
+        "pending successor deleted", (ACQUIRING,), (Sight.PENDING,), "somebody deleted it",
+        lambda _, s: s.pod is not None and s.pod.deleted_at is not None, lifecycle.replace_deleted,
+        "the number is raised again, growing delay",
+    ),
+    Row("successor placed", (ACQUIRING,), ALIVE, "", _always, succession.placed, "Starting"),
+    Row("successor started", (STARTING,), (Sight.RUNNING,), "", _always, succession.started, "Running: it holds"),
+    Row(
+        "handed over", (RUNNING,), (Sight.RUNNING,), "the current attempt says that it has saved and left",
+        succession.handed_over, succession.let_pass, "it may pass the fence",
+    ),
+    Row(
+        "successor too slow", ON_NODE, (), "two attempts have had nodes for longer than spec.capacity.maxOverlap",
+        succession.overlaps_too_long, succession.give_up_overlap, "given up",
+    ),
+    Row(
+        "successor stuck", (STARTING,), (Sight.PLACED,), "its image or configuration cannot work",
+        lifecycle.stuck_for_good, succession.stuck, "given up",
+    ),
+    Row(
+        "no node for successor", (INTENDED, ACQUIRING), UNPLACED, "its tier had its time, and there is another to try",
+        succession.no_node, succession.to_another_tier, "another tier",
+    ),
+    Row(
+        "create beside", (INTENDED,), (), "the current attempt holds the fence, and no third pod lives",
+        succession.may_create, lifecycle.create_beside, "Acquiring",
     ),
 )  # fmt: skip

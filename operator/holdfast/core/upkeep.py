@@ -5,7 +5,7 @@ from holdfast.api.status import AttemptState, Phase
 from holdfast.core import ledger
 from holdfast.core.conditions import set_conditions
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.drains import delete_again, harmless
 from holdfast.core.progress import take_progress
 from holdfast.core.situation import Sight, Situation, is_live
@@ -33,17 +33,20 @@ def upkeep(draft: Draft, s: Situation) -> None:
 
 
 def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
-    """A pod of an earlier attempt is ended, released, and in the end removed; one of a later attempt is left alone.
+    """A pod of an attempt that is over is ended, released, and in the end removed; one of a later one is left alone.
 
     A later attempt than status knows of means that our view of the job is stale: that pod is somebody's hope. What is
-    done here needs no status patch, so it must be right in every future of this view.
+    done here needs no status patch, so it must be right in every future of this view; and an attempt that was given up
+    never comes back.
     """
     job, current = draft.snapshot.job, draft.status.current
     if job.metadata.deletion_timestamp:
         if pod.finalized and not is_live(draft.status, pod):
             draft.act(ReleasePod(pod.name, pod.uid))
         return
-    if pod.attempt >= (current.number if current else draft.status.attempt + 1):
+    successor = draft.status.successor
+    wanted = [one.number for one in (current, successor) if one]
+    if pod.attempt in wanted or pod.attempt > draft.status.attempt:
         draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
         if draining:
             delete_again(draft, pod)
@@ -83,10 +86,11 @@ def _columns(draft: Draft, s: Situation) -> None:
 def _account(draft: Draft) -> None:
     """What the job has cost by now; with any other change for free, but never a reason to write."""
     tiers = grid(draft.snapshot)
-    current = draft.status.current
-    tier = find_tier(tiers, current.tier.name) if current else None
-    if current and tier and (price := tier.price_per_node_hour) != current.tier.price_per_node_hour:
-        draft.set(current=ledger.reprice(current, price, draft.now))
+    for role in Role:
+        attempt = draft.status.current if role is Role.CURRENT else draft.status.successor
+        tier = find_tier(tiers, attempt.tier.name) if attempt else None
+        if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
+            draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
     if draft.status != draft.snapshot.job.status:
         draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
 
@@ -115,7 +119,7 @@ def _phase(draft: Draft) -> Phase:
         case AttemptState.STARTING:
             return Phase.STARTING
         case AttemptState.RUNNING:
-            return Phase.RUNNING
+            return Phase.MIGRATING if status.current.departure else Phase.RUNNING
         case AttemptState.DRAINING:
             drain = status.current.drain
             if drain and drain.reason == "NodeSilent":
@@ -133,6 +137,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         if current.refusals:
             return "PodRefused"
         return "BackOff" if current.retry_at and s.now < current.retry_at else "WaitingForOldPod"
+    if current.departure:
+        return current.departure.reason
     return "NodeSilent" if s.sight is Sight.SILENT else None
 
 

@@ -62,7 +62,7 @@ class ProgressBody(_Part):
 
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
     pod_uid: Annotated[Uid, Field(alias="podUID")]
-    state: Literal["starting", "training", "saving", "left", "completed"]
+    state: Literal["holding", "starting", "training", "saving", "left", "completed"]
     step: Step | None = None
     steps: Step | None = None
     loss: Loss | None = None

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from holdfast.core.snapshot import Report, SavedCheckpoint
 from holdfast.serve.body import ProgressBody
 
+LONGEST_SAVE = 86_400.0  # seconds; what a program says beyond that is no measurement
 JobName = tuple[str, str]  # namespace, name
 Wake = Callable[[JobName, bool], None]  # the second is True if the decision is urgent, False for mere progress
 
@@ -80,7 +81,8 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     saved = body.checkpoint
     checkpoint = before.checkpoint if before else None
     if saved and (checkpoint is None or saved.step >= checkpoint.step):
-        checkpoint = SavedCheckpoint(saved.step, saved.uri, saved.bytes, saved.committed_at)
+        took = timedelta(seconds=min(max(float(saved.seconds), 0.0), LONGEST_SAVE))
+        checkpoint = SavedCheckpoint(saved.step, saved.uri, saved.bytes, saved.committed_at, took)
     return Report(
         pod_uid=body.pod_uid,
         attempt=body.attempt,

@@ -11,6 +11,7 @@ from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, 
 from holdfast.api.status import AttemptRecord, EndKind
 from holdfast.core.draft import Draft
 from holdfast.core.history import BYTES, LENGTH, append
+from holdfast.core.situation import is_live
 
 
 def record(number, **changes):
@@ -141,3 +142,19 @@ def test_a_tier_without_a_price_costs_nothing_that_is_known():
     gone = settled(snapshot(job(status(attempt(fenced=True, tier=free, scheduled_at=at(-1000)))), ended(1, 1)))
     assert gone.status.history[-1].cost is None
     assert gone.status.ledger.spent == 0
+
+
+def test_a_live_attempt_is_never_folded_away_by_those_that_were_to_follow_it():
+    """Twenty-five successors were lost while attempt 1 trained on."""
+    current = attempt(1, fenced=True, first_step=500)
+    stored = status(current)
+    for number in range(2, 27):
+        follower = attempt(number, predecessor=1, scheduled_at=at(-60))
+        given = job(stored.model_copy(update={"successor": follower, "attempt": number}))
+        stored = settled(snapshot(given, pod(), ended(number, 137, node="n2"))).status
+        assert stored.ledger.folded_through == 0
+        assert is_live(stored, pod())
+    assert len(stored.history) == 20
+    over = settled(snapshot(job(stored), ended(1, 137))).status
+    assert over.history[-1].number == 1
+    assert over.ledger.attempts == 26

@@ -1,12 +1,16 @@
 """Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
 
 import pytest
+from tests.support import successions, transitions
 from tests.support.core import GRACE, at, attempt, job, node, nodes, pod, report, settled, snapshot, status
-from tests.support.transitions import CASES, FENCED, asked, outcome, told
+from tests.support.transitions import FENCED, asked, outcome, told
 
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.api.status import Drain
-from holdfast.core.transitions import TABLE
+from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
+
+CASES = (*transitions.CASES, *successions.CASES)
+ROWS = (*TABLE, *SUCCESSOR_TABLE)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -21,11 +25,11 @@ def test_table(case):
 def test_every_row_has_a_case():
     """A new row needs a case here; a row that cannot be reached has to go."""
     fired = {name for case in CASES for name in case.trace}
-    assert fired == {row.name for row in TABLE}
+    assert fired == {row.name for row in ROWS}
 
 
 def test_names_are_unique():
-    assert len({row.name for row in TABLE}) == len(TABLE)
+    assert len({row.name for row in ROWS}) == len(ROWS)
 
 
 def test_the_successor_goes_where_it_was_asked_to():

@@ -7,7 +7,7 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -97,8 +97,8 @@ class Heartbeat:
                 if err.status != 404:
                     raise
 
-    async def add_taint(self, taint: Object) -> None:
-        """Add a taint to the Node. Raises AgentError where the API server does not take it."""
+    async def add_taint(self, taint: Object, annotations: Mapping[str, str]) -> None:
+        """Add a taint and annotations to the Node. Raises AgentError where the API server does not take them."""
         backoff = Backoff()
         problem: AgentError | None = None
         for _ in range(_TAINT_TRIES):
@@ -108,7 +108,8 @@ class Heartbeat:
                 if taint in taints:  # an earlier try arrived after all
                     return
                 version = node["metadata"]["resourceVersion"]
-                patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": [*taints, taint]}}
+                meta = {"resourceVersion": version, "annotations": dict(annotations)}
+                patch = {"metadata": meta, "spec": {"taints": [*taints, taint]}}
                 await self._api.patch(self._path, patch, MERGE)
             except ApiUnreachableError as err:
                 problem = err

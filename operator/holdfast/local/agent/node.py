@@ -7,6 +7,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +18,13 @@ from holdfast.local.agent.container import Machine
 from holdfast.local.agent.errors import AgentError
 from holdfast.local.agent.heartbeat import Heartbeat, NodeFacts
 from holdfast.local.agent.pod import PodWorker
+from holdfast.local.agent.status import timestamp
 
 Object = dict[str, Any]
 State = Literal["up", "reclaiming", "gone", "crashed", "partitioned"]
 
 NOTICE_TAINT = "aws-node-termination-handler/spot-itn"
+TERMINATION = "karpenter.sh/nodeclaim-termination-timestamp"  # when it goes: a cloud's metadata service says it too
 FLUSH_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
@@ -153,7 +156,9 @@ class Node:
         self.state = "reclaiming"
         event = uuid.uuid4().hex
         try:
-            await self._heartbeat.add_taint({"key": NOTICE_TAINT, "value": event, "effect": "NoSchedule"})
+            goes = datetime.now(UTC) + timedelta(seconds=notice)
+            taint = {"key": NOTICE_TAINT, "value": event, "effect": "NoSchedule"}
+            await self._heartbeat.add_taint(taint, {TERMINATION: timestamp(goes)})
         except AgentError:
             self.state = "up"
             raise
