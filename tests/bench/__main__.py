@@ -13,7 +13,7 @@ from tests.bench.api import Api
 from tests.bench.audit import AuditLog
 from tests.bench.cluster import control_plane
 from tests.bench.context import Bench
-from tests.bench.figures import creation, idle, losses, notice, overhead, silent
+from tests.bench.figures import creation, idle, losses, notice, overhead, silent, switch
 from tests.bench.goals import Measured
 from tests.bench.kwok import Kwok
 
@@ -26,6 +26,7 @@ FIGURES: dict[str, Measure] = {
     "creation": creation.measure,
     "idle": idle.measure,
     "overhead": overhead.measure,
+    "switch": lambda bench: switch.measure(bench.quick),
 }
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 LONGEST = 1800.0  # seconds for one figure

@@ -68,6 +68,12 @@ GOALS: tuple[Goal, ...] = (
     Goal(
         "forty-p99", "the same, 40 pods at once, p99", "s", "≤ 0.67", at_most(0.67), 0.67, "PyTorchJob, QPS 500",
     ),
+    Goal("successor", "notice taint → successor POSTed, 40 of 1,000 jobs at once, p99", "s", "≤ 0.250", at_most(0.250)),
+    Goal(
+        "switch", "reclaim with notice: time without a step (beside it delete-and-recreate)", "s", "≥ 5 times less",
+        lambda m: m.beside is not None and m.beside >= 5 * m.value, digits=2,
+    ),
+    Goal("switch-again", "the same: steps computed twice", "", "0", lambda m: m.value == 0, digits=0),
     Goal(
         "nth", "n-th loss of one job, with progress between: slowest ÷ first", "×", "flat: ≤ 2, or each ≤ 0.050 s",
         lambda m: m.value <= 2 or (m.limit is not None and m.limit <= 0.050), 8.5, "Job (9.4 s … 79.8 s)", digits=1,

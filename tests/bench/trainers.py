@@ -13,7 +13,8 @@ from tests.bench.api import Api, spread
 
 from holdfast.api import names
 
-POLL_SECONDS = 30  # as holdfast_train does
+POLL_SECONDS = 50  # as holdfast_train does
+IDLE_SECONDS = 75  # a trainer keeps its connections: longer than any interval between two reports
 
 
 async def token_of(api: Api, pod: dict[str, Any]) -> str:
@@ -34,10 +35,13 @@ async def trusted(api: Api, namespace: str) -> ssl.SSLContext:
 
 
 class Trainer:
-    """One pod that trains: holds a connection for reports and one for orders."""
+    """One pod that trains: holds a connection for reports and one for orders. `fenced`: it holds the storage fence."""
 
-    def __init__(self, pod: dict[str, Any], token: str, url: str, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, pod: dict[str, Any], token: str, url: str, context: ssl.SSLContext, *, fenced: bool = True
+    ) -> None:
         self.pod = pod
+        self._fenced = fenced
         labels = pod["metadata"]["labels"]
         self.job: str = labels[names.LABEL_JOB]
         self.attempt = int(labels[names.LABEL_ATTEMPT])
@@ -47,7 +51,7 @@ class Trainer:
         self.refused = 0
         self._base = f"{url}/v1/namespaces/{pod['metadata']['namespace']}/jobs/{self.job}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=2),
+            connector=aiohttp.TCPConnector(ssl=context, limit=2, keepalive_timeout=IDLE_SECONDS),
             headers={"Authorization": f"Bearer {token}"},
             timeout=aiohttp.ClientTimeout(total=POLL_SECONDS + 10),
         )
@@ -68,7 +72,7 @@ class Trainer:
             "loss": f"{2.0 + 1 / self.step:.4f}",
             "samplesPerSecond": "1234.5",
             "secondsPerStep": "0.031",
-            "fenced": True,
+            "fenced": self._fenced,
             "resumedFrom": None,
             "checkpoint": None,
             "acknowledged": self.acknowledged,
@@ -101,13 +105,13 @@ class Trainer:
                 return at
 
 
-async def trainers(api: Api, pods: list[dict[str, Any]], url: str) -> list[Trainer]:
+async def trainers(api: Api, pods: list[dict[str, Any]], url: str, *, fenced: bool = True) -> list[Trainer]:
     """A trainer for each pod. All pods are of one namespace."""
     context = await trusted(api, pods[0]["metadata"]["namespace"])
     made: list[Trainer] = []
 
     async def one(pod: dict[str, Any]) -> None:
-        made.append(Trainer(pod, await token_of(api, pod), url, context))
+        made.append(Trainer(pod, await token_of(api, pod), url, context, fenced=fenced))
 
     await spread(one, pods, 16)
     return made

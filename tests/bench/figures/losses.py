@@ -1,4 +1,7 @@
-"""One job loses its node again and again, with progress between: is it replaced as fast each time?"""
+"""One job loses its node again and again, with progress between: is it replaced as fast each time?
+
+Nothing fences its program, so that no successor comes up before its end: the delay after the end is what is measured.
+"""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -42,7 +45,7 @@ async def _holdfast(bench: Bench, operator: OperatorProcess, losses: int) -> lis
         await jobs.all_known_running(bench.audit, where, 1)
         for loss in range(losses):
             pod = await _newest(bench, where)
-            (member,) = await trainers(bench.api, [pod], operator.progress_url)
+            (member,) = await trainers(bench.api, [pod], operator.progress_url, fenced=False)
             stack.push_async_callback(member.close)
             await _progress(bench, member, where)
             await bench.nodes(group, 1, first=loss + 1)

@@ -1,4 +1,7 @@
-"""A node is reclaimed: notice → drain order received, and old pod ended → replacement POSTed."""
+"""A node is reclaimed: notice → drain order received, old pod ended → replacement POSTed, notice → successor POSTed.
+
+The replacement comes after the end where nothing fences the program; where something does, a successor comes before it.
+"""
 
 import asyncio
 from time import time
@@ -16,6 +19,8 @@ from tests.bench.waiting import until
 from tests.support.operator import OperatorProcess
 
 PODS = 40
+OTHERS = 960  # jobs beside those on the node that goes
+NODES = 20
 SAVE = 1.0  # seconds that a trainer takes to save
 
 
@@ -31,6 +36,7 @@ async def measure(bench: Bench) -> list[Measured]:
         singles: list[float] = []
         for number in range(bench.size(10, 3)):
             singles += (await _wave(bench, operator, 1, f"notice-1-{number}"))[1]
+        followed = Sample.of(await _followed(bench, operator))
     job_crowd = await _job_wave(bench, "job-40", PODS)
     job_singles: list[float] = []
     for number in range(bench.size(3, 1)):
@@ -42,18 +48,36 @@ async def measure(bench: Bench) -> list[Measured]:
         Measured("one", alone.p50, job_alone.p50, note=f"Holdfast {alone}; Job {job_alone}"),
         Measured("forty-p50", together.p50, job_together.p50, note=f"Holdfast {together}; Job {job_together}"),
         Measured("forty-p99", together.p99, job_together.p99),
+        Measured("successor", followed.p99, note=str(followed)),
     ]
 
 
-async def _wave(bench: Bench, operator: OperatorProcess, count: int, group: str) -> tuple[list[float], list[float]]:
-    """Take one node with `count` pods away: seconds from taint to order, and from end to replacement, of every pod."""
+async def _followed(bench: Bench, operator: OperatorProcess) -> list[float]:
+    """Beside many other jobs: seconds from taint to the POST of the successor, of every pod of a node."""
+    others, delays = bench.size(OTHERS, 100), []
+    await bench.nodes("others", NODES)
+    async with jobs.namespace(bench.api, "others") as elsewhere:
+        await jobs.create(bench.api, HOLDFAST, elsewhere, "others", others)
+        await jobs.all_running(bench.api, elsewhere, others)
+        for number in range(bench.size(3, 1)):
+            delays += (await _wave(bench, operator, PODS, f"followed-{number}", fenced=True))[1]
+    return delays
+
+
+async def _wave(
+    bench: Bench, operator: OperatorProcess, count: int, group: str, *, fenced: bool = False
+) -> tuple[list[float], list[float]]:
+    """Take one node with `count` pods away: seconds from taint to order, and from end to replacement, of every pod.
+
+    If the programs are `fenced`, the second is from taint to successor.
+    """
     await bench.nodes(group, 1)
     async with jobs.namespace(bench.api, group) as where:
         bench.audit.start()
         await jobs.create(bench.api, HOLDFAST, where, group, count)
         pods = await jobs.all_running(bench.api, where, count)
         await jobs.all_known_running(bench.audit, where, count)
-        members = await trainers(bench.api, pods, operator.progress_url)
+        members = await trainers(bench.api, pods, operator.progress_url, fenced=fenced)
         orders = [asyncio.create_task(_listen(member)) for member in members]
         await until(lambda: _waiting(operator, count), 30, f"{count} pods to wait for orders")
         await bench.nodes(group, 1, first=1)
@@ -63,7 +87,9 @@ async def _wave(bench: Bench, operator: OperatorProcess, count: int, group: str)
         received = [at - noticed for at in await asyncio.wait_for(asyncio.gather(*orders), 60)]
         await asyncio.sleep(SAVE)
         await asyncio.gather(*(end_pod(bench.api, member.pod) for member in members))
-        gaps = await replaced(bench, HOLDFAST, where, {member.job for member in members})
+        gaps = await replaced(
+            bench, HOLDFAST, where, {member.job for member in members}, since=noticed if fenced else None
+        )
         await asyncio.gather(*(member.close() for member in members))
         return received, gaps
 
@@ -90,8 +116,10 @@ async def _job_wave(bench: Bench, group: str, count: int) -> list[float]:
         return await replaced(bench, JOB, where, set(made))
 
 
-async def replaced(bench: Bench, kind: Kind, where: str, wanted: set[str], seconds: float = 120) -> list[float]:
-    """Seconds from the end of each job's pod to the POST of the next one, waiting until all are there.
+async def replaced(
+    bench: Bench, kind: Kind, where: str, wanted: set[str], *, seconds: float = 120, since: float | None = None
+) -> list[float]:
+    """Seconds from the end of each job's pod, or from `since`, to the POST of the next one, once all are there.
 
     The end is when the API server has answered the write that says so; the POST is when it arrives.
     """
@@ -101,8 +129,10 @@ async def replaced(bench: Bench, kind: Kind, where: str, wanted: set[str], secon
         return posts if {kind.job_of(post) for post in posts} >= wanted else []
 
     posts = await until(found, seconds, f"{len(wanted)} replacements by {kind.title}")
-    ends = ended(bench, where)
     by_job = {kind.job_of(post): post.received for post in reversed(posts)}
+    if since is not None:
+        return [by_job[job] - since for job in sorted(wanted)]
+    ends = ended(bench, where)
     return [by_job[job] - _end_of(ends, job) for job in sorted(wanted)]
 
 
