@@ -64,9 +64,9 @@ class Capacity(Model):
     """The tiers that this job may use, best first."""
     policy: Literal["Ordered"] = "Ordered"
     """How the next tier is chosen. Ordered: every attempt tries the tiers in their order."""
-    return_policy: Literal["Never", "Eager"] = "Eager"
-    """Going back to a better tier while training goes on. Eager: as soon as it has a node, if the move pays for itself
-    in the time that the tier can be expected to last; Never: only when the attempt ends."""
+    return_policy: Literal["Never", "Eager", "Slack"] = "Slack"
+    """Going back to a better tier while training goes on. Eager: as soon as it has a node; Slack: the same, if the move
+    pays for itself in the time that the tier can be expected to last; Never: only when the attempt ends."""
     max_overlap: Annotated[timedelta, DurationBounds("0s", "24h")] = timedelta(minutes=10)
     """How long an attempt and its successor may both have nodes, such as 10m. A successor that takes longer to start is
     given up; with 0s none is started before the attempt has ended."""

@@ -61,11 +61,11 @@ def worth(status: TrainingJobStatus, current: ProfileTier, tier: ProfileTier, no
 
 
 def explain(tier: str, found: Worth) -> str:
-    """Why a move pays or does not, in words."""
+    """Why the job goes back, in words."""
     life, waste = (
         format_duration(timedelta(seconds=round(span.total_seconds()))) for span in (found.life, found.changeover)
     )
-    verdict = "going back pays" if found.pays else "going back does not pay yet"
+    verdict = "going back pays" if found.pays else "going back may not pay, but returnPolicy is Eager"
     return (
         f"{tier} can be expected to last {life} at 1/{found.ratio:.2g} of the price, a move wastes {waste}: {verdict}"
     )
@@ -108,9 +108,10 @@ def go_back(draft: Draft, s: Situation) -> None:
 
 def _worth_it(draft: Draft, current: Attempt) -> ProfileTier | None:
     """The best tier that a move to would pay, or None; then the decision is woken when that may change."""
+    eager = draft.snapshot.job.spec.capacity.return_policy == "Eager"
     for tier in better_tiers(draft, current):
         found = worth(draft.status, current.tier, tier, draft.now)
-        if found.pays:
+        if found.pays or eager:
             return tier
         if found.until:
             draft.wake(found.until)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import count
 
 import pytest
-from tests.support.core import at, settled, snapshot, status, tier
+from tests.support.core import TIERS, at, settled, snapshot, status, tier
 from tests.support.core import pod as a_pod
 from tests.support.successions import ON_DEDICATED, SAYS, given
 
@@ -35,6 +35,8 @@ def test_a_tier_of_which_nothing_is_known_is_worth_a_try():
     found = of()
     assert (found.life, found.changeover, found.ratio, found.until) == (YOUNG, CHANGEOVER, Decimal(3), None)
     assert found.pays
+    went = settled(snapshot(given(ON_DEDICATED), a_pod(), reports=[SAYS])).status.decision
+    assert went.reason == "spot can be expected to last 1h at 1/3 of the price, a move wastes 5m: going back pays"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,12 @@ def test_a_tier_that_is_lost_again_and_again_is_not_gone_back_to_until_that_is_o
     decision = settled(snapshot(given(ON_DEDICATED, history=history), a_pod(), reports=[SAYS]))
     assert decision.status.successor is None
     assert decision.requeue_at is not None
+    capacity = {"tiers": list(TIERS), "returnPolicy": "Eager"}
+    eager = settled(
+        snapshot(given(ON_DEDICATED, history=history, spec={"capacity": capacity}), a_pod(), reports=[SAYS])
+    )
+    assert eager.status.successor.tier.name == "spot"
+    assert "may not pay" in eager.status.decision.reason
     later = settled(snapshot(given(ON_DEDICATED, history=history), a_pod(), reports=[SAYS], now=at(86_400)))
     assert later.status.successor.tier.name == "spot"
 
