@@ -64,6 +64,14 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: economy
+economy: setup ## Simulate policies on Spot markets, write docs/economy.md; TRACES=DIR adds recorded ones (minutes)
+	$(BIN)/python scripts/economy.py $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
+
+.PHONY: promise
+promise: setup ## Hold the Deadline rule against 10,000 jobs on hostile markets; TRACES=DIR adds recorded ones (minutes)
+	$(BIN)/python -m tests.model.promise $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
+
 .PHONY: clean
 clean: ## Remove .venv and caches of this folder; tools in the user's cache stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.api.errors import HoldfastError, ScalarError
-from holdfast.api.scalars import format_duration, parse_duration
+from holdfast.api.errors import HoldfastError
+from holdfast.api.scalars import format_duration
 from holdfast.cli.console import console, error_console
+from holdfast.cli.options import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError
@@ -35,14 +36,6 @@ Root = Annotated[
         "--root", help="Folder of the cluster's state.", envvar="HOLDFAST_LOCAL_ROOT", show_default=str(default_root())
     ),
 ]
-
-
-def seconds(text: str) -> float:
-    """Seconds from `30s`, `1m30s` or `500ms`. Raises typer.BadParameter."""
-    try:
-        return parse_duration(text).total_seconds()
-    except ScalarError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _node_names(context: typer.Context) -> list[str]:
@@ -113,7 +106,10 @@ def up_command(
             root=_absolute(root),
             nodes=load_nodes(nodes) if nodes else DEFAULT_NODES,
             audit=audit,
-            timings=Timings(node_grace=seconds(node_grace), lease=seconds(lease)),
+            timings=Timings(
+                node_grace=duration("--node-grace", node_grace).total_seconds(),
+                lease=duration("--lease", lease).total_seconds(),
+            ),
             ports={"kube-apiserver": api_port} if api_port else {},
         )
     except ValidationError as error:
@@ -165,7 +161,7 @@ def reclaim(
     notice: Annotated[str, typer.Option(help="Time between the notice and SIGTERM.", metavar="DURATION")] = "30s",
 ) -> None:
     """Take a node away as a cloud does: notice taint, then SIGTERM, SIGKILL, and the Node object is gone."""
-    delay = timedelta(seconds=seconds(notice))
+    delay = duration("--notice", notice)
     _cluster(root).reclaim(node, delay)
     _say(f"{node}: reclaimed; its processes get SIGTERM in {notice}")
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -17,15 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from holdfast.api.errors import ScalarError
-from holdfast.api.scalars import parse_duration, parse_money
+from holdfast.api.scalars import parse_money
+from holdfast.cli import complete
 from holdfast.cli.console import console
-from holdfast.cli.errors import CliError
+from holdfast.cli.options import duration
+from holdfast.simulate.errors import StudyError
+from holdfast.simulate.plot import FORMATS, check_plot, plot
 from holdfast.simulate.study import POLICIES, Row, Study, simulate, summarize
-from holdfast.simulate.synthetic import weather, zones
-from holdfast.simulate.traces import Trace, read_trace
+from holdfast.simulate.synthetic import made_up
+from holdfast.simulate.traces import Trace, read_traces
 
-MADE_UP = 8  # markets of --synthetic
-MADE_UP_STEPS = 60 * 144  # sixty days of ten minutes
+# By the field of a Study, the option that gives it.
+OPTIONS = {"policies": "--policy", "loads": "--load", "ratio": "--price-ratio"}
 
 
 class Observation(StrEnum):
@@ -53,13 +55,16 @@ def run(
     ] = None,
     synthetic: Annotated[bool, typer.Option("--synthetic", help="Use made-up markets, drawn with --seed.")] = False,
     zones_: Annotated[Zones, typer.Option("--zones", help="Each job uses one trace, or all of them.")] = Zones.APART,
-    policy: Annotated[str, typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.")] = ",".join(POLICIES),
-    work: Annotated[str, typer.Option(help="Work of a job, as time on dedicated.")] = "48h",
+    policy: Annotated[
+        str,
+        typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=complete.policies),
+    ] = ",".join(POLICIES),
+    work: Annotated[str, typer.Option(help="Work of a job, as time on dedicated.", metavar="DURATION")] = "48h",
     load: Annotated[str, typer.Option(help="Work over the time to the deadline; several with commas.")] = (
         "0.6,0.75,0.85,0.92"
     ),
-    changeover: Annotated[str, typer.Option(help="What each start wastes.")] = "20m",
-    loss: Annotated[str, typer.Option(help="Work that each loss of spot costs at most.")] = "0s",
+    changeover: Annotated[str, typer.Option(help="What each start wastes.", metavar="DURATION")] = "20m",
+    loss: Annotated[str, typer.Option(help="Work that each loss of spot costs at most.", metavar="DURATION")] = "0s",
     price_ratio: Annotated[str, typer.Option(help="Price of dedicated over that of spot.")] = "3",
     observation: Annotated[
         Observation, typer.Option(help="Free where nodes stand; billed where an autoscaler brings them.")
@@ -68,6 +73,14 @@ def run(
     seed: Annotated[int, typer.Option(help="Starts, and made-up markets, are drawn with it.")] = 1,
     by_load: Annotated[bool, typer.Option("--by-load", help="A line for each load.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every job as JSON.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help=f"Also draw it, into a file that ends in {' or '.join(FORMATS)}; needs the extra `plot`.",
+        ),
+    ] = None,
 ) -> None:
     """Say what policies would have cost, beside the cheapest with the future known.
 
@@ -75,22 +88,31 @@ def run(
 
     \b
     Examples:
-      holdfast simulate --synthetic
+      holdfast simulate --synthetic --plot policies.svg
       holdfast simulate --traces traces/ --policy deadline,uniform-progress --changeover 10m
     """
-    study = Study(
-        markets=_markets(traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed),
-        policies=[name.strip() for name in policy.split(",") if name.strip()],
-        work=_span("--work", work),
-        loads=_loads(load),
-        changeover=_span("--changeover", changeover),
-        loss=_span("--loss", loss),
-        ratio=_ratio(price_ratio),
-        billed=observation is Observation.BILLED,
-        windows=windows,
-        seed=seed,
-    )
+    if picture:
+        _check(picture)
+    try:
+        study = Study(
+            policies=list(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip())),
+            work=duration("--work", work),
+            loads=_loads(load),
+            changeover=duration("--changeover", changeover),
+            loss=duration("--loss", loss),
+            ratio=_ratio(price_ratio),
+            billed=observation is Observation.BILLED,
+            windows=windows,
+            seed=seed,
+            markets=_markets(traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed),
+        )
+    except StudyError as error:
+        if not error.field:  # it is the traces, not the command line
+            raise
+        raise typer.BadParameter(error.problem, param_hint=OPTIONS.get(error.field, f"--{error.field}")) from error
     rows = _simulate(study)
+    if picture:
+        plot(rows, picture, f"{len(rows) // len(study.policies):,} jobs: {study.terms}")
     if as_json:
         jobs = [{key: value for key, value in asdict(row).items() if key != "days"} for row in rows]
         typer.echo(json.dumps({"windows": jobs}, indent=1))
@@ -125,41 +147,33 @@ def _simulate(study: Study) -> list[Row]:
 
 def _markets(paths: Sequence[Path], *, synthetic: bool, together: bool, seed: int) -> list[tuple[Trace, ...]]:
     if bool(paths) == synthetic:
-        raise CliError("say which markets: --traces FILE or FOLDER, or --synthetic", hint="holdfast simulate --help")
+        raise typer.BadParameter(
+            "say which markets: --traces FILE or FOLDER, or --synthetic, not both", param_hint="--traces, --synthetic"
+        )
     if synthetic:
-        if together:
-            return [zones(seed, MADE_UP_STEPS, 3)]
-        return [(weather(f"{seed}-{number}", MADE_UP_STEPS),) for number in range(MADE_UP)]
-    files = [file for path in paths for file in _files(path)]
-    found = tuple(read_trace(file) for file in files)
+        return made_up(seed, together=together)
+    found = read_traces(paths)
     return [found] if together else [(trace,) for trace in found]
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (".json", ".csv"))
-    if not files:
-        raise CliError(f"{path}: there is no .json or .csv in this folder")
-    return files
-
-
-def _span(option: str, text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ScalarError as error:
-        raise CliError(f"{option}: {error}") from error
+def _check(picture: Path) -> None:
+    """Refuse a picture that cannot be made before the jobs run. Raises typer.BadParameter and PlotError."""
+    if picture.suffix.lower() not in FORMATS:
+        problem = f'"{picture}": the name of the file must end in {" or ".join(FORMATS)}'
+        raise typer.BadParameter(problem, param_hint="--plot")
+    check_plot(picture)
 
 
 def _ratio(text: str) -> Decimal:
     try:
         return parse_money(text)
     except ScalarError as error:
-        raise CliError(f"--price-ratio: {error}") from error
+        raise typer.BadParameter(str(error), param_hint="--price-ratio") from error
 
 
 def _loads(text: str) -> list[float]:
     try:
         return [float(one) for one in text.split(",")]
     except ValueError as error:
-        raise CliError(f"--load: must be numbers with commas, such as 0.6,0.85; got {text!r}") from error
+        problem = f"must be numbers with commas, such as 0.6,0.85; got {text!r}"
+        raise typer.BadParameter(problem, param_hint="--load") from error

@@ -16,4 +16,16 @@ class TraceError(HoldfastError):
 
 
 class StudyError(HoldfastError):
-    """What is to be simulated makes no sense, or is too much. The message says what is allowed."""
+    """What is to be simulated makes no sense, or is too much. The message says what is allowed.
+
+    `field` names the field of Study that is to blame; it is empty where the traces are.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}{': ' if field else ''}{problem}")
+
+
+class PlotError(HoldfastError):
+    """The picture cannot be made, or not be written. The message says what is allowed or missing."""

@@ -8,6 +8,7 @@ from math import gcd
 from random import Random
 from statistics import mean, median
 
+from holdfast.api.scalars import format_duration
 from holdfast.core.capacity.deadline import deadline as deadline_rule
 from holdfast.core.capacity.view import Rule
 from holdfast.simulate import baselines
@@ -52,25 +53,35 @@ class Study:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.policies if name not in POLICIES]:
-            raise StudyError(f"policy {unknown[0]!r} is not known; there are {', '.join(POLICIES)}")
-        if bad := [load for load in self.loads if not 0 < load <= 1]:
-            raise StudyError(f"a load is work over the time to the deadline, above 0 and at most 1; got {bad[0]:g}")
-        if self.work < MINUTE or not self.ratio > 0 or self.windows < 1:
-            raise StudyError("work must be at least 1m, the price ratio above 0, and windows at least 1")
+        unknown = [name for name in self.policies if name not in POLICIES]
+        if unknown or not self.policies:
+            found = f"{unknown[0]!r} is not known" if unknown else "at least one is needed"
+            raise StudyError("policies", f"{found}; there are {', '.join(POLICIES)}")
+        bad = [load for load in self.loads if not 0 < load <= 1]
+        if bad or not self.loads:
+            found = f"got {bad[0]:g}" if bad else "at least one is needed"
+            raise StudyError("loads", f"a load is work over the time to the deadline, above 0 and at most 1; {found}")
+        if not self.ratio > 0:
+            raise StudyError("ratio", f"must be above 0; got {self.ratio}")
+        if self.windows < 1:
+            raise StudyError("windows", f"must be 1 or more; got {self.windows}")
+        for name, span in (("work", self.work), ("changeover", self.changeover), ("loss", self.loss)):
+            least = MINUTE if name == "work" else timedelta(0)
+            if span < least or span % MINUTE:
+                raise StudyError(name, f"must be whole minutes, {least // MINUTE} or more; got {span}")
         for traces in self.markets:
             self._check_gap(traces)
 
     def _check_gap(self, traces: tuple[Trace, ...]) -> None:
-        gap, spans = self.gap(traces), (self.work, self.changeover, self.loss)
-        if any(span % MINUTE for span in spans) or gap % MINUTE.seconds:
-            names = ", ".join(trace.name for trace in traces)
-            raise StudyError(f"{names}: work, changeover, loss and the steps of the trace must be whole minutes")
+        gap = self.gap(traces)
+        for trace in traces:
+            if trace.gap % MINUTE.seconds:
+                raise StudyError("", f"{trace.name}: the steps of a trace must be whole minutes; got {trace.gap} s")
         for load in self.loads:
             if self.steps(load, gap) * gap < (self.work + self.changeover).total_seconds():
-                raise StudyError(f"load {load:g} leaves no time for even one changeover; take a smaller one")
+                raise StudyError("loads", f"{load:g} leaves no time for even one changeover; take a smaller one")
         if (steps := self.work.total_seconds() / min(self.loads) / gap) > MAX_STEPS:
-            raise StudyError(f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
+            raise StudyError("work", f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
 
     def gap(self, traces: tuple[Trace, ...]) -> int:
         """Seconds of a step in which everything is whole: work, changeover, loss and the samples of the traces."""
@@ -80,6 +91,20 @@ class Study:
     def steps(self, load: float, gap: int) -> int:
         """How many steps of `gap` seconds a job of this load has until its deadline."""
         return int(self.work.total_seconds() / load // gap)
+
+    @property
+    def terms(self) -> str:
+        """What all jobs have in common, in words."""
+        terms = [
+            f"{format_duration(self.work)} of work",
+            f"dedicated at {self.ratio} times the price of spot",
+            f"changeovers of {format_duration(self.changeover)}",
+        ]
+        if self.loss:
+            terms.append(f"losses of {format_duration(self.loss)} of work")
+        if self.billed:
+            terms.append("watching billed")
+        return ", ".join(terms)
 
     def __len__(self) -> int:
         """How many jobs are simulated at most."""
@@ -140,7 +165,7 @@ def simulate(study: Study) -> Iterator[list[Row]]:
             for _ in range(study.windows):
                 yield _job(study, fine, load, random.randint(0, last), steps)
     if not found:
-        raise StudyError("no trace is long enough for this work and these loads; take less work or longer traces")
+        raise StudyError("", "no trace is long enough for this work and these loads; take less work or longer traces")
 
 
 def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps: int) -> list[Row]:

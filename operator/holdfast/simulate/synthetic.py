@@ -14,6 +14,9 @@ from holdfast.simulate.economy import Market, Watched
 from holdfast.simulate.traces import MAX_STEPS, Trace
 
 DAY = 86_400
+MADE_UP = 8  # markets of a study, if each job uses one of them
+MADE_UP_ZONES = 3  # of one market, if it uses all
+MADE_UP_STEPS = 60 * 144  # sixty days of ten minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,13 @@ def zones(
     shared = weather(f"{seed} region", steps, region, gap).up
     own = [weather(f"{seed} zone {zone}", steps, climate, gap) for zone in range(count)]
     return tuple(Trace(trace.name, gap, bytes(a & b for a, b in zip(trace.up, shared, strict=True))) for trace in own)
+
+
+def made_up(seed: int | str, *, together: bool = False) -> list[tuple[Trace, ...]]:
+    """The markets of a study without traces: MADE_UP of one zone each or, `together`, one of MADE_UP_ZONES zones."""
+    if together:
+        return [zones(seed, MADE_UP_STEPS, MADE_UP_ZONES)]
+    return [(weather(f"{seed}-{number}", MADE_UP_STEPS),) for number in range(MADE_UP)]
 
 
 def comb(steps: int, up: int, down: int, gap: int = 600, first: int = 0) -> Trace:

@@ -98,6 +98,20 @@ def read_trace(path: Path, gap: int = 600) -> Trace:
     return reader(text)
 
 
+def read_traces(paths: Iterable[Path], gap: int = 600) -> tuple[Trace, ...]:
+    """Read traces, and those in folders, in the order of their names. Raises TraceError."""
+    return tuple(read_trace(file, gap) for path in paths for file in _files(path))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (".json", ".csv"))
+    if not files:
+        raise TraceError(path, "", "there is no .json or .csv in this folder")
+    return files
+
+
 def _from_json(path: Path, text: str) -> Trace:
     try:
         found = json.loads(text)

@@ -87,9 +87,13 @@ def test_a_wrong_node_file_is_refused_before_anything_starts(tmp_path: Path, roo
 
 
 def test_wrong_durations_are_refused() -> None:
-    done = runner.invoke(app, ["local", "up", "--lease", "3x"])
+    for option in ("--lease", "--node-grace"):
+        done = runner.invoke(app, ["local", "up", option, "3x"])
+        assert done.exit_code == 2
+        assert f'{option}: "3x": a duration' in done.output
+    done = runner.invoke(app, ["local", "reclaim", "spot-1", "--notice", "soon"])
     assert done.exit_code == 2
-    assert "3x" in done.output
+    assert '--notice: "soon": a duration' in done.output
     done = runner.invoke(app, ["local", "up", "--lease", "9s"])
     assert done.exit_code == 1
     assert "must be shorter than node_grace" in done.output

@@ -1,12 +1,15 @@
 """`holdfast simulate` as a person types it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from holdfast.cli import complete
 from holdfast.cli.main import app
+from holdfast.simulate.study import POLICIES
 
 SMALL = ("--work", "6h", "--load", "0.8", "--windows", "1")
 
@@ -44,27 +47,77 @@ def test_made_up_markets_together_and_billed() -> None:
     assert " 0.8 " in simulate(*arguments)
 
 
+# Breaks if a wrong option is not told from a simulation that went wrong, or is not named.
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "--traces FILE or FOLDER, or --synthetic"),
-        (("--synthetic", "--policy", "cheapest"), "'cheapest' is not known"),
-        (("--synthetic", "--load", "a"), "--load: must be numbers"),
-        (("--synthetic", "--changeover", "20"), "--changeover: "),
-        (("--synthetic", "--price-ratio", "-1"), "--price-ratio: "),
-        (("--traces", "nowhere.json"), "nowhere.json: No such file"),
+        (("--synthetic", "--traces", "."), "--traces FILE or FOLDER, or --synthetic, not both"),
+        (("--synthetic", "--policy", "deadline,cheapest"), "--policy: 'cheapest' is not known; there are deadline,"),
+        (("--synthetic", "--policy", ","), "--policy: at least one is needed"),
+        (("--synthetic", "--load", "a"), "--load: must be numbers with commas"),
+        (("--synthetic", "--load", "0.6,1.1"), "--load: a load is work over"),
+        (("--synthetic", "--load", "0.99"), "--load: 0.99 leaves no time"),
+        (("--synthetic", "--work", "two days"), '--work: "two days": a duration'),
+        (("--synthetic", "--work", "90s"), "--work: must be whole minutes"),
+        (("--synthetic", "--changeover", "20"), '--changeover: "20": a duration'),
+        (("--synthetic", "--loss", "1m1s"), "--loss: must be whole minutes"),
+        (("--synthetic", "--price-ratio", "-1"), '--price-ratio: "-1": an amount'),
+        (("--synthetic", "--price-ratio", "0"), "--price-ratio: must be above 0"),
+        (("--synthetic", "--plot", "picture.gif"), "must end in .svg or .png"),
     ],
 )
-def test_mistakes_are_named(arguments: tuple[str, ...], words: str) -> None:
+def test_a_wrong_command_line_is_2_and_names_the_option(arguments: tuple[str, ...], words: str) -> None:
     result = CliRunner().invoke(app, ["simulate", *SMALL, *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert words in result.output
 
 
-def test_a_bad_trace_is_named_with_its_place(tmp_path: Path) -> None:
-    (tmp_path / "bad.json").write_text('{"metadata": {"gap_seconds": 600}, "data": [1, 2]}')
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"metadata": {"gap_seconds": 600}, "data": [1, 2]}', "zone.json, data[1]: must be 0 or 1; got 2"),
+        ('{"metadata": {"gap_seconds": 90}, "data": [1, 1]}', "zone: the steps of a trace must be whole minutes"),
+        ('{"metadata": {"gap_seconds": 600}, "data": [1, 1]}', "no trace is long enough"),
+        (None, "zone.json: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_in_a_trace_is_1_and_names_the_place(trace: Path, content: str | None, words: str) -> None:
+    trace.unlink()
+    if content is not None:
+        trace.write_text(content)
+    result = CliRunner().invoke(app, ["simulate", *SMALL, "--traces", str(trace)])
+    assert result.exit_code == 1
+    assert words in " ".join(result.output.split())
+
+
+def test_a_folder_without_traces_is_1(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["simulate", "--traces", str(tmp_path)])
-    assert "bad.json, data[1]: must be 0 or 1; got 2" in " ".join(result.output.split())
-    (tmp_path / "empty").mkdir()
-    result = CliRunner().invoke(app, ["simulate", "--traces", str(tmp_path / "empty")])
+    assert result.exit_code == 1
     assert "there is no .json or .csv in this folder" in " ".join(result.output.split())
+
+
+def test_a_picture_beside_the_table(trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policies.svg"
+    assert "POLICY" in simulate("--traces", str(trace), "--policy", "deadline,greedy,deadline", "--plot", str(file))
+    assert file.read_text().startswith("<?xml")
+
+
+def test_without_matplotlib_nothing_runs_and_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, trace: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("holdfast.cli.simulate.simulate", lambda _study: pytest.fail("it ran"))
+    arguments = ["simulate", *SMALL, "--traces", str(trace), "--plot", str(tmp_path / "policies.png")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "pip install 'holdfast[plot]'" in result.output
+
+
+def test_policies_complete_after_each_comma() -> None:
+    assert complete.policies("") == list(POLICIES)
+    assert complete.policies("or") == ["ordered-eager", "ordered"]
+    assert complete.policies("deadline,ordered,") == [
+        "deadline,ordered,uniform-progress", "deadline,ordered,greedy", "deadline,ordered,ordered-eager",
+    ]  # fmt: skip
+    assert complete.policies("nothing") == []

@@ -63,16 +63,20 @@ def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"policies": ["cheap"]}, "'cheap' is not known; there are deadline"),
+        ({"policies": ["cheap"]}, "policies: 'cheap' is not known; there are deadline"),
+        ({"policies": []}, "policies: at least one is needed"),
+        ({"loads": ()}, "loads: a load is"),
         ({"loads": (1.2,)}, "above 0 and at most 1; got 1.2"),
         ({"loads": (0.0,)}, "above 0 and at most 1; got 0"),
-        ({"ratio": Decimal(0)}, "price ratio above 0"),
-        ({"windows": 0}, "windows at least 1"),
-        ({"work": timedelta(0)}, "work must be at least 1m"),
-        ({"changeover": timedelta(seconds=90)}, "whole minutes"),
-        ({"work": timedelta(minutes=60, milliseconds=500)}, "whole minutes"),
-        ({"loads": (0.6, 0.99)}, "load 0.99 leaves no time for even one changeover"),
-        ({"work": timedelta(days=3650)}, "20,000 are allowed"),
+        ({"ratio": Decimal(0)}, "ratio: must be above 0; got 0"),
+        ({"windows": 0}, "windows: must be 1 or more; got 0"),
+        ({"work": timedelta(0)}, "work: must be whole minutes, 1 or more; got 0:00:00"),
+        ({"changeover": timedelta(seconds=90)}, "changeover: must be whole minutes, 0 or more; got 0:01:30"),
+        ({"loss": timedelta(minutes=-1)}, "loss: must be whole minutes"),
+        ({"work": timedelta(minutes=60, milliseconds=500)}, "work: must be whole minutes"),
+        ({"loads": (0.6, 0.99)}, "loads: 0.99 leaves no time for even one changeover"),
+        ({"work": timedelta(days=3650)}, "work: a job would take"),
+        ({"markets": [(Trace("odd", 90, b"\1" * 9),)]}, "odd: the steps of a trace must be whole minutes; got 90 s"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes: dict[str, object], words: str) -> None:
@@ -96,3 +100,10 @@ def test_summaries() -> None:
     assert (whole.jobs, whole.mean, whole.median, whole.p95, whole.missed) == (3, 3.0, 2.0, 6.0, 1)
     assert whole.moves_per_day == pytest.approx(1.5)
     assert [(one.load, one.jobs) for one in summarize(found, by_load=True)] == [(0.6, 2), (0.9, 1)]
+
+
+def test_the_terms_are_said_in_words() -> None:
+    terms = "12h of work, dedicated at 3 times the price of spot, changeovers of 20m"
+    assert STUDY.terms == terms
+    more = replace(STUDY, loss=timedelta(minutes=10), billed=True)
+    assert more.terms == f"{terms}, losses of 10m of work, watching billed"

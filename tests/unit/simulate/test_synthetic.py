@@ -5,7 +5,7 @@ from itertools import groupby
 import pytest
 
 from holdfast.simulate.economy import Watched
-from holdfast.simulate.synthetic import Climate, comb, siren, sniper, weather, zones
+from holdfast.simulate.synthetic import Climate, comb, made_up, siren, sniper, weather, zones
 
 ON, CHANGING, AWAY = Watched(True, 0), Watched(True, 600), Watched(False, 0)
 
@@ -77,3 +77,11 @@ def test_a_sniper_lets_a_checkpoint_grow_old():
 
 def test_a_siren_looks_dependable():
     assert pattern(siren(2, 3), [AWAY] * 9 + [CHANGING] * 3 + [AWAY] * 3) == [(True, 11), (False, 3), (True, 1)]
+
+
+def test_the_markets_of_a_study_without_traces():
+    apart = made_up(1)
+    assert len({trace.up for (trace,) in apart}) == len(apart) == 8
+    (together,) = made_up(1, together=True)
+    assert len(together) == 3
+    assert made_up(1) == apart != made_up(2)

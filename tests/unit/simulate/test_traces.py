@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.api.errors import HoldfastError
 from holdfast.simulate import traces
 from holdfast.simulate.errors import TraceError
-from holdfast.simulate.traces import Trace, read_trace
+from holdfast.simulate.traces import Trace, read_trace, read_traces
 
 SAMPLES = st.lists(st.integers(0, 1), max_size=60).map(bytes)
 
@@ -147,3 +147,16 @@ def test_a_finer_trace_is_the_same(up, gap):
 def test_a_gap_that_does_not_divide():
     with pytest.raises(ValueError, match="does not divide"):
         Trace("zone", 600, b"\1").refined(400)
+
+
+def test_folders_are_read_in_the_order_of_names(tmp_path):
+    for name in ("b.json", "a.json"):
+        (tmp_path / name).write_text('{"metadata": {"gap_seconds": 600}, "data": [1, 0]}')
+    (tmp_path / "c.CSV").write_text("0,1200\n")
+    (tmp_path / "README.md").write_text("not a trace")
+    assert [trace.name for trace in read_traces([tmp_path, tmp_path / "b.json"])] == ["a", "b", "c", "b"]
+
+
+def test_a_folder_without_traces_is_refused(tmp_path):
+    with pytest.raises(TraceError, match=r"there is no \.json or \.csv in this folder"):
+        read_traces([tmp_path])

@@ -1,0 +1,140 @@
+"""A picture of a study: what each policy cost, as a multiple of the cheapest with the future known.
+
+Left, a line for each policy with the spread of all its jobs; right, if there are several loads, the means by load.
+Needs matplotlib, which is imported only when a picture is made.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from holdfast.simulate.errors import PlotError
+from holdfast.simulate.study import POLICIES, Row, Summary, summarize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = (".svg", ".png")
+HINT = "pip install 'holdfast[plot]'"
+
+# After Okabe and Ito's colours, which colour-blind people can tell apart, but dark enough for small letters on white;
+# the markers tell the same once more.
+_COLOURS = ("#0072B2", "#C85200", "#00805D", "#AA3377", "#595959")
+_LOOKS = dict(zip(POLICIES, zip(_COLOURS, "os^Dv", strict=True), strict=True))
+_INK, _FAINT = "#222222", "#888888"
+_GAP = 0.065  # of the height of the axes, between two names at the ends of lines
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "svg.hashsalt": "holdfast",  # the same study gives the same file
+}
+
+
+def check_plot(path: Path) -> None:
+    """Raise PlotError if no picture can be made there: before a study, which may take minutes, is run for it."""
+    if path.suffix.lower() not in FORMATS:
+        raise PlotError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
+    if not path.absolute().parent.is_dir():
+        raise PlotError(f"{path}: there is no folder {path.parent}")
+    try:
+        import matplotlib  # noqa: F401, PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise PlotError(f"a picture needs matplotlib, the extra `plot`: {HINT}") from error
+
+
+def plot(rows: Sequence[Row], path: Path, title: str) -> None:
+    """Draw the rows of a study into `path`, as SVG or PNG by its ending; a long title is broken into lines.
+
+    Raises PlotError.
+    """
+    check_plot(path)
+    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    loads = sorted({row.load for row in rows})
+    with mpl.rc_context():
+        mpl.rcdefaults()  # whatever this user has configured
+        mpl.rcParams.update(_STYLE)
+        figure = Figure(figsize=(10.0 if len(loads) > 1 else 6.4, 4.0), layout="constrained", facecolor="white")
+        figure.suptitle(fill(title, 115 if len(loads) > 1 else 70), x=0.01, ha="left", fontsize=11)
+        if len(loads) > 1:
+            spread, trend = figure.subplots(1, 2, width_ratios=(3, 2))
+            _means(trend, rows, loads)
+        else:
+            spread = figure.subplots()
+        _spread(spread, rows)
+        try:
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise PlotError(f"{path}: {error.strerror or error}") from error
+
+
+def _spread(axes: "Axes", rows: Sequence[Row]) -> None:
+    """A line for each policy: from the 5th to the 95th percentile, thick where the middle half is, the mean marked."""
+    found = summarize(rows)
+    for place, one in enumerate(found):
+        colour, marker = _LOOKS[one.policy]
+        low, first, third, _ = _marks([row.ratio for row in rows if row.policy == one.policy])
+        axes.plot([low, one.p95], [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
+        axes.plot([first, third], [place, place], color=colour, linewidth=9, alpha=0.45, solid_capstyle="butt")
+        axes.plot(one.mean, place, marker, color=colour, markeredgecolor="white", markersize=9)
+        for words, at, beside in (("mean", one.mean, (-5, -16)), ("p95", one.p95, (4, -3))):
+            text, offset = f"{words} {at:.2f}", "offset points"
+            axes.annotate(text, (at, place), beside, textcoords=offset, color=colour, fontsize=9)
+    axes.set_yticks(range(len(found)), [one.policy for one in found])
+    for label, one in zip(axes.get_yticklabels(), found, strict=True):
+        label.set_color(_LOOKS[one.policy][0])
+    axes.tick_params("y", length=0)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    left, right = axes.get_xlim()
+    axes.set_xlim(right=right + (right - left) * 0.1)  # room for the words at the end of the longest line
+    axes.set_title("all jobs: bars hold the middle half, lines nine in ten", loc="left", fontsize=10)
+    axes.set_xlabel("cost ÷ the cheapest with the future known")
+    axes.axvline(1, color=_FAINT, linewidth=1)
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines["left"].set_visible(False)
+
+
+def _means(axes: "Axes", rows: Sequence[Row], loads: Sequence[float]) -> None:
+    """A line of means over the loads for each policy, with its name at its end."""
+    ends: list[tuple[float, str]] = []
+    for policy, of_policy in _by_policy(summarize(rows, by_load=True)).items():
+        colour, marker = _LOOKS[policy]
+        means = [of_policy[load].mean for load in loads]
+        axes.plot(loads, means, marker + "-", color=colour, markeredgecolor="white", markersize=7)
+        ends.append((means[-1], policy))
+    axes.set_ylim(bottom=1)
+    axes.set_xticks(loads, [f"{load:g}" for load in loads])
+    axes.set_title("mean by load", loc="left", fontsize=10)
+    axes.set_xlabel("load: work ÷ time to the deadline")
+    axes.set_ylabel("mean of cost ÷ the cheapest")
+    axes.grid(axis="y", alpha=0.25)
+    bottom, top = axes.get_ylim()
+    place = -1.0
+    for mean, policy in sorted(ends):
+        place = max((mean - bottom) / (top - bottom), place + _GAP)
+        axes.annotate(policy, (1.02, place), xycoords="axes fraction", va="center", color=_LOOKS[policy][0], fontsize=9)
+
+
+def _by_policy(found: Sequence[Summary]) -> dict[str, dict[float, Summary]]:
+    """By policy and load."""
+    lines: dict[str, dict[float, Summary]] = {}
+    for one in found:
+        if one.load is not None:
+            lines.setdefault(one.policy, {})[one.load] = one
+    return lines
+
+
+def _marks(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """The 5th, 25th, 75th and 95th percentile."""
+    cuts = quantiles(values, n=20, method="inclusive") if len(values) > 1 else [values[0]] * 19
+    return cuts[0], cuts[4], cuts[14], cuts[18]

@@ -1,0 +1,184 @@
+"""Simulate the capacity policies on Spot markets, and write what came of it into docs/economy.md and docs/images.
+
+    python scripts/economy.py                 on made-up markets
+    python scripts/economy.py --traces DIR    on the traces in DIR as well
+
+The words of the page are written by hand. This replaces only what stands between a pair of its comments
+`<!-- begin NAME -->` and `<!-- end NAME -->`: the figures of the markets that it has run. The same markets give the
+same page. It takes minutes.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from holdfast.simulate.plot import plot
+from holdfast.simulate.study import POLICIES, Row, Study, Summary, simulate, summarize
+from holdfast.simulate.synthetic import made_up
+from holdfast.simulate.traces import Trace, read_traces
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "economy.md"
+SEED = 1
+WINDOWS = 60  # jobs for each market and load under the usual terms
+OTHER_WINDOWS = 20  # the same, under each of the other terms
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Markets:
+    """Spot markets: each trace for itself, and the groups of traces that a job may use together."""
+
+    name: str
+    said: str
+    apart: Sequence[tuple[Trace, ...]]
+    together: Sequence[tuple[Trace, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What differs from the usual terms: fields of a Study, and with `together` that each job may use every zone."""
+
+    said: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    together: bool = False
+
+    def change(self, study: Study, markets: Markets) -> Study:
+        """The study under these terms."""
+        return replace(study, markets=markets.together if self.together else markets.apart, **self.changes)
+
+
+OTHERS = (
+    Terms("changeovers of 10m", {"changeover": timedelta(minutes=10)}),
+    Terms("changeovers of 40m", {"changeover": timedelta(minutes=40)}),
+    Terms("losses of 10m of work", {"loss": timedelta(minutes=10)}),
+    Terms("12h of work", {"work": timedelta(hours=12)}),
+    Terms("dedicated at 1.5 times the price", {"ratio": Decimal("1.5")}),
+    Terms("dedicated at 5 times the price", {"ratio": Decimal(5)}),
+    Terms("watching billed", {"billed": True}),
+    Terms("every zone for each job", together=True),
+)
+
+
+def synthetic() -> Markets:
+    """Made-up markets, the same on every machine."""
+    apart = made_up(SEED)
+    days = len(apart[0][0]) * apart[0][0].gap / 86_400
+    said = f"{len(apart)} made-up markets of {days:g} days each (seed {SEED})"
+    return Markets("synthetic", said, apart, made_up(SEED, together=True))
+
+
+def recorded(folder: Path) -> Markets:
+    """The traces in a folder. Raises TraceError."""
+    traces = read_traces([folder])
+    days = sum(len(trace) * trace.gap for trace in traces) / len(traces) / 86_400
+    said = f"{len(traces)} traces of {days:.0f} days each on average ({', '.join(trace.name for trace in traces)})"
+    return Markets("recorded", said, [(trace,) for trace in traces], [traces])
+
+
+def figures(markets: Markets, windows: int, others: int, page: Path, say: Say) -> str:
+    """Simulate on these markets, draw the picture; the Markdown between the page's comments."""
+    study = Study(markets=markets.apart, policies=list(POLICIES), windows=windows, seed=SEED)
+    rows = _rows(study, say, f"{markets.name}: {study.terms}")
+    jobs = len(rows) // len(POLICIES)
+    picture = page.parent / "images" / f"economy-{markets.name}.svg"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    plot(rows, picture, f"{jobs:,} jobs, {markets.name} markets: {study.terms}")
+    late = sum(row.missed for row in rows)
+    ran = len(rows)
+    lines = []
+    for terms in OTHERS if others else ():
+        changed = replace(terms.change(study, markets), windows=others)
+        found = _rows(changed, say, f"{markets.name}: {terms.said}")
+        late, ran = late + sum(row.missed for row in found), ran + len(found)
+        lines.append(_line(f"{terms.said} ({len(found) // len(POLICIES):,})", summarize(found)))
+    loads = ", ".join(f"{load:g}" for load in study.loads)
+    parts = [
+        f"![Cost over the cheapest, {markets.name} markets](images/{picture.name})",
+        f"{markets.said[0].upper()}{markets.said[1:]}; {windows} jobs for each of them and each load of {loads}: "
+        f"{jobs:,} jobs under each policy. Each: {study.terms}. {_best(summarize(rows))}",
+        _table(("policy", "mean", "median", "p95", "moves a day"), map(_policy, summarize(rows))),
+        "Mean / p95 by load, and under other terms (the number of jobs in brackets):",
+        _table(("", *(f"`{name}`" for name in POLICIES)), [*_by_load(rows), *lines]),
+        f"Late: {late} of {ran:,} runs.",
+    ]
+    return "\n\n".join(parts)
+
+
+def put(page: str, name: str, text: str) -> str:
+    """The page with `text` between its comments of this name. Raises ValueError if it has no such pair."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if len(pattern.findall(page)) != 1:
+        raise ValueError(f"the page must have {begin} and {end} once")
+    return pattern.sub(lambda _found: f"{begin}\n\n{text}\n\n{end}", page)
+
+
+def _rows(study: Study, say: Say, what: str) -> list[Row]:
+    say(what)
+    return [row for job in simulate(study) for row in job]
+
+
+def _best(found: Sequence[Summary]) -> str:
+    """Who came closest, in words."""
+    first, second, *_ = sorted(found, key=lambda one: one.mean)
+    return (
+        f"Least above the cheapest is `{first.policy}`, by {(first.mean - 1) * 100:.1f}% on average; "
+        f"next is `{second.policy}`, by {(second.mean - 1) * 100:.1f}%."
+    )
+
+
+def _policy(one: Summary) -> tuple[str, ...]:
+    return (f"`{one.policy}`", f"{one.mean:.3f}", f"{one.median:.3f}", f"{one.p95:.3f}", f"{one.moves_per_day:.1f}")
+
+
+def _by_load(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    loads = sorted({row.load for row in rows})
+    groups = [[row for row in rows if row.load == load] for load in loads]
+    return [
+        _line(f"load {load:g} ({len(group) // len(POLICIES):,})", summarize(group))
+        for load, group in zip(loads, groups, strict=True)
+    ]
+
+
+def _line(said: str, found: Sequence[Summary]) -> tuple[str, ...]:
+    return (said, *(f"{one.mean:.3f} / {one.p95:.2f}" for one in found))
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    ruler = ("---", *["---:"] * (len(head) - 1))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ruler, *rows))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, and write the page."""
+    parser = argparse.ArgumentParser(prog="scripts/economy.py", description="Write docs/economy.md.")
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="traces, .json or .csv; run on them as well")
+    parser.add_argument("--windows", type=int, default=WINDOWS, help=f"jobs for each market and load ({WINDOWS})")
+    parser.add_argument("--others", type=int, default=OTHER_WINDOWS, metavar="WINDOWS",
+                        help=f"the same under other terms; 0 leaves them out ({OTHER_WINDOWS})")  # fmt: skip
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page; pictures go to images/ beside it")
+    options = parser.parse_args(arguments)
+    chosen = [synthetic(), *([recorded(options.traces)] if options.traces else [])]
+    for markets in chosen:
+        put(options.page.read_text(encoding="utf-8"), markets.name, "")  # known before the minutes are spent
+    for markets in chosen:
+        made = figures(markets, options.windows, options.others, options.page, _say)
+        page = options.page.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
+        options.page.write_text(put(page, markets.name, made), encoding="utf-8")
+    sys.stdout.write(f"wrote {options.page}\n")
+
+
+if __name__ == "__main__":
+    main()
