@@ -32,16 +32,17 @@ def _measure(rounds: int) -> list[Measured]:
     lost: dict[str, list[float]] = {"10m": [], "0s": []}
     parts: dict[str, list[list[float]]] = {"10m": [], "0s": []}
     again = 0
-    with _stage() as (cluster, pool, namespace):
-        for number in range(rounds):
-            for overlap, seconds in lost.items():
-                job = _submit(cluster, namespace, pool, f"job-{overlap}-{number}", overlap)
-                record = _reclaimed(cluster, job)
-                seconds.append(_gap(job, record["number"], job.status()["current"]["number"]))
-                parts[overlap].append([_seconds(record["recovery"].get(part)) for part in PARTS])
-                again += record["stepsLost"]
-                job.delete()
-                pool.rent()
+    with _stage(2 * rounds) as (cluster, namespace):
+        for number in range(2 * rounds):
+            overlap = list(lost)[number % 2]
+            pool = Pool(cluster, f"p{number}").rent()
+            job = _submit(cluster, namespace, pool, f"job-{number}", overlap)
+            record = _reclaimed(cluster, job)
+            lost[overlap].append(_gap(job, record["number"], job.status()["current"]["number"]))
+            parts[overlap].append([_seconds(record["recovery"].get(part)) for part in PARTS])
+            again += record["stepsLost"]
+            job.delete()
+            pool.give_back()
     note = "; ".join(
         f"{title} {', '.join(f'{one:.2f}' for one in lost[overlap])} s ({_split(parts[overlap])})"
         for overlap, title in (("10m", "with a successor"), ("0s", "delete and recreate"))
@@ -54,12 +55,13 @@ def _measure(rounds: int) -> list[Measured]:
 
 
 @contextmanager
-def _stage() -> Iterator[tuple[Cluster, Pool, str]]:
-    """A cluster whose pods are real processes, with two spot nodes, and an operator."""
-    with running_cluster(audit=True, nodes=pool_nodes(1)) as cluster:
+def _stage(pools: int) -> Iterator[tuple[Cluster, str]]:
+    """A cluster whose pods are real processes, with that many pools of nodes to rent, and an operator."""
+    nodes = tuple(node for number in range(pools) for node in pool_nodes(number))
+    with running_cluster(audit=True, nodes=nodes) as cluster:
         cluster.install()
         with OperatorProcess(cluster, log_level="INFO"), fresh_namespace(cluster, "bench") as namespace:
-            yield cluster, Pool(cluster, "p1").rent(), namespace
+            yield cluster, namespace
 
 
 def _submit(cluster: Cluster, namespace: str, pool: Pool, name: str, overlap: str) -> Job:
