@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.model.things import Job, Node, Pod
-from tests.support.core import NOW, TIERS, spec, verdict
+from tests.support.core import CONFIG, NOW, TIERS, spec, verdict
 
 from holdfast.api import names
 from holdfast.api.objects import TrainingJob
@@ -106,6 +106,8 @@ class World:
         waits_for = int(env.get("HOLDFAST_PREDECESSOR") or 0)
         for other in self._of(job):
             over = other.ended or other.attempt in lost or (other.node is None and other.deleted_at)
+            outlived = other.deleted_at and self.now >= other.deleted_at + CONFIG.end_margin
+            over = over or bool(stored and stored.library and outlived)
             follows = stored is not None and stored.library and waits_for == other.attempt and other.fenced
             assert over or follows, f"attempt {action.attempt} starts while the pod of attempt {other.attempt} lives"
         if waits_for and status and status.successor:

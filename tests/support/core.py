@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, PodRecord
 from holdfast.api.model import merge_patch
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import parse_time
-from holdfast.api.status import Attempt, AttemptState, Drain, EndKind, PodRecord, TrainingJobStatus
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod
 from holdfast.core.snapshot import OperatorConfig, Report, Snapshot

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.status import Attempt, AttemptState, Phase
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.status import Phase
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order, ReleasePod
 from holdfast.core.snapshot import Snapshot
 from holdfast.core.tiers import grid

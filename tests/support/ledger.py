@@ -7,9 +7,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from holdfast.api.attempt import AttemptRecord
 from holdfast.api.names import TRAINER_CONTAINER
 from holdfast.api.scalars import parse_time
-from holdfast.api.status import AttemptRecord, Ledger, TrainingJobStatus
+from holdfast.api.status import Ledger, TrainingJobStatus
 
 Raw = Mapping[str, Any]
 

@@ -29,6 +29,7 @@ from tests.support.transitions import (
     DRAINED,
     DRAINING,
     FENCED,
+    IMPENDING,
     INTENDED,
     RUNNING,
     SPOT_ITN,
@@ -36,8 +37,8 @@ from tests.support.transitions import (
     Case,
 )
 
+from holdfast.api.attempt import AttemptState, Departure, EndKind, PodRecord
 from holdfast.api.names import ANNOTATION_MOVE
-from holdfast.api.status import AttemptState, Departure, EndKind, PodRecord
 from holdfast.core.snapshot import Refusal, SavedCheckpoint
 
 SAVED = SavedCheckpoint(700, "s3://runs/vision/vit/manifests/1.json", 9, at(-60), at(2) - at(0))
@@ -49,8 +50,9 @@ ALONE = {"capacity": {"tiers": list(TIERS), "maxOverlap": "0s"}}
 
 
 def departs(seconds: float = 100) -> Departure:
-    """Its node goes in so many seconds."""
-    return Departure(reason="SpotInterruption", message="taint", at=at(-10), deadline=at(seconds))
+    """Its node goes in so many seconds; the last save has to begin 14 s before."""
+    told = {"reason": "SpotInterruption", "message": "taint", "at": at(-10)}
+    return Departure(**told, deadline=at(seconds), leave_at=at(seconds - 14))
 
 
 def follower(state: AttemptState, **changes: Any):
@@ -101,8 +103,18 @@ CASES = [
          placed(2, node="n2"), cluster=GOING, reports=[SAYS]), ("leaves",),
          {"state": DRAINING, "deadline": at(14), "follows": (STARTING, "spot", 1)}),
     Case("a second notice leaves less time to train",
-         snapshot(given(LEAVING, follower(RUNNING)), pod(disruption="PreemptionByScheduler", deleted_at=at(50)), BESIDE,
-                  reports=[SAYS]), ("less time to train",), {"state": RUNNING, "departs": at(50), "wake": at(36)}),
+         snapshot(given(LEAVING, follower(RUNNING)), pod(), BESIDE, cluster=nodes(node(taints=(SPOT_ITN, IMPENDING))),
+                  reports=[SAYS]), ("less time to train",), {"state": RUNNING, "departs": at(30), "wake": at(16)}),
+    Case("it departs, and its pod is deleted: it leaves already",
+         snapshot(given(LEAVING, follower(STARTING)), pod(deleted_at=at(60)), placed(2, node="n2"), cluster=GOING,
+                  reports=[SAYS]), ("less time to train", "leaves"), {"state": DRAINING, "deadline": at(60)}),
+    Case("a pod is deleted, however much time that leaves",
+         snapshot(given(FENCED), pod(deleted_at=at(90)), reports=[SAYS]), ("notice", "create beside"),
+         {"state": DRAINING}),
+    Case("it departs, and the operator has just come back",
+         snapshot(given(LEAVING, follower(RUNNING)), pod(), BESIDE, cluster=GOING), (), {"wake": at(86)}),
+    Case("a notice while the profile is missing", snapshot(given(FENCED, spec={"capacity": {"profile": "grid"}}), pod(),
+         cluster=GOING, reports=[SAYS]), ("departs",), {"state": RUNNING, "successor": None, "wake": at(106)}),
     Case("the next one was given up", snapshot(given(LEAVING, attempt=2), pod(), cluster=GOING, reports=[SAYS]),
          ("follower lost",), {"state": RUNNING, "successor": 3, "follows": (INTENDED, "spot", None), "wake": at(10)}),
     # --- back to a better tier
@@ -130,9 +142,28 @@ CASES = [
          ("successor started",), {"follows": (RUNNING, "spot", 1), "events": ["SuccessorStarted"]}),
     Case("the follower is ready", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
          reports=[SAYS, HOLDS]), ("switch",),
-         {"state": DRAINING, "deadline": at(100), "orders": [("drain", 1)], "events": ["Returning"],
+         {"state": DRAINING, "deadline": at(600), "orders": [("drain", 1)], "events": ["Returning"],
                        "phase": "Migrating", "reason": "Returning"}),
+    Case("the follower is ready, but its node has failed since", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(),
+         ended(2, 137, node="n2"), reports=[SAYS, HOLDS]), ("successor ended",), {"state": RUNNING, "successor": None}),
+    Case("the follower is ready, but its node goes too", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
+         cluster=nodes(node("n2", taints=(SPOT_ITN,))), reports=[SAYS, HOLDS]), ("successor on notice",),
+         {"state": RUNNING}),
+    Case("the follower is ready, but saves fail", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
+         reports=[stepped(checkpoint=SAVED, save_error="denied"), HOLDS]), (), {"state": RUNNING, "deleted": []}),
+    Case("a better tier, but saves fail", snapshot(given(ON_DEDICATED), pod(),
+         reports=[stepped(checkpoint=SAVED, save_error="denied")]), (), {"successor": None}),
     # --- the switch
+    Case("the follower is ready while the other saves for long",
+         snapshot(given(TOLD, follower(RUNNING, scheduled_at=at(-900)), requests={"orders": 1}), pod(), BESIDE,
+                  reports=[stepped(state="saving"), HOLDS]), (), {"state": DRAINING, "successor": 2, "deleted": []}),
+    Case("let pass, and not heard of for long",
+         snapshot(job(status(follower(RUNNING, go=2, started_at=at(-1900)), requests={"orders": 2})), BESIDE,
+                  listening_since=at(-1800)), ("never passed",),
+         {"state": INTENDED, "attempt": 3, "end": (2, EndKind.LOSS, "Unreachable"), "deleted": [("u-2", None)]}),
+    Case("let pass, and not heard of yet",
+         snapshot(job(status(follower(RUNNING, go=2, started_at=at(-1900)), requests={"orders": 2})), BESIDE,
+                  listening_since=at(-1799)), (), {"state": RUNNING, "wake": at(1), "orders": [("go", 2)]}),
     Case("it says that it has left",
          snapshot(given(TOLD, follower(RUNNING), requests={"orders": 1}), pod(), BESIDE,
                   reports=[stepped(state="left", acknowledged=1), HOLDS]), ("order acknowledged", "handed over"),
@@ -188,7 +219,7 @@ CASES = [
          placed(2, node="n2", trainer=container(waiting="InvalidImageName")), reports=[SAYS]), ("successor stuck",),
          {"state": RUNNING, "end": (2, EndKind.STOPPED, "InvalidImageName"), "deleted": [("u-2", None)]}),
     Case("the follower's pod is invalid", snapshot(given(ON_DEDICATED, follower(ACQUIRING)), pod(), refusal=INVALID,
-         reports=[SAYS]), ("successor invalid",), {"state": RUNNING, "successor": None, "end": None}),
+         reports=[SAYS]), ("successor refused",), {"state": RUNNING, "successor": None, "end": None}),
     # --- troubles on the way
     Case("a follower whose pod was refused has nobody to wait for any more",
          snapshot(given(ON_DEDICATED, follower(INTENDED, predecessor=1, refusals=1, retry_at=at(9)))),
@@ -198,7 +229,13 @@ CASES = [
          ("adopted", "placed", "started"), {"attempt": 2, "go": [1], "orders": [("go", 1)], "predecessor": 1}),
     Case("the follower's pod is refused", snapshot(given(ON_DEDICATED, follower(ACQUIRING)), pod(), refusal=QUOTA,
          reports=[SAYS]), ("successor refused",),
-         {"state": RUNNING, "follows": (INTENDED, "spot", 1), "reason": None, "events": ["PodRefused"]}),
+         {"state": RUNNING, "successor": None, "reason": None, "events": ["SuccessorGivenUp"]}),
+    Case("the follower's pod is refused while the node goes", snapshot(given(LEAVING, follower(ACQUIRING)), pod(),
+         refusal=QUOTA, reports=[SAYS]), ("successor put off",),
+         {"state": RUNNING, "follows": (INTENDED, "spot", 1), "events": ["PodRefused"], "wake": at(1)}),
+    Case("the follower's name is taken", snapshot(given(ON_DEDICATED, follower(ACQUIRING)), pod(), reports=[SAYS],
+         refusal=Refusal(2, at(0), 409, "NameTaken", "x")), ("successor put off", "create beside"),
+         {"successor": 3, "created": [3]}),
     Case("the follower's pod is missing", snapshot(given(ON_DEDICATED, follower(ACQUIRING)), pod(), reports=[SAYS]),
          ("successor missing", "create beside"), {"follows": (ACQUIRING, "spot", 1), "successor": 3, "created": [3]}),
     Case("somebody deletes the pending follower", snapshot(given(ON_DEDICATED, follower(ACQUIRING)), pod(),
@@ -214,6 +251,24 @@ CASES = [
     Case("the follower's tier is removed", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
          "tiers": list(TIERS[1:])}}), pod(), pending(2), reports=[SAYS]), ("successor not wanted",),
          {"successor": None, "deleted": [("u-2", None)]}),
+    Case("the follower's tier is described anew", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
+         "tiers": [{**TIERS[0], "nodeSelector": {"tier": "new"}}, *TIERS[1:]]}}), pod(), pending(2), reports=[SAYS]),
+         ("successor not wanted", "return"), {"successor": 3, "deleted": [("u-2", None)]}),
+    Case("the follower's tier has another price", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
+         "tiers": [{**TIERS[0], "pricePerNodeHour": "1.50"}, *TIERS[1:]]}}), pod(), pending(2), reports=[SAYS]), (),
+         {"successor": 2, "deleted": []}),
+    Case("one that was given up does not end, and the fence makes it harmless",
+         snapshot(job(status(attempt(3, INTENDED), library=True)), pod(2, node="n2", deleted_at=at(-30))), ("create",),
+         {"created": [3]}),
+    Case("one that was given up does not end yet",
+         snapshot(job(status(attempt(3, INTENDED), library=True)), pod(2, node="n2", deleted_at=at(-29))), (),
+         {"created": [], "wake": at(1)}),
+    Case("one that was given up does not end, and nothing makes it harmless",
+         snapshot(job(status(attempt(3, INTENDED))), pod(2, node="n2", deleted_at=at(-9000))), (), {"created": []}),
+    Case("a move away while the next one comes up elsewhere",
+         snapshot(given(ON_DEDICATED, follower(STARTING)).model_copy(
+         update={"metadata": job(meta={"annotations": {ANNOTATION_MOVE: "r1"}}).metadata}), pod(),
+         placed(2, node="n2"), reports=[SAYS]), ("move",), {"state": DRAINING, "successor": 2, "deleted": []}),
     Case("a third pod lives", snapshot(given(TOLD, attempt(3, INTENDED)), pod(), pod(2, node="n2", deleted_at=at(50))),
          (), {"created": []}),
     Case("a move while the next one comes up", snapshot(given(ON_DEDICATED, follower(STARTING)).model_copy(

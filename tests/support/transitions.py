@@ -29,8 +29,9 @@ from tests.support.core import (
     verdict,
 )
 
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
-from holdfast.api.status import AttemptRecord, AttemptState, EndKind, Phase
+from holdfast.api.status import Phase
 from holdfast.core.pods import program
 from holdfast.core.snapshot import Refusal, Snapshot
 

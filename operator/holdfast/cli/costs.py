@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Recovery
 from holdfast.cli import words
 
 

@@ -9,8 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Attempt, AttemptRecord, AttemptState, Departure, EndKind, Phase
+from holdfast.api.status import Phase
 from holdfast.cli import costs, jobs, render, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.console import console

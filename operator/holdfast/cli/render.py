@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Attempt, AttemptRecord, EndKind, Phase
+from holdfast.api.status import Phase
 from holdfast.cli import costs, words
 from holdfast.cli.jobs import Line, Unreadable
 

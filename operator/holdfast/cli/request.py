@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from holdfast.api.attempt import AttemptState
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import AttemptState, Phase
+from holdfast.api.status import Phase
 from holdfast.cli import complete, jobs, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.console import console

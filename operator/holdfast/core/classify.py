@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.api.status import Drain, EndKind
+from holdfast.api.attempt import Drain, EndKind
 from holdfast.core.verdict import Verdict, parse_verdict
 from holdfast.core.views import ContainerView, PodView
 

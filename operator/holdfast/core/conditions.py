@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from holdfast.api.status import AttemptState, Condition, Phase
+from holdfast.api.attempt import AttemptState
+from holdfast.api.status import Condition, Phase
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
 

@@ -4,8 +4,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.profile import ProfileTier
-from holdfast.api.status import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.status import Decision as DecisionStatus
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
 from holdfast.core.pods import build_pod

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from math import ceil
 
+from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.profile import ProfileTier
-from holdfast.api.status import AttemptState, Departure, EndKind
 from holdfast.core import ends
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
@@ -14,107 +14,11 @@ from holdfast.core.views import PodView
 LAST_GRACE = timedelta(seconds=5)  # what a pod gets after a deadline that it let pass
 
 
-def trains_on(draft: Draft, s: Situation) -> bool:
-    """True if the attempt can train on, although its node will go, while its successor comes up.
-
-    That takes a program that a fence keeps from doing harm, a measured time to save, and a notice that leaves more than
-    twice that. It is over once the successor waits at the fence.
-    """
-    attempt, report = draft.attempt, s.report
-    if attempt.state is not AttemptState.RUNNING or report is None or report.checkpoint is None:
-        return False
-    deadlines = [attempt.departure.deadline] if attempt.departure else []
-    deadlines += [s.notice.deadline] if s.notice else []
-    if not deadlines or awaited(draft) or not may_overlap(draft):
-        return False
-    leave_at = min(deadlines) - 2 * report.checkpoint.took - draft.snapshot.config.leave_margin
-    if s.now < leave_at:
-        draft.wake(leave_at)
-    return s.now < leave_at
-
-
-def may_overlap(draft: Draft) -> bool:
-    """True if a successor may come up beside the current attempt.
-
-    A program that nothing fences would train beside it; one that cannot be reached would not be told to pass; and the
-    user may not want to pay for two nodes.
-    """
-    snapshot, current = draft.snapshot, draft.status.current
-    if current is None or not current.fenced or snapshot.config.progress_url is None:
-        return False
-    return bool(snapshot.job.spec.capacity.max_overlap) and not snapshot.job.spec.suspend
-
-
-def awaited(draft: Draft) -> bool:
-    """True if the successor waits at the fence, or has passed it."""
-    successor = draft.status.successor
-    if successor is None or not successor.pods:
-        return False
-    report = draft.snapshot.reports.get(successor.pods[0].uid or "")
-    return report is not None and (report.state == "holding" or report.fenced)
-
-
-def depart(draft: Draft, s: Situation) -> None:
-    """Something will take the pod, but not now: save at once, train on, and bring the successor up beside it."""
-    if s.notice is None:
-        raise AssertionError("one departs on a notice")
-    notice = s.notice
-    told = Departure(reason=notice.reason, message=notice.message, at=s.now, deadline=notice.deadline)
-    draft.set_attempt(departure=told)
-    if draft.status.requests.checkpoint_order is None:
-        order = draft.next_order()
-        draft.set(requests=draft.status.requests.model_copy(update={"checkpoint_order": order}))
-    intend_successor(draft, avoid=(notice.node,) if notice.node else ())
-    seconds = ceil((notice.deadline - s.now).total_seconds())
-    text = f"{notice.reason}: {notice.message}; {seconds} s are left, training goes on until the next attempt is ready"
-    draft.say("Migrate", text)
-    draft.event("Notice", text, warning=True)
-
-
-def departs_sooner(draft: Draft, s: Situation) -> bool:
-    """True if a notice leaves clearly less time than was known."""
-    departure = draft.attempt.departure
-    return departure is not None and s.notice is not None and _earlier(departure.deadline, s)
-
-
-def hasten_departure(draft: Draft, s: Situation) -> None:
-    """A second notice leaves less time than the first."""
-    departure = draft.attempt.departure
-    if departure is None or s.notice is None:
-        raise AssertionError("only a departure can be hastened")
-    draft.set_attempt(departure=departure.model_copy(update={"deadline": max(s.notice.deadline, s.now)}))
-
-
-def leave(draft: Draft, s: Situation) -> None:
-    """The successor waits at the fence, or time is up: save and leave."""
-    departure = draft.attempt.departure
-    if departure is None:
-        raise AssertionError("only who departs leaves")
-    deadline = max(min(departure.deadline, _grace_end(draft, s.now)), s.now)
-    draft.drain(departure.reason, departure.message, deadline, EndKind.LOSS)
-    ready = draft.status.successor.number if draft.status.successor and awaited(draft) else None
-    why = f"attempt {ready} is ready" if ready else "time is up"
-    draft.say("Migrate", f"{departure.reason}: {departure.message}; {why}: saving and leaving")
-    draft.event("Leaving", f"{why}: saving and leaving")
-
-
-def switch(draft: Draft, s: Situation) -> None:
-    """A better tier has given a node, and its attempt waits at the fence: save and leave for it."""
-    successor = draft.status.successor
-    if successor is None:
-        raise AssertionError("one switches to a successor")
-    tier = successor.tier.name
-    draft.drain("Returning", f"{tier} has a node again", _grace_end(draft, s.now), EndKind.STOPPED)
-    text = f"{tier} has a node again, and attempt {successor.number} is ready: saving and leaving"
-    draft.say("Migrate", text)
-    draft.event("Returning", text)
-
-
 def drain_on_notice(draft: Draft, s: Situation) -> None:
     """Something will take the pod: save and leave. The next attempt's number is raised now, so it starts at once."""
     if s.notice is None:
         raise AssertionError("a drain on notice needs a notice")
-    deadline = max(min(s.notice.deadline, _grace_end(draft, s.now)), s.now)
+    deadline = max(min(s.notice.deadline, grace_end(draft, s.now)), s.now)
     draft.drain(s.notice.reason, s.notice.message, deadline, EndKind.LOSS)
     intend_successor(draft, avoid=(s.notice.node,) if s.notice.node else ())
     seconds = ceil((deadline - s.now).total_seconds())
@@ -126,10 +30,11 @@ def drain_on_notice(draft: Draft, s: Situation) -> None:
 def sooner(draft: Draft, s: Situation) -> bool:
     """True if a notice leaves clearly less time than the order said; notices without a deadline count from now."""
     drain = draft.attempt.drain
-    return drain is not None and s.notice is not None and _earlier(drain.deadline, s)
+    return drain is not None and earlier(drain.deadline, s)
 
 
-def _earlier(deadline: datetime, s: Situation) -> bool:
+def earlier(deadline: datetime, s: Situation) -> bool:
+    """True if a notice leaves clearly less time than until `deadline`."""
     return s.notice is not None and deadline - max(s.notice.deadline, s.now) >= timedelta(seconds=1)
 
 
@@ -143,7 +48,7 @@ def hasten(draft: Draft, s: Situation) -> None:
 
 def drain_to_suspend(draft: Draft, s: Situation) -> None:
     """The user suspended the job: save and leave."""
-    draft.drain("Suspended", "spec.suspend is true", _grace_end(draft, s.now), EndKind.STOPPED)
+    draft.drain("Suspended", "spec.suspend is true", grace_end(draft, s.now), EndKind.STOPPED)
     draft.say("Suspend", "spec.suspend is true: saving and leaving")
     draft.event("Suspending", "spec.suspend is true: saving and leaving")
 
@@ -265,16 +170,19 @@ def redirect(draft: Draft, tier: ProfileTier) -> None:
         intend_successor(draft, tier_name=tier.name)
 
 
-def _grace_end(draft: Draft, now: datetime) -> datetime:
+def grace_end(draft: Draft, now: datetime) -> datetime:
+    """When a pod that is told to leave now has had its grace."""
     return now + draft.snapshot.job.spec.checkpoint.grace_period
 
 
 def drain_to_move(draft: Draft, s: Situation, tier_name: str | None) -> None:
     """A person asked to move: save, leave, and start on that tier, or afresh from the top away from this node."""
     node = s.pod.node if s.pod else None
-    draft.drain("MoveRequested", "a move was requested", _grace_end(draft, s.now), EndKind.STOPPED)
-    if (successor := draft.status.successor) and tier_name != successor.tier.name:
-        ends.drop_successor(draft, "MoveRequested")
+    draft.drain("MoveRequested", "a move was requested", grace_end(draft, s.now), EndKind.STOPPED)
+    if successor := draft.status.successor:
+        elsewhere = tier_name is not None and tier_name != successor.tier.name
+        if elsewhere or (tier_name is None and node in [pod.node for pod in successor.pods]):
+            ends.drop_successor(draft, "MoveRequested")
     intend_successor(draft, tier_name=tier_name, avoid=(node,) if node and tier_name is None else ())
     where = f"to {tier_name}" if tier_name else f"away from {node}"
     draft.say("Migrate", f"a move {where} was requested: saving and leaving")

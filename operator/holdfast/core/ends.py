@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 
 from holdfast.api import names
+from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import Attempt, AttemptRecord, AttemptState, EndKind, Phase
+from holdfast.api.status import Phase
 from holdfast.core.classify import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.draft import Draft, Role
 from holdfast.core.history import append
@@ -55,6 +56,12 @@ def never_started(draft: Draft, s: Situation) -> None:
     limit = format_duration(draft.snapshot.config.start_timeout)
     end = End(EndKind.LOSS, "StartTimeout", f"the trainer did not start within {limit}", infrastructure=True)
     over(draft, s, end)
+
+
+def never_passed(draft: Draft, s: Situation) -> None:
+    """It may still wait at the fence for an attempt that is over; no order reaches it."""
+    text = "nothing was heard of it since it may pass the fence"
+    over(draft, s, End(EndKind.LOSS, "Unreachable", text, infrastructure=True))
 
 
 def never_ended(draft: Draft, s: Situation) -> None:
@@ -145,11 +152,13 @@ def _promote(draft: Draft, successor: Attempt) -> None:
     draft.set(current=successor.model_copy(update={"go": go}), successor=None)
     where = f" on {node}" if (node := _node(successor)) else ""
     text = f"attempt {successor.number} goes on ({successor.tier.name}{where})"
+    if successor.state is AttemptState.ACQUIRING:
+        text = f"attempt {successor.number} is next; it waits for a node of tier {successor.tier.name}"
     draft.say("Run" if successor.state is AttemptState.RUNNING else "Acquire", text)
     draft.event("Switched", text)
 
 
-def drop_successor(draft: Draft, end: End | str, *, estimated: bool = False) -> None:
+def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
     """Give the successor up, if there is one: upkeep deletes its pod. If it had a node, that goes into the books.
 
     `end` says why; a word stands for something that was decided, and counts as nothing.
@@ -160,7 +169,7 @@ def drop_successor(draft: Draft, end: End | str, *, estimated: bool = False) -> 
     role, draft.role = draft.role, Role.SUCCESSOR
     s = look(draft.snapshot, draft.status, draft.created, successor=True)
     if _scheduled(draft.attempt, s):
-        _close(draft, s, end, s.now, estimated=estimated)
+        _close(draft, s, end, ended_at or s.now, estimated=estimated)
         restarts = draft.status.restarts
         if end.kind is EndKind.LOSS:
             counts = {

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from holdfast.api.attempt import AttemptRecord
 from holdfast.api.profile import TierKind
-from holdfast.api.status import AttemptRecord
 from holdfast.core.draft import Draft, Role
 from holdfast.core.ledger import add_record, settle, split
 from holdfast.core.tiers import grid

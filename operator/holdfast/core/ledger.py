@@ -10,9 +10,10 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from holdfast.api.attempt import Attempt, AttemptRecord, Recovery
 from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
 from holdfast.api.scalars import MONEY_MAXIMUM
-from holdfast.api.status import Attempt, AttemptRecord, Ledger, Recovery, TierTotals, TrainingJobStatus
+from holdfast.api.status import Ledger, TierTotals, TrainingJobStatus
 
 MICROSECOND = timedelta(microseconds=1)
 MICROSECONDS_PER_HOUR = 3_600_000_000

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
+from holdfast.api.attempt import Attempt, AttemptState, EndKind, PodRecord
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import Attempt, AttemptState, EndKind, Phase, PodRecord
+from holdfast.api.status import Phase
 from holdfast.core import drains, ends
 from holdfast.core.classify import End
 from holdfast.core.draft import Draft, Role
@@ -72,7 +73,18 @@ def may_create(draft: Draft, s: Situation) -> bool:
 def _alone(draft: Draft) -> bool:
     """True if no pod of another attempt lives, but for the one that a successor is to follow."""
     known = {one.number for one in (draft.status.current, draft.attempt) if one}
-    return not any(is_live(draft.status, pod) for pod in draft.snapshot.pods if pod.attempt not in known)
+    others = (pod for pod in draft.snapshot.pods if pod.attempt not in known)
+    return not any(is_live(draft.status, pod) and not _outlived(draft, pod) for pod in others)
+
+
+def _outlived(draft: Draft, pod: PodView) -> bool:
+    """True if a pod of an attempt that is over is still there long after its grace, and the fence makes it harmless."""
+    if pod.deleted_at is None or not draft.status.library:
+        return False
+    at = pod.deleted_at + draft.snapshot.config.end_margin
+    if draft.now < at:
+        draft.wake(at)
+    return draft.now >= at
 
 
 def create(draft: Draft, s: Situation) -> None:

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.attempt import Attempt
 from holdfast.api.job import S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import Attempt
 from holdfast.core.snapshot import OperatorConfig
 
 Manifest = dict[str, Any]

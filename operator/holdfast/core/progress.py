@@ -37,8 +37,8 @@ def take_progress(draft: Draft, s: Situation) -> None:
 def _newest(draft: Draft) -> Report | None:
     """The newest report of the newest attempt that said anything; one that waits at the fence has nothing to say."""
     reports = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
-    if successor := draft.status.successor:
-        reports = [report for report in reports if report.attempt != successor.number or report.fenced]
+    if current := draft.status.current:
+        reports = [report for report in reports if report.attempt <= current.number or report.fenced]
     return max(reports, key=lambda report: (report.attempt, report.received_at), default=None)
 
 

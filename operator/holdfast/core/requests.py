@@ -1,7 +1,7 @@
 """What people ask of a job by annotation: to move, and to save now. Each request has an id, and is handled once."""
 
 from holdfast.api import names
-from holdfast.api.status import AttemptState
+from holdfast.api.attempt import AttemptState
 from holdfast.core import drains, ends
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Situation

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import Attempt, AttemptRecord, EndKind, TrainingJobStatus
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.departing import may_overlap
 from holdfast.core.draft import Draft
-from holdfast.core.drains import may_overlap
 from holdfast.core.situation import Situation
 from holdfast.core.tiers import grid
 
@@ -49,8 +50,9 @@ def worth(status: TrainingJobStatus, current: ProfileTier, tier: ProfileTier, no
 
     A tier is expected to last for the time that it held over the losses in it, with one after `YOUNG` to begin with.
     """
-    seen = [r for r in status.history if r.tier == tier.name and r.scheduled_at and r.ended_at > now - REMEMBERED]
-    lost = [r for r in seen if r.kind is EndKind.LOSS]
+    recent = [r for r in status.history if r.tier == tier.name and r.scheduled_at and r.ended_at > now - REMEMBERED]
+    lost = [r for r in recent if r.kind is EndKind.LOSS]
+    seen = [r for r in recent if r.first_step_at or r in lost]  # a successor that never trained shows nothing
     held = sum((r.ended_at - r.scheduled_at for r in seen if r.scheduled_at), timedelta(0))
     return Worth(
         life=(held + YOUNG) / (len(lost) + 1),
@@ -60,15 +62,14 @@ def worth(status: TrainingJobStatus, current: ProfileTier, tier: ProfileTier, no
     )
 
 
-def explain(tier: str, found: Worth) -> str:
-    """Why the job goes back, in words."""
-    life, waste = (
-        format_duration(timedelta(seconds=round(span.total_seconds()))) for span in (found.life, found.changeover)
-    )
-    verdict = "going back pays" if found.pays else "going back may not pay, but returnPolicy is Eager"
-    return (
-        f"{tier} can be expected to last {life} at 1/{found.ratio:.2g} of the price, a move wastes {waste}: {verdict}"
-    )
+def explain(current: ProfileTier, tier: ProfileTier, found: Worth) -> str:
+    """Why a pod waits for a node of a better tier, in words."""
+    here, there = current.price_per_node_hour, tier.price_per_node_hour
+    better = "stands above it in the grid"
+    if here is not None and there is not None and here > there:
+        better = f"would be {here / there:.2g} times cheaper" if there else "would cost nothing"
+    life = format_duration(timedelta(seconds=round(found.life.total_seconds())))
+    return f"training on {current.name}; {tier.name} {better}: a pod waits for a node, which could last {life}"
 
 
 def _changeover(history: tuple[AttemptRecord, ...]) -> timedelta:
@@ -90,6 +91,8 @@ def may_return(draft: Draft, s: Situation) -> bool:
     current = draft.attempt
     if current.first_step is None or not may_overlap(draft) or draft.status.successor or current.departure or s.notice:
         return False
+    if s.report is None or s.report.save_error:  # leaving would lose what is not saved
+        return False
     if current.return_after and s.now < current.return_after:
         if better_tiers(draft, current):
             draft.wake(current.return_after)
@@ -103,7 +106,7 @@ def go_back(draft: Draft, s: Situation) -> None:
     if tier is None:
         raise AssertionError("one returns to a tier that is worth it")
     draft.set(successor=draft.raise_attempt(tier))
-    draft.say("Run", explain(tier.name, worth(draft.status, draft.attempt.tier, tier, s.now)))
+    draft.say("Run", explain(draft.attempt.tier, tier, worth(draft.status, draft.attempt.tier, tier, s.now)))
 
 
 def _worth_it(draft: Draft, current: Attempt) -> ProfileTier | None:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.api.status import Attempt, AttemptState, TrainingJobStatus
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.notices import Notice, find_notice
 from holdfast.core.snapshot import Report, Snapshot
 from holdfast.core.views import NodeView, PodView

@@ -1,15 +1,21 @@
 """Successors: the next attempt comes up while the current one still trains, and waits at the storage fence (make before
-break). This module brings a successor up, gives it up, and lets it pass; drains.py says when the current one leaves.
+break). This module brings a successor up, gives it up, and lets it pass; departing.py says when the current one leaves.
 """
 
+from datetime import datetime, timedelta
+
+from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import AttemptState, EndKind
-from holdfast.core import drains, ends, lifecycle
+from holdfast.core import departing, ends, lifecycle
 from holdfast.core.classify import End, classify
 from holdfast.core.draft import Draft
 from holdfast.core.returning import better_tiers
-from holdfast.core.situation import Situation
+from holdfast.core.situation import Sight, Situation
 from holdfast.core.tiers import find_tier, grid, next_tier
+
+INVALID = 422  # HTTP
+LONGEST_PROBE = timedelta(hours=24)
 
 # --- coming up --------------------------------------------------------------------------------------------------------
 
@@ -19,19 +25,7 @@ def may_create(draft: Draft, s: Situation) -> bool:
     current = draft.status.current
     if current is None or current.state not in (AttemptState.RUNNING, AttemptState.DRAINING):
         return False
-    return drains.may_overlap(draft) and lifecycle.may_create(draft, s)
-
-
-def raise_another(draft: Draft, s: Situation) -> None:
-    """The successor was given up, and the current attempt has to leave all the same."""
-    departure = draft.attempt.departure
-    if departure is None:
-        raise AssertionError("only who departs needs another successor")
-    node = s.pod.node if s.pod else None
-    drains.intend_successor(draft, avoid=(node,) if node else ())
-    if draft.status.successor:
-        retry_at = s.now + draft.snapshot.config.backoff_base
-        draft.set(successor=draft.status.successor.model_copy(update={"retry_at": retry_at}))
+    return departing.may_overlap(draft) and lifecycle.may_create(draft, s)
 
 
 def placed(draft: Draft, s: Situation) -> None:
@@ -68,20 +62,30 @@ def not_wanted(draft: Draft, s: Situation) -> bool:
     job, attempt, current = draft.snapshot.job, draft.attempt, draft.status.current
     if current is None or (job.spec.suspend and attempt.state is not AttemptState.INTENDED):
         return True
-    if current.state is not AttemptState.RUNNING or current.departure or attempt.scheduled_at:
+    if attempt.scheduled_at:
+        return False
+    tier = find_tier(grid(draft.snapshot), attempt.tier.name)
+    if tier and _without_price(tier) != _without_price(attempt.tier):
+        return True  # its pod waits for nodes as they were described before
+    if current.state is not AttemptState.RUNNING or current.departure:
         return False
     return attempt.tier.name not in [tier.name for tier in better_tiers(draft, current)]
 
 
-def not_any_more(draft: Draft, s: Situation) -> None:
+def _without_price(tier: ProfileTier) -> ProfileTier:
+    return tier.model_copy(update={"price_per_node_hour": None})
+
+
+def drop_unwanted(draft: Draft, s: Situation) -> None:
     """Give it up without a word: somebody changed the job's mind."""
     ends.drop_successor(draft, "NotNeeded")
 
 
 def overlaps_too_long(draft: Draft, s: Situation) -> bool:
     """True if two attempts have had nodes for as long as the user allows."""
-    if draft.attempt.scheduled_at is None:
-        return False
+    current = draft.status.current
+    if draft.attempt.scheduled_at is None or (current and current.state is AttemptState.DRAINING):
+        return False  # the switch is under way, and has a deadline of its own
     at = draft.attempt.scheduled_at + draft.snapshot.job.spec.capacity.max_overlap
     if s.now < at:
         draft.wake(at)
@@ -101,14 +105,15 @@ def ended(draft: Draft, s: Situation) -> None:
         raise AssertionError("an end is seen on a pod")
     end = classify(s.pod, None)
     kind = EndKind.LOSS if end.kind is EndKind.LOSS else EndKind.STOPPED
-    _give_up(draft, End(kind, end.reason, end.message, infrastructure=end.infrastructure))
+    finished = s.pod.trainer.ended_at if s.pod.trainer else None
+    told = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
+    _give_up(draft, told, ended_at=min(finished or s.now, s.now))
 
 
 def gone(draft: Draft, s: Situation) -> None:
     """Its pod or its node is gone, or its node fell silent."""
-    _give_up(
-        draft, End(EndKind.LOSS, "PodGone", f"its pod or node cannot be seen any more ({s.sight})"), estimated=True
-    )
+    reason = {Sight.SILENT: "NodeSilent", Sight.NODE_GONE: "NodeGone"}.get(s.sight, "PodGone")
+    _give_up(draft, End(EndKind.LOSS, reason, "it cannot be seen any more"), estimated=True)
 
 
 def noticed(draft: Draft, s: Situation) -> None:
@@ -119,23 +124,29 @@ def noticed(draft: Draft, s: Situation) -> None:
 
 
 def stuck(draft: Draft, s: Situation) -> None:
-    """Its container cannot be made, or does not start in time."""
+    """Its container cannot be made."""
     container = ends.stuck_container(s)
-    reason = (container.waiting if container else None) or "StartTimeout"
-    _give_up(draft, End(EndKind.STOPPED, reason, container.message if container else "it did not start in time"))
+    if container is None:
+        raise AssertionError("a stuck pod has a stuck container")
+    _give_up(draft, End(EndKind.STOPPED, container.waiting or "", container.message))
 
 
-def invalid(draft: Draft, s: Situation) -> bool:
-    """True if the API server says that its pod can never be made."""
+def refused_for_good(draft: Draft, s: Situation) -> bool:
+    """True if its pod was refused, and it does not help or does not matter to try again soon."""
     refusal = draft.snapshot.refusal
-    return refusal is not None and refusal.status == 422 and lifecycle.refused(draft, s)
+    if refusal is None or not lifecycle.refused(draft, s) or refusal.reason == "NameTaken":
+        return False
+    return refusal.status == INVALID or not _presses(draft)
 
 
-def give_up_invalid(draft: Draft, s: Situation) -> None:
-    """A tier whose pods are invalid cannot be gone to."""
+def give_up_refused(draft: Draft, s: Situation) -> None:
+    """The API server would not have its pod: it never will, or a quota is used up and nothing presses."""
     refusal = draft.snapshot.refusal
+    if refusal is None:
+        raise AssertionError("a refusal is dealt with only if there is one")
     draft.refusal_handled = True
-    _give_up(draft, End(EndKind.STOPPED, "PodInvalid", refusal.message if refusal else ""))
+    reason = "PodInvalid" if refusal.status == INVALID else "PodRefused"
+    _give_up(draft, End(EndKind.STOPPED, reason, refusal.message))
 
 
 def no_node(draft: Draft, s: Situation) -> bool:
@@ -148,9 +159,12 @@ def no_node(draft: Draft, s: Situation) -> bool:
     others = tiers if _presses(draft) else better_tiers(draft, current)
     if len(others) < 2 or attempt.acquire_deadline is None:
         return False  # a pending pod is the probe for capacity, and costs nothing
-    if s.now < attempt.acquire_deadline:
-        draft.wake(attempt.acquire_deadline)
-    return s.now >= attempt.acquire_deadline
+    at = attempt.acquire_deadline
+    if not _presses(draft) and attempt.created_at:
+        at = max(at, attempt.created_at + draft.snapshot.config.probe_every)
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
 
 
 def to_another_tier(draft: Draft, s: Situation) -> None:
@@ -170,10 +184,13 @@ def _presses(draft: Draft) -> bool:
     return current is not None and (current.departure is not None or current.state is AttemptState.DRAINING)
 
 
-def _give_up(draft: Draft, end: End, *, estimated: bool = False) -> None:
-    attempt, current = draft.attempt, draft.status.current
-    ends.drop_successor(draft, end, estimated=estimated)
+def _give_up(draft: Draft, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
+    """Give it up, and try again later each time: what stands against it may last as long as the current attempt."""
+    attempt, current, config = draft.attempt, draft.status.current, draft.snapshot.config
+    ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
-        draft.set(current=current.model_copy(update={"return_after": draft.now + draft.snapshot.config.probe_every}))
+        vain = current.vain + 1
+        later = draft.now + ends.backoff(config.probe_every, LONGEST_PROBE, vain)
+        draft.set(current=current.model_copy(update={"vain": vain, "return_after": later}))
     text = f"attempt {attempt.number} ({attempt.tier.name}), which was to follow, is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)

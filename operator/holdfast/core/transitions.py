@@ -7,8 +7,8 @@ fit again. `docs/decisions.md` shows this table, generated from here.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.api.status import AttemptState
-from holdfast.core import drains, ends, lifecycle, requests, returning, succession
+from holdfast.api.attempt import AttemptState
+from holdfast.core import departing, drains, ends, lifecycle, requests, returning, succession
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Sight, Situation
 
@@ -136,21 +136,19 @@ TABLE: tuple[Row, ...] = (
     # A notice, and leaving
     Row(
         "departs", (RUNNING,), (Sight.RUNNING,), "its node will go, and there is time for its successor to come up",
-        lambda d, s: s.notice is not None and d.attempt.departure is None and drains.trains_on(d, s),
-        drains.depart, "it saves and trains on; a successor",
+        departing.may_depart, departing.depart, "it saves and trains on; a successor",
     ),
     Row(
         "less time to train", (RUNNING,), ALIVE, "a notice leaves less time than was known",
-        drains.departs_sooner, drains.hasten_departure, "an earlier departure",
+        departing.departs_sooner, departing.hasten_departure, "an earlier departure",
     ),
     Row(
         "leaves", (RUNNING,), ALIVE, "it departs, and its successor waits at the fence, or time is up",
-        lambda d, s: d.attempt.departure is not None and not drains.trains_on(d, s), drains.leave, "Draining",
+        departing.must_leave, departing.leave, "Draining",
     ),
     Row(
-        "follower lost", (RUNNING,), ALIVE, "it departs, and no successor comes up",
-        lambda d, s: d.attempt.departure is not None and d.status.successor is None, succession.raise_another,
-        "another successor",
+        "follower lost", (RUNNING,), ALIVE, "it departs, and no successor comes up", departing.alone,
+        departing.raise_another, "another successor",
     ),
     Row(
         "notice", WORKING, ALIVE, "node or pod is about to be lost",
@@ -159,11 +157,15 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "switch", (RUNNING,), (Sight.RUNNING,), "its successor on a better tier waits at the fence",
-        lambda d, s: drains.awaited(d), drains.switch, "Draining",
+        departing.may_switch, departing.switch, "Draining",
     ),
     Row(
         "return", (RUNNING,), (Sight.RUNNING,), "a better tier is in the grid, and going back would pay",
         returning.may_return, returning.go_back, "a successor, whose pending pod is the probe",
+    ),
+    Row(
+        "never passed", (RUNNING,), (Sight.RUNNING,), "let pass the fence long ago, and nothing is heard of it",
+        departing.never_passed, ends.never_passed, "loss; next attempt",
     ),
     Row(
         "less time", (DRAINING,), ALIVE, "a notice leaves less time than the order said",
@@ -218,11 +220,11 @@ TABLE: tuple[Row, ...] = (
 SUCCESSOR_TABLE: tuple[Row, ...] = (
     Row(
         "successor not wanted", (), (), "spec.suspend, or its tier is no better any more", succession.not_wanted,
-        succession.not_any_more, "given up",
+        succession.drop_unwanted, "given up",
     ),
     Row("successor ended", (), (Sight.ENDED,), "", _always, succession.ended, "given up"),
     Row(
-        "successor gone", ON_NODE, (Sight.VANISHED, Sight.NODE_GONE, Sight.SILENT), "", _always, succession.gone,
+        "successor gone", (), (Sight.VANISHED, Sight.NODE_GONE, Sight.SILENT), "", _always, succession.gone,
         "given up",
     ),
     Row(
@@ -230,11 +232,11 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
         lambda _, s: s.notice is not None, succession.noticed, "given up",
     ),
     Row(
-        "successor invalid", (ACQUIRING,), (Sight.ABSENT,), "the API server says that the pod is invalid",
-        succession.invalid, succession.give_up_invalid, "given up",
+        "successor refused", (ACQUIRING,), (Sight.ABSENT,), "its pod was refused: for good, or nothing presses",
+        succession.refused_for_good, succession.give_up_refused, "given up",
     ),
     Row(
-        "successor refused", (ACQUIRING,), (Sight.ABSENT,), "the API server refused the pod", lifecycle.refused,
+        "successor put off", (ACQUIRING,), (Sight.ABSENT,), "the API server refused the pod", lifecycle.refused,
         lifecycle.note_refusal, "Intended, growing delay",
     ),
     Row(

@@ -1,7 +1,8 @@
 """What every decision ends with: pods that are not wanted, progress, conditions, columns, time to live."""
 
+from holdfast.api.attempt import AttemptState
 from holdfast.api.scalars import format_duration
-from holdfast.api.status import AttemptState, Phase
+from holdfast.api.status import Phase
 from holdfast.core import ledger
 from holdfast.core.conditions import set_conditions
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.api.status import AttemptState
 from holdfast.core.views import ClusterView, NodeView, PodView
 
 Raw = Mapping[str, Any]

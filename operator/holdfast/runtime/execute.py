@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Protocol
 
 from holdfast.api import names
+from holdfast.api.attempt import EndKind
 from holdfast.api.model import merge_patch
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import EndKind
 from holdfast.core.decision import (
     Action,
     CreatePod,

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.model import merge_patch
-from holdfast.api.status import (
-    AttemptRecord,
-    Condition,
-    EndKind,
-    Ledger,
-    Progress,
-    Restarts,
-    TrainingJobStatus,
-)
+from holdfast.api.status import Condition, Ledger, Progress, Restarts, TrainingJobStatus
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ from tests.support.core import (
 )
 
 from holdfast.api import names
-from holdfast.api.status import AttemptState, EndKind
+from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.core.snapshot import Refusal
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.support.core import container, drain, ended, pod, stopped, verdict
 
-from holdfast.api.status import EndKind
+from holdfast.api.attempt import EndKind
 from holdfast.core.classify import MESSAGE_LIMIT, RULES, Evidence, classify
 from holdfast.core.verdict import parse_verdict
 

@@ -22,7 +22,7 @@ from tests.support.core import (
     verdict,
 )
 
-from holdfast.api.status import AttemptState
+from holdfast.api.attempt import AttemptState
 from holdfast.core.decide import decide
 
 RUNNING = attempt(fenced=True, first_step=500)

@@ -20,7 +20,7 @@ from tests.support.core import (
     stepped,
 )  # fmt: skip
 
-from holdfast.api.status import AttemptState
+from holdfast.api.attempt import AttemptState
 from holdfast.core import decide as module
 from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError

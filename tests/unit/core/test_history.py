@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, status, stepped, stored, tier, verdict
 
-from holdfast.api.status import AttemptRecord, EndKind
+from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.core.draft import Draft
 from holdfast.core.history import BYTES, LENGTH, append
 from holdfast.core.situation import is_live

@@ -24,10 +24,11 @@ from tests.support.core import (
 )
 from tests.support.ledger import of
 
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
 from holdfast.api.model import merge_patch
 from holdfast.api.profile import MAX_TIERS
 from holdfast.api.scalars import parse_money
-from holdfast.api.status import AttemptRecord, AttemptState, EndKind, Ledger, TierTotals
+from holdfast.api.status import Ledger, TierTotals
 from holdfast.core import ledger
 
 HOUR = timedelta(hours=1)

@@ -5,24 +5,28 @@ from decimal import Decimal
 from itertools import count
 
 import pytest
-from tests.support.core import TIERS, at, settled, snapshot, status, tier
+from tests.support.core import TIERS, at, ended, pending, settled, snapshot, status, tier
 from tests.support.core import pod as a_pod
-from tests.support.successions import ON_DEDICATED, SAYS, given
+from tests.support.successions import ON_DEDICATED, SAYS, follower, given
+from tests.support.transitions import ACQUIRING, RUNNING
 
-from holdfast.api.status import AttemptRecord, EndKind
-from holdfast.core.returning import CHANGEOVER, REMEMBERED, YOUNG, worth
+from holdfast.api.attempt import AttemptRecord, EndKind
+from holdfast.core.returning import CHANGEOVER, REMEMBERED, YOUNG, explain, worth
 
 SPOT, DEDICATED = tier("spot"), tier("dedicated")
 NUMBERS = count(100)
 
 
-def lived(minutes: float, *, ago: float = 0, kind: EndKind = EndKind.LOSS, name: str = "spot", start: float = 60):
+def lived(
+    minutes: float, *, ago: float = 0, kind: EndKind = EndKind.LOSS, name: str = "spot", start: float | None = 60
+):
     """An attempt that had its node for so many minutes and ended so many minutes ago; its start took `start` s."""
     ended = at(-60 * ago)
     scheduled = ended - timedelta(minutes=minutes)
     return AttemptRecord(
         number=next(NUMBERS), tier=name, kind=kind, reason="SpotInterruption", raised_at=scheduled,
-        scheduled_at=scheduled, started_at=scheduled, first_step_at=scheduled + timedelta(seconds=start),
+        scheduled_at=scheduled, started_at=scheduled,
+        first_step_at=None if start is None else scheduled + timedelta(seconds=start),
         ended_at=ended,
     )  # fmt: skip
 
@@ -36,7 +40,10 @@ def test_a_tier_of_which_nothing_is_known_is_worth_a_try():
     assert (found.life, found.changeover, found.ratio, found.until) == (YOUNG, CHANGEOVER, Decimal(3), None)
     assert found.pays
     went = settled(snapshot(given(ON_DEDICATED), a_pod(), reports=[SAYS])).status.decision
-    assert went.reason == "spot can be expected to last 1h at 1/3 of the price, a move wastes 5m: going back pays"
+    assert (
+        went.reason
+        == "training on dedicated; spot would be 3 times cheaper: a pod waits for a node, which could last 1h"
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,6 +54,7 @@ def test_a_tier_of_which_nothing_is_known_is_worth_a_try():
         ((lived(600, kind=EndKind.STOPPED),), timedelta(minutes=660)),
         ((lived(3, name="dedicated"),), YOUNG),
         ((lived(3, ago=24 * 60),), YOUNG),
+        ((lived(600, kind=EndKind.STOPPED, start=None),), YOUNG),
     ],
 )
 def test_how_long_a_tier_is_expected_to_last(history, life):
@@ -66,7 +74,6 @@ def test_a_tier_that_is_lost_again_and_again_is_not_gone_back_to_until_that_is_o
         snapshot(given(ON_DEDICATED, history=history, spec={"capacity": capacity}), a_pod(), reports=[SAYS])
     )
     assert eager.status.successor.tier.name == "spot"
-    assert "may not pay" in eager.status.decision.reason
     later = settled(snapshot(given(ON_DEDICATED, history=history), a_pod(), reports=[SAYS], now=at(86_400)))
     assert later.status.successor.tier.name == "spot"
 
@@ -95,3 +102,37 @@ def test_prices(here, there, ratio):
         for one, price in ((DEDICATED, here), (SPOT, there))
     ]
     assert worth(status(), priced[0], priced[1], at(0)).ratio == ratio
+
+
+@pytest.mark.parametrize(("vain", "minutes"), [(0, 10), (1, 20), (4, 160), (20, 24 * 60)])
+def test_a_better_tier_that_is_tried_in_vain_is_tried_later_each_time(vain, minutes):
+    """What stands against it, such as a volume that only one node can mount, may last for months."""
+    current = ON_DEDICATED.model_copy(update={"vain": vain})
+    decision = settled(snapshot(given(current, follower(RUNNING)), a_pod(), ended(2, 1, node="n2"), reports=[SAYS]))
+    assert decision.status.current.vain == vain + 1
+    assert decision.status.current.return_after == at(60 * minutes)
+
+
+def test_several_better_tiers_are_probed_in_turn():
+    """Every ten minutes, and not as often as a pod that is waited for would change its tier."""
+    on_cpu = ON_DEDICATED.model_copy(update={"tier": tier("cpu")})
+    waits = follower(ACQUIRING, created_at=at(-599), acquire_deadline=at(-200))
+    given_ = given(on_cpu, waits)
+    assert settled(snapshot(given_, a_pod(), pending(2), reports=[SAYS])).trace == ()
+    later = settled(snapshot(given_, a_pod(), pending(2), reports=[SAYS], now=at(1)))
+    assert later.trace == ("no node for successor",)
+    assert later.status.successor.tier.name == "dedicated"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "says"),
+    [("0.2", "1.02", "stands above it in the grid"), (None, "1", "stands above it"), ("3", "0", "would cost nothing"),
+     ("3", "2", "would be 1.5 times cheaper")],
+)  # fmt: skip
+def test_why_a_pod_waits_is_true(here, there, says):
+    """A price is compared only where there are two, and the other is lower."""
+    priced = [
+        one.model_copy(update={"price_per_node_hour": None if price is None else Decimal(price)})
+        for one, price in ((DEDICATED, here), (SPOT, there))
+    ]
+    assert says in explain(*priced, worth(status(), *priced, at(0)))

@@ -16,7 +16,7 @@ from tests.support.core import (
     status,
 )
 
-from holdfast.api.status import AttemptRecord, AttemptState, EndKind, PodRecord
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, PodRecord
 from holdfast.core.situation import Sight, is_live, look
 
 A = AttemptState

@@ -5,8 +5,8 @@ from tests.support import successions, transitions
 from tests.support.core import GRACE, at, attempt, job, node, nodes, pod, report, settled, snapshot, status
 from tests.support.transitions import FENCED, asked, outcome, told
 
+from holdfast.api.attempt import Drain
 from holdfast.api.names import ANNOTATION_MOVE
-from holdfast.api.status import Drain
 from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
 
 CASES = (*transitions.CASES, *successions.CASES)

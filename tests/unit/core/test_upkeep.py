@@ -19,7 +19,8 @@ from tests.support.core import (
     status,
 )
 
-from holdfast.api.status import AttemptRecord, AttemptState, EndKind, Phase
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
+from holdfast.api.status import Phase
 from holdfast.core.decision import DeleteJob, UnprotectPod
 
 FINAL = {"phase": Phase.COMPLETED, "finished_at": at(-60), "attempt": 9}

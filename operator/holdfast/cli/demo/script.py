@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
+from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Attempt, AttemptState
 
 NOTICE = timedelta(seconds=20)
 STEPS_BEFORE = 80  # steps of its own that an attempt makes before its node is taken
