@@ -8,7 +8,7 @@ from enum import Enum
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.objects import TrainingJob
 
-NOTICE = timedelta(seconds=20)
+NOTICE = timedelta(seconds=45)  # clouds give 30 s to 2 min
 STEPS_BEFORE = 80  # steps of its own that an attempt makes before its node is taken
 
 

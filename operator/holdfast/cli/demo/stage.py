@@ -29,7 +29,7 @@ NAMESPACE = "demo"
 READY_TIMEOUT = 60.0  # seconds
 LOG_LINES = 15
 # A demo has minutes, not weeks: the operator looks and writes more often than it does by default.
-PATIENCE = {"silent_hold": 3.0, "status_interval": 1.0}
+PATIENCE = {"silent_hold": 3.0, "status_interval": 1.0, "leave_margin": 5.0}
 
 
 @dataclass(slots=True)
