@@ -22,10 +22,10 @@ pids = [w.pid for w in loader._workers]
 # A stranger: neither the workers' parent nor one of them.
 os.spawnlp(os.P_WAIT, "sh", "sh", "-c", "kill -TERM " + " ".join(map(str, pids)))
 for _ in range(500): next(loader)
-print("stayed", all(w.is_alive() for w in loader._workers))
+print("stayed", all(w.is_alive() for w in loader._workers), flush=True)
 for worker in loader._workers: worker.terminate()
 for worker in loader._workers: worker.join(20)
-print("left", not any(w.is_alive() for w in loader._workers))
+print("left", not any(w.is_alive() for w in loader._workers), flush=True)
 os._exit(0)
 """
 
