@@ -19,6 +19,14 @@ def on_tier(kind: str) -> Callable[[dict[str, Any]], bool]:
     return lambda s: s.get("phase") == "Running" and s.get("tier") == kind and bool(s["current"].get("firstStep"))
 
 
+def without_spot(cluster: Cluster, pool: Pool) -> list[dict[str, Any]]:
+    """Spot and dedicated, and no node of spot any more."""
+    for name in ("spot-1", "spot-2"):
+        cluster.crash(pool.node(name))
+        cluster.kubectl("delete", "node", pool.node(name))
+    return [pool.tier("spot"), pool.tier("dedicated")]
+
+
 def check_switches(cluster: Cluster, job: Job, steps: int) -> None:
     """Every attempt began after the step of the one before, which had handed over; every step was made once."""
     done = job.status()
@@ -56,10 +64,7 @@ def test_goes_back_to_spot_as_soon_as_it_has_a_node(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if nothing probes for the better tier, or the job leaves its node before the other one is ready."""
-    for name in ("spot-1", "spot-2"):
-        cluster.crash(pool.node(name))
-        cluster.kubectl("delete", "node", pool.node(name))
-    tiers = [pool.tier("spot"), pool.tier("dedicated")]
+    tiers = without_spot(cluster, pool)
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 400})
     first = job.wait("training on dedicated", on_tier("dedicated"))
     probe = job.wait("a probe", lambda s: (s.get("successor") or {}).get("state") == "Acquiring")["successor"]
@@ -79,10 +84,7 @@ def test_stays_where_it_is_if_the_user_says_so(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if returnPolicy is not obeyed, or an edit does not reach a successor that waits for a node."""
-    for name in ("spot-1", "spot-2"):
-        cluster.crash(pool.node(name))
-        cluster.kubectl("delete", "node", pool.node(name))
-    tiers = [pool.tier("spot"), pool.tier("dedicated")]
+    tiers = without_spot(cluster, pool)
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.1), goal={"steps": 10_000})
     probing = job.wait("a probe", lambda s: (s.get("successor") or {}).get("state") == "Acquiring")
     job.patch({"capacity": {"returnPolicy": "Never"}})

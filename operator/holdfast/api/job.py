@@ -66,10 +66,12 @@ class Capacity(Model):
     """How the next tier is chosen. Ordered: every attempt tries the tiers in their order."""
     return_policy: Literal["Never", "Eager", "Slack"] = "Slack"
     """Going back to a better tier while training goes on. Eager: as soon as it has a node; Slack: the same, if the move
-    pays for itself in the time that the tier can be expected to last; Never: only when the attempt ends."""
+    pays for itself in the time that the tier can be expected to last; Never: only when the attempt ends. A pod that
+    waits for a node of the better tier is the probe, and counts against quotas; a volume that only one node can mount
+    stands in its way."""
     max_overlap: Annotated[timedelta, DurationBounds("0s", "24h")] = timedelta(minutes=10)
     """How long an attempt and its successor may both have nodes, such as 10m. A successor that takes longer to start is
-    given up; with 0s none is started before the attempt has ended."""
+    given up, and another one is tried later each time; with 0s none is started before the attempt has ended."""
 
     rules: ClassVar[tuple[Rule, ...]] = (exactly_one("profile", "tiers"),)
 

@@ -58,8 +58,7 @@ def depart(draft: Draft, s: Situation) -> None:
         )
     )
     if draft.status.requests.checkpoint_order is None:
-        order = draft.next_order()
-        draft.set(requests=draft.status.requests.model_copy(update={"checkpoint_order": order}))
+        draft.order_checkpoint()
     drains.intend_successor(draft, avoid=(notice.node,) if notice.node else ())
     seconds = ceil((notice.deadline - s.now).total_seconds())
     text = f"{notice.reason}: {notice.message}; {seconds} s are left, training goes on until the next attempt is ready"

@@ -111,6 +111,11 @@ class Draft:
         self.set(requests=self.status.requests.model_copy(update={"orders": order}))
         return order
 
+    def order_checkpoint(self) -> None:
+        """Tell the current attempt's trainer to save; an order that is still open is replaced."""
+        order = self.next_order()
+        self.set(requests=self.status.requests.model_copy(update={"checkpoint_order": order}))
+
     def drain(
         self, reason: str, message: str, deadline: datetime, kind: EndKind, *, deleted_at: datetime | None = None
     ) -> None:

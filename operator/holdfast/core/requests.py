@@ -50,9 +50,8 @@ def order_checkpoint(draft: Draft, s: Situation) -> None:
     asked = request(draft, names.ANNOTATION_CHECKPOINT, draft.status.requests.checkpoint)
     if asked is None:
         raise AssertionError("a checkpoint is ordered only if one was asked for")
-    order = draft.status.requests.orders + 1
-    changes = {"checkpoint": asked[0], "orders": order, "checkpoint_order": order}
-    draft.set(requests=draft.status.requests.model_copy(update=changes))
+    draft.order_checkpoint()
+    draft.set(requests=draft.status.requests.model_copy(update={"checkpoint": asked[0]}))
     draft.event("CheckpointRequested", "a checkpoint was requested")
 
 

@@ -1,9 +1,27 @@
 """Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support import successions, transitions
-from tests.support.core import GRACE, at, attempt, job, node, nodes, pod, report, settled, snapshot, status
-from tests.support.transitions import FENCED, asked, outcome, told
+from tests.support.core import (
+    GRACE,
+    TIERS,
+    at,
+    attempt,
+    container,
+    ended,
+    job,
+    node,
+    nodes,
+    pod,
+    report,
+    settled,
+    snapshot,
+    status,
+    stepped,
+)  # fmt: skip
+from tests.support.transitions import FENCED, RUNNING, asked, outcome, told
 
 from holdfast.api.attempt import Drain
 from holdfast.api.names import ANNOTATION_MOVE
@@ -72,3 +90,29 @@ def test_a_deadline_is_never_before_the_order():
 def test_the_grace_bounds_a_long_notice():
     long = nodes(node(taints=("karpenter.sh/disrupted",), termination_at=at(9000)))
     assert settled(snapshot(job(status(FENCED)), pod(), cluster=long)).status.current.drain.deadline == at(0) + GRACE
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("capacity", [{"profile": "gone"}, {"tiers": list(TIERS), "maxOverlap": "0s"}])
+@pytest.mark.parametrize("suspend", [False, True])
+def test_every_case_comes_to_rest_whatever_the_user_has_changed(case, capacity, suspend):
+    """The profile is gone, no two nodes are allowed, the job is suspended: no rows that fire for ever."""
+    changed = job(case.given.job.status, capacity=capacity, suspend=suspend)
+    given = changed.model_copy(update={"metadata": case.given.job.metadata})
+    settled(replace(case.given, job=given, profile=None))
+
+
+def test_the_report_of_one_that_was_given_up_hides_nothing():
+    """Its pod is kept for its logs, and its last report with it."""
+    ended_one = ended(2, 1, node="n2")
+    reports = [stepped(step=900), report(2, state="holding", fenced=False, step=600)]
+    decision = settled(snapshot(job(status(FENCED, attempt=2)), pod(), ended_one, reports=reports))
+    assert decision.status.progress.step == 900
+
+
+def test_a_successor_is_paid_for_until_it_ended_and_not_until_somebody_looked():
+    given = successions.given(successions.ON_DEDICATED, successions.follower(RUNNING, scheduled_at=at(-7200)))
+    over = container(ended=True, exit_code=1)
+    gone = ended(2, 1, node="n2", trainer=replace(over, ended_at=at(-6800)))
+    decision = settled(snapshot(given, pod(), gone, reports=[stepped()]))
+    assert decision.status.history[-1].ended_at == at(-6800)
