@@ -16,7 +16,7 @@ import yaml
 from holdfast.api.job import TrainingJobSpec
 from holdfast.api.names import GROUP, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL, VERSION
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.api.profile import CapacityProfileSpec
+from holdfast.api.profile import CapacityProfileSpec, CapacityProfileStatus
 from holdfast.api.rules import validations
 from holdfast.api.schema import structural
 from holdfast.api.status import TrainingJobStatus
@@ -79,7 +79,6 @@ def _trainingjobs() -> Manifest:
         "status": structural(TrainingJobStatus, defaults=False),
     }
     version = _version(TrainingJob, properties, columns)
-    version["subresources"] = {"status": {}}
     return _definition("Namespaced", JOB_KIND, JOB_PLURAL, ["tj"], version)
 
 
@@ -88,7 +87,11 @@ def _capacityprofiles() -> Manifest:
         _column("Tiers", ".spec.tiers[*].name"),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
-    version = _version(CapacityProfile, {"spec": structural(CapacityProfileSpec)}, columns)
+    properties = {
+        "spec": structural(CapacityProfileSpec),
+        "status": structural(CapacityProfileStatus, defaults=False),
+    }
+    version = _version(CapacityProfile, properties, columns)
     return _definition("Cluster", PROFILE_KIND, PROFILE_PLURAL, ["capprof"], version)
 
 
@@ -112,6 +115,7 @@ def _version(
         "served": True,
         "storage": True,
         "additionalPrinterColumns": columns,
+        "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": root},
     }
 

@@ -9,7 +9,7 @@ from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
 from holdfast.api.rules import Rule, exactly_one
-from holdfast.api.scalars import Count, Duration, DurationBounds, Every, Flag
+from holdfast.api.scalars import Count, Duration, DurationBounds, Every, Flag, Moment, Money
 from holdfast.api.strings import Bucket, Endpoint, ObjectName, Region, RelativePath, Resume
 from holdfast.api.trainer import (
     ClaimRef,
@@ -43,7 +43,9 @@ __all__ = [
     "Keep",
     "KeyRef",
     "LocalRef",
+    "Policy",
     "Resources",
+    "ReturnPolicy",
     "S3Storage",
     "SecretSource",
     "SecurityContext",
@@ -55,6 +57,10 @@ __all__ = [
 ]
 
 
+Policy = Literal["Ordered", "Cheapest", "Deadline"]
+ReturnPolicy = Literal["Never", "Eager", "Slack"]
+
+
 class Capacity(Model):
     """Where the job may run: a profile or tiers inline, exactly one of them."""
 
@@ -62,18 +68,37 @@ class Capacity(Model):
     """Name of a CapacityProfile of the cluster."""
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")] = ()
     """The tiers that this job may use, best first."""
-    policy: Literal["Ordered"] = "Ordered"
-    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order."""
-    return_policy: Literal["Never", "Eager", "Slack"] = "Slack"
-    """Going back to a better tier while training goes on. Eager: as soon as it has a node; Slack: the same, if the move
-    pays for itself in the time that the tier can be expected to last; Never: only when the attempt ends. A pod that
-    waits for a node of the better tier is the probe, and counts against quotas; a volume that only one node can mount
-    stands in its way."""
+    policy: Policy = "Ordered"
+    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order. Cheapest: the tier, of those
+    that can be had, on which a step is expected to cost least, with its price, pace, starts and losses. Deadline: as
+    cheap as can be without missing the deadline; needs goal.steps, or a trainer that reports its goal, and a tier of
+    kind Dedicated. While a policy lacks what it needs, the job says so and the tiers are tried in their order."""
+    deadline: Moment | None = None
+    """When the training has to be done, such as 2027-01-31T00:00:00Z; policy Deadline keeps it, with any other policy
+    it is only watched. The condition DeadlineAtRisk says if it will be missed, and by how much."""
+    budget: Money | None = None
+    """What the job may spend on nodes, as a decimal string such as "5000". It is suspended, with its checkpoints,
+    before it would spend more, and goes on when the budget is raised. Tiers without a price count as free."""
+    return_policy: ReturnPolicy = "Slack"
+    """When a job leaves a tier on which it runs for a better one that has come back. Never: only when the tier is lost,
+    or the deadline demands it. Eager: at once. Slack: as soon as the move is expected to pay for itself, with no risk
+    for the deadline. A pod that waits for a node of the better tier is the probe, and counts against quotas; a volume
+    that only one node can mount stands in its way."""
     max_overlap: Annotated[timedelta, DurationBounds("0s", "24h")] = timedelta(minutes=10)
     """How long an attempt and its successor may both have nodes, such as 10m. A successor that takes longer to start is
     given up, and another one is tried later each time; with 0s none is started before the attempt has ended."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("profile", "tiers"),)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        exactly_one("profile", "tiers"),
+        Rule(
+            allowed="policy Deadline must have a deadline, such as 2027-01-31T00:00:00Z",
+            cel="self.policy != 'Deadline' || has(self.deadline)",
+            holds=lambda capacity: capacity.policy != "Deadline" or capacity.deadline is not None,
+            got_cel="'none'",
+            got=lambda _: "none",
+            field=".deadline",
+        ),
+    )
 
 
 class S3Storage(Model):

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from holdfast.api.job import TrainingJobSpec
 from holdfast.api.model import Model
 from holdfast.api.problems import spec_error
-from holdfast.api.profile import CapacityProfileSpec
+from holdfast.api.profile import CapacityProfileSpec, CapacityProfileStatus
 from holdfast.api.rules import Rule
 from holdfast.api.scalars import Time
 from holdfast.api.status import TrainingJobStatus
@@ -74,5 +74,6 @@ class CapacityProfile(ApiObject):
     api_version: Literal["holdfast.dev/v1alpha1"] = "holdfast.dev/v1alpha1"
     kind: Literal["CapacityProfile"] = "CapacityProfile"
     spec: CapacityProfileSpec
+    status: CapacityProfileStatus = CapacityProfileStatus()
 
     rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 63),)

@@ -5,13 +5,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from holdfast.api.knowledge import MAX_TIERS, Observation, TierKnowledge
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.rules import Rule
 from holdfast.api.scalars import Count, DurationBounds, Money, Quantity
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 
-MAX_TIERS = 16
+__all__ = ["MAX_TIERS", "CapacityProfileSpec", "CapacityProfileStatus", "ProfileTier", "Tier", "TierKind", "Toleration"]
+
 TierKind = Literal["Spot", "Dedicated", "CPU"]
 
 
@@ -75,6 +77,10 @@ class Tier(Model):
     acquire_timeout: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
     """How long a pod may wait for a node of this tier before the next tier is tried, such as 5m. Default: 5m, or 15m
     while no node matches the tier, since an autoscaler may bring one."""
+    observation: Observation | None = None
+    """What it costs to learn that the tier is back. Free: its nodes stand in the cluster, and are seen. Billed: an
+    autoscaler brings a node when a pod asks for one, and that node is paid for. Default: it is found out; Billed from
+    the first node on that was not there when a pod asked."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -104,3 +110,10 @@ class CapacityProfileSpec(Model):
 
     tiers: Annotated[tuple[ProfileTier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")]
     """The tiers, best first."""
+
+
+class CapacityProfileStatus(Model):
+    """What the jobs of the cluster found out about the tiers. Holdfast writes it, nobody else."""
+
+    tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
+    """What is known of each tier."""

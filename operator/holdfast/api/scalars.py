@@ -25,6 +25,7 @@ __all__ = [
     "Every",
     "Flag",
     "Hours",
+    "Moment",
     "Money",
     "Quantity",
     "Step",
@@ -168,17 +169,33 @@ def format_time(value: datetime) -> str:
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
+# The API server's date-time takes years and zones that no calendar here can hold: what people write is bounded.
+MOMENT_PATTERN: Final = (
+    r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _TimeType:
+    pattern: str = ""
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(parse_time, serialization=_as_text(format_time))
+        return core_schema.no_info_plain_validator_function(self._parse, serialization=_as_text(format_time))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"type": "string", "format": "date-time"}
+        return {"type": "string", "format": "date-time"} | ({"pattern": self.pattern} if self.pattern else {})
+
+    def _parse(self, value: object) -> datetime:
+        if self.pattern and isinstance(value, str) and not re.fullmatch(self.pattern[1:-1], value):
+            raise ScalarError(value, _TIME_WORDS)
+        return parse_time(value)
 
 
 Time = Annotated[datetime, _TimeType()]
 """A point in time: aware, UTC, exact to the microsecond."""
+Moment = Annotated[datetime, _TimeType(MOMENT_PATTERN)]
+"""A point in time that people write: in the years 2000 to 2999."""
 
 
 # Money

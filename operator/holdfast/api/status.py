@@ -1,4 +1,7 @@
-"""The status of a TrainingJob. It is the operator's memory: everything a decision needs that is not in the cluster."""
+"""The status of a TrainingJob. It is the operator's memory: everything a decision needs that is not in the cluster.
+
+Its attempts and their records are in attempt.py.
+"""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -8,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from holdfast.api.attempt import Attempt, AttemptRecord, Message, Name, Number, Reason, Recovery
+from holdfast.api.knowledge import TierKnowledge
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, TierKind
@@ -210,6 +214,8 @@ class TrainingJobStatus(Model):
     """Sums over attempts that are over."""
     history: Annotated[tuple[AttemptRecord, ...], Field(max_length=MAX_HISTORY), KeyedBy("number")] = ()
     """The last attempts that are over, oldest first."""
+    tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
+    """What the job's own attempts found out about the tiers."""
     requests: Requests = Requests()
     """What people asked for and was handled."""
     started_at: Time | None = None

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import ProfileTier
+from holdfast.core.capacity.typical import Assumptions
 from holdfast.core.views import ClusterView, PodView
 
 
@@ -78,6 +80,7 @@ class OperatorConfig:
     backoff_base: timedelta = timedelta(seconds=10)
     backoff_limit: timedelta = timedelta(minutes=5)
     status_interval: timedelta = timedelta(seconds=15)  # progress goes to status at most this often a job
+    assumed: Assumptions = field(default_factory=Assumptions)  # by capacity policies, before anything was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +97,13 @@ class Snapshot:
     listening_since: datetime | None = None  # when this operator began to take reports
     progress_slot: bool = True  # the cluster-wide limit of progress writes leaves room for one now
     config: OperatorConfig = field(default_factory=OperatorConfig)
+    grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)
+    """The tiers that the job may use, best first; empty if its profile is not there."""
+
+    def __post_init__(self) -> None:
+        capacity = self.job.spec.capacity
+        if capacity.profile is None:  # inline tiers, in the shape of a profile's; made once, for it is asked for often
+            tiers = tuple([ProfileTier(**dict(tier)) for tier in capacity.tiers])
+        else:
+            tiers = self.profile.spec.tiers if self.profile else ()
+        object.__setattr__(self, "grid", tiers)

@@ -5,16 +5,17 @@ exactly when a decision could not tell the objects apart.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from holdfast.api import names
 from holdfast.api.scalars import parse_time
 
 Raw = Mapping[str, Any]
+Derived = TypeVar("Derived")
 TOGETHER = timedelta(seconds=60)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 NUMBER = re.compile("[0-9]{1,9}")
@@ -214,7 +215,7 @@ class ClusterView:
 
     def __init__(self, nodes: Iterable[NodeView] = ()) -> None:
         self.nodes: Mapping[str, NodeView] = {node.name: node for node in nodes}
-        self._matching: dict[frozenset[tuple[str, str]], int] = {}
+        self._derived: dict[Hashable, Any] = {}
 
     @cached_property
     def silent(self) -> tuple[NodeView, ...]:
@@ -248,6 +249,11 @@ class ClusterView:
     def matching(self, selector: Mapping[str, str]) -> int:
         """How many nodes carry all labels of the selector."""
         key = frozenset(selector.items())
-        if key not in self._matching:
-            self._matching[key] = sum(key <= node.labels.items() for node in self.nodes.values())
-        return self._matching[key]
+        return self.once(key, lambda: sum(key <= node.labels.items() for node in self.nodes.values()))
+
+    def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` says, asked only once for each key: it must depend on the key and these nodes alone."""
+        if key not in self._derived:
+            self._derived[key] = derive()
+        found: Derived = self._derived[key]
+        return found

@@ -50,7 +50,10 @@ def test_the_server_stores_the_schema_as_it_was_written(server: Server) -> None:
         ("trainingjob.spec.capacity.tiers.acquireTimeout", "before the next tier is tried"),
         ("tj.spec.trainer.env.valueFrom.secretKeyRef.key", "Key in it"),
         ("trainingjob.status.restarts.losses", "never the user's fault"),
+        ("trainingjob.spec.capacity.deadline", "DeadlineAtRisk says if it will be missed"),
+        ("trainingjob.status.tiers.start", "to the first step"),
         ("capprof.spec.tiers.runtimeClassName", "RuntimeClass of the pods"),
+        ("capprof.status.tiers.acquire.worst", "The longest of all times"),
     ],
 )
 def test_fields_are_explained(server: Server, field: str, words: str) -> None:

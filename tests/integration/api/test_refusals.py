@@ -93,6 +93,21 @@ BORDER: tuple[dict[str, Any], ...] = (
     {"spec/checkpoint/storage/s3/prefix": ".hidden/a=b"},
     {"spec/checkpoint/storage/s3/prefix": "a/..b"},
     {"spec/goal": {"steps": 2**53 - 1}},
+    {"spec/capacity/deadline": "2000-01-01T00:00:00Z"},  # is over, and accepted
+    {"spec/capacity/deadline": "2999-12-31T23:59:59.999999999-23:59"},
+    {"spec/capacity/deadline": "1999-12-31T23:59:59Z"},
+    {"spec/capacity/deadline": "2027-01-31t00:00:00z"},
+    {"spec/capacity/deadline": "2027-01-31T24:00:00Z"},
+    {"spec/capacity/deadline": "2027-01-31T23:59:60Z"},
+    {"spec/capacity/deadline": "2027-01-31T00:00:00+24:00"},
+    {"spec/capacity/deadline": "2027-01-31 00:00:00Z"},
+    {"spec/capacity/budget": 0},
+    {"spec/capacity/budget": "999999999999.999999"},
+    {"spec/capacity/budget": 1_000_000_000_000},
+    {"spec/capacity/maxOverlap": "1m"},
+    {"spec/capacity/maxOverlap": "59s"},
+    {"spec/capacity/maxOverlap": "24h"},
+    {"spec/capacity/maxOverlap": "24h1ms"},
     {"spec/goal": {"steps": 2**53}},
 )
 
@@ -150,8 +165,25 @@ def test_what_runs_may_change_in_suspension(server: Server, namespace: str, chan
         {"spec/checkpoint/every": "5m"},
         {"spec/failure": {"maxFailures": 0}},
         {"spec/activeDeadline": "90d"},
+        {"spec/capacity/policy": "Deadline", "spec/capacity/deadline": "2027-01-31T00:00:00Z"},
+        {"spec/capacity/policy": "Cheapest"},
+        {"spec/capacity/budget": "5000"},
+        {"spec/capacity/returnPolicy": "Never"},
+        {"spec/capacity/maxOverlap": "5m"},
     ],
-    ids=["tiers", "profile", "goal", "every", "failure", "deadline"],
+    ids=[
+        "tiers",
+        "profile",
+        "goal",
+        "every",
+        "failure",
+        "active",
+        "deadline",
+        "policy",
+        "budget",
+        "return",
+        "overlap",
+    ],
 )
 def test_the_rest_may_change_at_any_time(server: Server, namespace: str, change: dict[str, Any]) -> None:
     apply(server.cluster, GOOD, namespace=namespace)

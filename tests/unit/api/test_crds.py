@@ -44,7 +44,7 @@ def test_jobs_show_what_people_ask_for() -> None:
         ["training"],
     )
     version = spec["versions"][0]
-    assert version["subresources"] == {"status": {}}
+    assert version["subresources"] == profile["spec"]["versions"][0]["subresources"] == {"status": {}}
     columns = version["additionalPrinterColumns"]
     first = [column["name"].upper() for column in columns if not column.get("priority")]
     assert first == ["PHASE", "TIER", "STEP", "PERCENT", "ETA", "LOSSES", "COST", "AGE"]

@@ -1,5 +1,8 @@
 """Whole objects: reading them, and saying what is wrong with them."""
 
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
 import pytest
 from tests.support.bad_manifests import BAD
 from tests.support.manifests import GOOD, GOOD_PROFILE, Bad, changed
@@ -42,6 +45,40 @@ def test_every_problem_is_named_at_once() -> None:
     assert fields == ["spec.trainer.image", "spec.checkpoint.every", "spec.goal.steps"]
     assert caught.value.field == "spec.trainer.image"
     assert isinstance(caught.value, HoldfastError)
+
+
+def test_what_the_next_tier_is_chosen_by() -> None:
+    capacity = TrainingJob.parse(GOOD).spec.capacity
+    assert (capacity.policy, capacity.return_policy, capacity.max_overlap) == (
+        "Ordered",
+        "Slack",
+        timedelta(minutes=10),
+    )
+    assert capacity.deadline is capacity.budget is None
+    over = {
+        "spec/capacity/policy": "Deadline",
+        "spec/capacity/deadline": "2020-01-31T01:00:00+01:00",
+        "spec/capacity/budget": 5000,
+        "spec/capacity/tiers/0/observation": "Billed",
+    }
+    job = TrainingJob.parse(changed(GOOD, over))
+    assert job.spec.capacity.deadline == datetime(2020, 1, 31, tzinfo=UTC)  # it is over; that is said, not refused
+    assert job.to_object()["spec"]["capacity"]["deadline"] == "2020-01-31T00:00:00Z"
+    assert job.spec.capacity.budget == Decimal(5000)
+    assert review(changed(GOOD, over)) == ()
+
+
+def test_what_is_known_of_tiers_is_read_as_it_was_written() -> None:
+    tiers = [
+        {
+            "tier": "spot", "state": "Lost", "since": "2026-11-21T09:00:00Z", "seenAt": "2026-11-21T09:00:00Z",
+            "observation": "Free", "acquire": {"recent": ["3s", "1m2s"], "worst": "10m"}, "losses": 3, "had": "9h",
+        }
+    ]  # fmt: skip
+    profile = CapacityProfile.parse({**GOOD_PROFILE, "status": {"tiers": tiers}})
+    assert profile.to_object()["status"]["tiers"] == tiers
+    job = TrainingJob.parse({**GOOD, "status": {"tiers": tiers}})
+    assert job.status.tiers == profile.status.tiers
 
 
 def test_fields_from_the_future_are_ignored_on_reading() -> None:

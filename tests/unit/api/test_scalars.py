@@ -16,6 +16,7 @@ from holdfast.api.scalars import (
     Clip,
     Duration,
     Every,
+    Moment,
     Money,
     Quantity,
     Time,
@@ -96,6 +97,32 @@ def test_a_time_survives_being_written(value: datetime) -> None:
 def test_what_is_no_time_is_refused(text: object) -> None:
     with pytest.raises(ScalarError, match="RFC 3339"):
         parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2000-01-01T00:00:00Z", True),  # a moment that is over is one too
+        ("2999-12-31T23:59:59.999999999-23:59", True),
+        ("2027-01-31t00:00:00z", True),
+        ("1999-12-31T23:59:59Z", False),
+        ("3000-01-01T00:00:00Z", False),
+        ("2027-01-31T00:00:00", False),
+        ("2027-01-31T00:00:00+24:00", False),
+        ("2027-02-30T00:00:00Z", False),
+        ("2027-01-31", False),
+        (1_800_000_000, False),
+    ],
+)
+def test_moments_that_people_write(text: object, read: bool) -> None:
+    moments = TypeAdapter(Moment)
+    if not read:
+        with pytest.raises(ValidationError, match="RFC 3339"):
+            moments.validate_python(text)
+        return
+    value = moments.validate_python(text)
+    assert value == parse_time(text)
+    assert moments.validate_python(value) == value
 
 
 def test_times_are_utc_whatever_their_zone() -> None:

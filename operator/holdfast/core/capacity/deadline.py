@@ -117,6 +117,11 @@ class _Case:
         said = f"{name or 'wait'}: {why}"
         return Choice(name, said, min(max(again, 1.0), LOOK), promised=self.promised, watch=watch)
 
+    def go(self, why: str) -> Choice:
+        """To the net, since no slack is left for anything else."""
+        said = f"{self.net.tier.name}: only {self.left()}: {why}"
+        return Choice(self.net.tier.name, said, LOOK, promised=self.promised, urgent=True)
+
     def left(self) -> str:
         """Slack and work, in words."""
         return f"{span(max(self.net.slack, 0.0))} of slack for {span(self.view.work)} of work"
@@ -127,8 +132,8 @@ def _on_spot(case: _Case, here: TierView) -> Choice:
     view, net = case.view, case.net
     room = net.room(view, here)
     if room < 0:
-        return case.choose(net.tier, f"only {case.left()}: a loss of {here.name} could make the job late")
-    if case.ratio(here) < WORTH_A_MOVE and case.fallback.available:
+        return case.go(f"a loss of {here.name} could make the job late")
+    if case.ratio(here) < WORTH_A_MOVE and case.fallback.available and view.returns != "Never":
         return case.choose(case.fallback, f"it is cheaper than {here.name} now")
     drift = net.drift(here)
     again = room / drift if drift else LOOK
@@ -138,6 +143,8 @@ def _on_spot(case: _Case, here: TierView) -> Choice:
 def _on_dependable(case: _Case, here: TierView) -> Choice:
     """Go back to Spot once it has proved itself."""
     view, net, fallback = case.view, case.net, case.fallback
+    if view.returns == "Never":
+        return case.choose(here, f"in time, and returnPolicy is Never: stay; {case.left()}", watch=False)
     if fallback is not here:
         return case.choose(fallback, f"it is cheaper to finish on than {here.name}")
     spots = [spot for spot in case.spots() if case.pays(spot)]
@@ -147,14 +154,16 @@ def _on_dependable(case: _Case, here: TierView) -> Choice:
         why = f"only {case.left()}: too little to leave for Spot, stay until the work is done"
         return case.choose(here, why, watch=False)
     spot = _best(spots, available=True)
-    if spot is None or net.room(view, spot) < 0:
-        return case.choose(here, f"{'Spot is out' if spot is None else 'too little slack'}, stay; {case.left()}")
+    if spot is None:
+        out = all(tier.available is False for tier in spots)
+        return case.choose(here, f"{'Spot is out' if out else 'nobody sees Spot up'}, stay; {case.left()}")
+    if net.room(view, spot) < 0:
+        return case.choose(here, f"too little slack, stay; {case.left()}")
     held = spot.held or 0.0
     need = proof(case.trip(spot), case.ratio(spot), case.ample) * (PAID_PROOF if view.paid_watch else 1)
-    if held >= need:
-        return case.choose(
-            spot, f"up for {span(held)}, and going back pays after {span(need)}; {case.left()}", view.step
-        )
+    if held >= need or view.returns == "Eager":
+        pays = "returnPolicy is Eager" if view.returns == "Eager" else f"going back pays after {span(need)}"
+        return case.choose(spot, f"up for {span(held)}, and {pays}; {case.left()}", view.step)
     why = f"{spot.name} is back for {span(held)}; going back pays once it has held {span(need)}"
     return case.choose(here, f"{why}; {case.left()}", need - held)
 
@@ -171,7 +180,7 @@ def _nowhere(case: _Case) -> Choice:
             return case.choose(spot, f"{'up, take it' if known else 'try it'}; {case.left()}", view.step)
     room = net.room(view, None)
     if room < 0:
-        return case.choose(net.tier, f"only {case.left()}: it is time to go")
+        return case.go("it is time to go")
     enter = net.reserve + min(spot.worst_changeover for spot in spots)
     trip = enter + fallback.worst_changeover
     if net.slack <= enter:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import inf
 from typing import Literal
 
 Kind = Literal["Spot", "Dedicated", "CPU"]
+Returns = Literal["Never", "Eager", "Slack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +17,8 @@ class TierView:
     `speed` is useful work per hour relative to the reference dedicated tier, above 0; a CPU tier may have 0.02.
     `available` says whether the tier can be had now, None if nobody knows; `held` for how long it has been so, None if
     nobody knows. `changeover` is what a move to the tier typically costs: the time in which it is paid for and does
-    nothing useful. `worst_changeover` is the longest that has to be reckoned with, and not below `changeover`.
+    nothing useful. `worst_changeover` is the longest that has to be reckoned with, and not below `changeover`. `life`
+    is for how long a node of the tier can be expected to be kept.
     """
 
     name: str
@@ -26,6 +29,7 @@ class TierView:
     held: float | None = None
     changeover: float = 0.0
     worst_changeover: float = 0.0
+    life: float = inf
     unit_price: float | None = field(init=False, compare=False)
     """Price of the work that the reference tier does in an hour, None if the price is not known."""
 
@@ -35,6 +39,8 @@ class TierView:
         if not 0 <= self.changeover <= self.worst_changeover:
             wanted = "changeover must be 0 or more, and not above worst_changeover"
             raise ValueError(f"tier {self.name}: {wanted}; got {self.changeover} and {self.worst_changeover}")
+        if not self.life > 0:
+            raise ValueError(f"tier {self.name}: life must be above 0; got {self.life}")
         object.__setattr__(self, "unit_price", None if self.price is None else float(self.price) / self.speed)
 
     @property
@@ -45,14 +51,16 @@ class TierView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A job with a deadline, and the tiers it may use.
+    """A job, and the tiers it may use.
 
     `tier` is where the job is, None while it is nowhere (a tier that is not among `tiers` counts as nowhere), and
     `changing` how much of the changeover to it is still to come, at most. `work` is what is left to do, in seconds on
-    the reference tier; `left` the time to the deadline, negative once it has passed. `at_risk` is the most work that a
+    the reference tier, and infinite if nobody knows; `left` the time to the deadline, negative once it has passed, and
+    infinite without one. `at_risk` is the most work that a
     loss can cost: the age of the checkpoint just before the next one is committed. The rule is asked again within
     `step`, and at once if a tier comes, goes or is lost. `paid_watch` says that to know whether Spot is up one has to
-    hold a node of it, as where an autoscaler brings one.
+    hold a node of it, as where an autoscaler brings one. `returns` is when a job that is well where it is goes back to
+    a better tier: Never, at once (Eager), or once the move can be expected to pay for itself (Slack).
     """
 
     tiers: tuple[TierView, ...]
@@ -63,6 +71,7 @@ class View:
     at_risk: float = 0.0
     step: float = 600.0
     paid_watch: bool = False
+    returns: Returns = "Slack"
 
     @property
     def here(self) -> TierView | None:
@@ -78,7 +87,8 @@ class Choice:
     again at the latest, in seconds, above 0; a tier that comes, goes or is lost is always a reason to ask. `watch` is
     False where it makes no difference to the rule whether Spot is up, so that nothing has to be paid to know. `late`
     is by how many seconds the deadline will be missed if all goes well from here on, 0 if it can be met. `promised`
-    says that the deadline is met whatever Spot does.
+    says that the deadline is met whatever Spot does, and `urgent` that it is so only if the job goes there now, and
+    does not stay where it is for as long as that takes.
     """
 
     tier: str | None
@@ -87,6 +97,7 @@ class Choice:
     late: float = 0.0
     promised: bool = True
     watch: bool = True
+    urgent: bool = False
 
 
 Rule = Callable[[View], Choice]

@@ -6,11 +6,10 @@ from timeit import repeat
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.support.capacity import CPU, DEDICATED, SPOT, view
+from tests.support.capacity import CPU, DEDICATED, SPOT, view, views
 
 from holdfast.core.capacity.deadline import LOOK, deadline, patience, proof, span
-from holdfast.core.capacity.view import TierView, View
+from holdfast.core.capacity.view import View
 
 HOUR = 3600.0
 OUT = replace(SPOT, available=False)
@@ -50,7 +49,10 @@ def test_from_dedicated_spot_has_to_prove_itself():
 
 
 def test_while_spot_is_out_dedicated_stays():
-    assert deadline(view(OUT, DEDICATED, tier="dedicated")).tier == "dedicated"
+    stays = deadline(view(OUT, DEDICATED, tier="dedicated"))
+    assert (stays.tier, "Spot is out" in stays.reason) == ("dedicated", True)
+    unseen = deadline(view(OUT, replace(SPOT, name="b", available=None), DEDICATED, tier="dedicated"))
+    assert (unseen.tier, "nobody sees Spot up" in unseen.reason) == ("dedicated", True)
 
 
 def test_an_outage_is_waited_for_while_it_is_young():
@@ -247,6 +249,31 @@ def test_a_move_for_the_last_minutes_does_not_pay():
     assert deadline(view(held(SPOT, 9 * HOUR), DEDICATED, tier="dedicated", work=301)).tier == "spot"
 
 
+# When to go back
+
+
+def test_eager_goes_back_at_once_but_never_at_a_risk():
+    young = view(held(SPOT, 1), DEDICATED, tier="dedicated", returns="Eager")
+    eager = deadline(young)
+    assert (eager.tier, eager.reason.split(";")[0]) == ("spot", "spot: up for 1 s, and returnPolicy is Eager")
+    assert deadline(replace(young, left=40 * HOUR + 2399)).tier == "dedicated"
+    assert deadline(replace(young, work=300)).tier == "dedicated"  # it would not pay even if nothing were lost
+
+
+def test_never_goes_back_unless_the_deadline_demands_it():
+    cheap = replace(DEDICATED, name="cheap", price=Decimal(2))
+    stays = view(held(SPOT, 99 * HOUR), cheap, DEDICATED, tier="dedicated", returns="Never")
+    choice = deadline(stays)
+    assert (choice.tier, choice.watch, choice.promised) == ("dedicated", False, True)
+    assert "returnPolicy is Never" in choice.reason
+    assert deadline(replace(stays, tier=None)).tier == "spot"
+    dearer = replace(SPOT, price=Decimal(4))
+    assert deadline(view(dearer, DEDICATED, tier="spot", returns="Never")).tier == "spot"
+    assert deadline(view(tier="spot", left=40 * HOUR + 1199, returns="Never")).tier == "dedicated"
+    slow = replace(DEDICATED, name="slow", speed=0.5)
+    assert deadline(view(OUT, slow, DEDICATED, tier="slow", left=50 * HOUR, returns="Never")).tier != "slow"
+
+
 # Shape
 
 
@@ -270,33 +297,6 @@ def test_thresholds():
 )
 def test_spans(seconds, words):
     assert span(seconds) == words
-
-
-AMOUNTS = st.one_of(st.sampled_from([0.0, 600.0, 3600.0]), st.floats(0, 1e7))
-
-
-@st.composite
-def tiers(draw, name):
-    typical = draw(st.sampled_from([0.0, 60.0, 600.0]))
-    return TierView(
-        name,
-        draw(st.sampled_from(["Spot", "Spot", "Dedicated", "CPU"])),
-        draw(st.sampled_from([None, Decimal(0), Decimal("0.1"), Decimal(1), Decimal(3)])),
-        draw(st.sampled_from([1.0, 1.0, 2.0, 0.5, 0.02])),
-        draw(st.sampled_from([True, False, None])),
-        draw(st.none() | AMOUNTS),
-        typical,
-        typical + draw(st.sampled_from([0.0, 600.0])),
-    )
-
-
-@st.composite
-def views(draw):
-    names = draw(st.lists(st.sampled_from("abcde"), unique=True, max_size=5))
-    grid = tuple(draw(tiers(name)) for name in names)
-    on = draw(st.sampled_from([None, "z", *names]))
-    left = draw(AMOUNTS) - draw(AMOUNTS)
-    return View(grid, on, draw(AMOUNTS), left, draw(AMOUNTS), draw(AMOUNTS), draw(st.sampled_from([1.0, 600.0])))
 
 
 @given(views())
@@ -326,3 +326,11 @@ def test_it_takes_microseconds():
     spots = [replace(SPOT, name=f"spot-{number}", available=False, held=600.0 * number) for number in range(14)]
     crowded = view(*spots, DEDICATED, CPU)
     assert min(repeat(lambda: deadline(crowded), number=20, repeat=50)) / 20 < 50e-6
+
+
+def test_only_the_last_moment_is_urgent():
+    """Then it has to go to the net whether or not there is time to go there without a break."""
+    assert not deadline(view(tier="spot")).urgent
+    assert not deadline(view(tier="spot", left=38 * HOUR)).urgent  # late: nothing is to be saved by a break
+    assert deadline(view(tier="spot", left=40 * HOUR + 1199)).urgent
+    assert deadline(view(replace(SPOT, available=False), DEDICATED, left=40 * HOUR + 1799)).urgent

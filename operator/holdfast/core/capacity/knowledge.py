@@ -1,0 +1,218 @@
+"""What is known of the tiers: every function folds one event into it. Pure; all of it lives in status.
+
+Each event is folded in by the same patch that records it (an attempt's node, its first step, its end), so that a crash
+cannot count it twice, and deciding again from the same status gives the same knowledge.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
+from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Observation, Seen, TierKnowledge
+from holdfast.api.scalars import LONGEST
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity.spells import (
+    NOT_THE_TIER,
+    Spell,
+    prevailing,
+    stored,
+    taken_back,
+    watched,
+    with_attempt,
+)
+from holdfast.core.capacity.typical import median
+
+Known = tuple[TierKnowledge, ...]
+
+ENOUGH_STEPS = 5  # fewer say little about the pace
+TICK = timedelta(milliseconds=100)  # times are rounded up to it: status stays small, and quick to read
+ZERO = timedelta(0)
+
+
+def find(known: Known, tier: str) -> TierKnowledge | None:
+    """What is known of this tier, or None."""
+    return next((one for one in known if one.tier == tier), None)
+
+
+def got_node(
+    known: Known, attempt: Attempt, node_created_at: datetime | None = None, up_since: datetime | None = None
+) -> Known:
+    """The attempt has just got its node, which was made at `node_created_at`; `up_since`: since when one could be had.
+
+    How long a Spot tier kept a pod waiting is a time to acquire only if the tier was not out meanwhile.
+    """
+    one, at, asked = _open(known, attempt.tier.name), attempt.scheduled_at, attempt.created_at or attempt.raised_at
+    if at is None:
+        return known
+    took, deadline = max(at - asked, ZERO), attempt.acquire_deadline
+    in_time = attempt.tier.kind != "Spot" or deadline is None or at <= deadline
+    return _put(
+        known,
+        one.model_copy(
+            update={
+                "acquire": _measure(one.acquire, took) if in_time else one.acquire,
+                "observation": _observe(one.observation, asked, node_created_at),
+                **_spell(watched(stored(one), Seen.UP, min(up_since or at, at), at)),
+            }
+        ),
+    )
+
+
+def first_step(known: Known, attempt: Attempt) -> Known:
+    """The attempt has just taken its first step.
+
+    One that came up beside another waited for that one to leave: it does not tell how long a start takes.
+    """
+    if attempt.scheduled_at is None or attempt.progress_at is None or attempt.predecessor is not None:
+        return known
+    one = _open(known, attempt.tier.name)
+    took = max(attempt.progress_at - attempt.scheduled_at, ZERO)
+    return _put(known, one.model_copy(update={"start": _measure(one.start, took)}))
+
+
+def refused(known: Known, tier: str, asked: datetime, now: datetime) -> Known:
+    """A pod has waited for a node of the tier since `asked`, and gives up."""
+    one = _open(known, tier)
+    return _put(known, one.model_copy(update=_spell(watched(stored(one), Seen.REFUSED, asked, now))))
+
+
+def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) -> Known:
+    """An attempt is over. `infrastructure`: a loss in which something broke, but no node was taken back."""
+    if record.scheduled_at is None:
+        if record.reason == "AcquireTimeout":
+            return refused(known, record.tier, record.raised_at, record.ended_at)
+        return known
+    one = _open(known, record.tier)
+    lost = record.kind is EndKind.LOSS and not infrastructure and record.reason not in NOT_THE_TIER
+    spell = watched(stored(one), Seen.UP, record.scheduled_at, record.ended_at)
+    if lost:
+        spell = watched(spell, Seen.LOST, record.ended_at, record.ended_at)
+    return _put(
+        known,
+        one.model_copy(
+            update={
+                "losses": one.losses + int(lost),
+                "had": min(one.had + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
+                "pace": pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at)
+                or one.pace,
+                **_spell(spell),
+            }
+        ),
+    )
+
+
+def pace_of(
+    first: int | None, first_at: datetime | None, last: int | None, last_at: datetime | None
+) -> timedelta | None:
+    """The mean time of a step, saves and all; None before there are enough of them, or if the clock says nonsense."""
+    if first is None or first_at is None or last is None or last_at is None or last - first < ENOUGH_STEPS:
+        return None
+    pace = (last_at - first_at) / (last - first)
+    return pace if pace > ZERO else None
+
+
+def pace_now(attempt: Attempt) -> timedelta | None:
+    """The pace of an attempt that is not over."""
+    return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at)
+
+
+def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:
+    """What the job knows with what its attempts, which are not over, show at this moment: what it can tell others.
+
+    A pod that has waited for `asking`, or for longer than is typical, shows that its tier is out.
+    """
+    known = status.tiers
+    for attempt in (status.current, status.successor):
+        if attempt is None:
+            continue
+        known = shown(known, attempt, asking, now)
+        since, one = attempt.scheduled_at, find(known, attempt.tier.name)
+        if one and since and taken_back(attempt) is None:
+            had = min(one.had + max(now - since, ZERO), LONGEST)
+            known = _put(known, one.model_copy(update={"had": had}))
+    return known
+
+
+def shown(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> Known:
+    """With what an attempt shows of its tier at this moment: that it is up, or that a pod waits in vain."""
+    one = _open(known, attempt.tier.name)
+    patience = max(median(one.acquire), asking) if one.acquire else asking
+    spell = with_attempt(stored(one), attempt, patience, now)
+    return known if spell is None else _put(known, one.model_copy(update=_spell(spell)))
+
+
+def merge(jobs: Iterable[Known]) -> Known:
+    """What several jobs know together, in whatever order they are given; at most MAX_TIERS, those of the newest news.
+
+    How long something took: the worst of all, and of the rest a few that are typical. The pace of a job says nothing
+    about another one.
+    """
+    by_tier: dict[str, list[TierKnowledge]] = {}
+    for known in jobs:
+        for one in known:
+            by_tier.setdefault(one.tier, []).append(one)
+    merged = [_together(tier, several) for tier, several in by_tier.items()]
+    return _bounded(tuple(sorted(merged, key=lambda one: one.tier)))
+
+
+def _together(tier: str, several: list[TierKnowledge]) -> TierKnowledge:
+    observed = {one.observation for one in several}
+    return TierKnowledge(
+        tier=tier,
+        **_spell(prevailing([spell for one in several if (spell := stored(one))])),
+        observation="Billed" if "Billed" in observed else "Free" if "Free" in observed else None,
+        acquire=_pool([one.acquire for one in several if one.acquire]),
+        start=_pool([one.start for one in several if one.start]),
+        losses=min(sum(one.losses for one in several), 2**31 - 1),
+        had=min(sum((one.had for one in several), ZERO), LONGEST),
+    )
+
+
+def _pool(several: list[Measured]) -> Measured | None:
+    """All times together: of those that are recent evenly spaced ones, from the shortest to the longest."""
+    times = sorted(time for one in several for time in one.recent)
+    if not times:
+        return None
+    if (last := len(times) - 1) >= MAX_MEASURED:
+        times = [times[last * place // (MAX_MEASURED - 1)] for place in range(MAX_MEASURED)]
+    return Measured(recent=tuple(times), worst=max(one.worst for one in several))
+
+
+def _measure(before: Measured | None, took: timedelta) -> Measured:
+    took = min(-(-took // TICK) * TICK, LONGEST)
+    if before is None:
+        return Measured(recent=(took,), worst=took)
+    return Measured(recent=(*before.recent, took)[-MAX_MEASURED:], worst=max(before.worst, took))
+
+
+def _observe(before: Observation | None, asked: datetime, node_created_at: datetime | None) -> Observation | None:
+    """Billed once a node was made because a pod asked: then there is an autoscaler, whatever stood there later."""
+    if node_created_at is None or before == "Billed":
+        return before
+    return "Billed" if node_created_at > asked else "Free"
+
+
+def _spell(spell: Spell | None) -> dict[str, Seen | datetime]:
+    """Its fields in status."""
+    return {"state": spell.state, "since": spell.since, "seen_at": spell.seen_at} if spell else {}
+
+
+def _open(known: Known, tier: str) -> TierKnowledge:
+    return find(known, tier) or TierKnowledge(tier=tier)
+
+
+def _put(known: Known, one: TierKnowledge) -> Known:
+    """With this entry in the place of the one before; a tier that is new when there are very many pushes one out."""
+    places = [index for index, other in enumerate(known) if other.tier == one.tier]
+    if places:
+        return (*known[: places[0]], one, *known[places[0] + 1 :])
+    return _bounded((*known, one))
+
+
+def _bounded(known: Known) -> Known:
+    """Without those of which nothing was seen for the longest time, if they are too many."""
+    if len(known) <= MAX_TIERS:
+        return known
+    newest = sorted(known, key=lambda one: (one.seen_at is not None, one.seen_at and one.seen_at.timestamp(), one.tier))
+    kept = {one.tier for one in newest[-MAX_TIERS:]}
+    return tuple(one for one in known if one.tier in kept)

@@ -1,0 +1,256 @@
+"""From what is known of a job and its tiers to the View that the capacity rules are asked with. Pure.
+
+What nobody has measured is assumed, on the side of being in time: a tier that was never used starts as slowly as any
+other of the job, keeps a pod waiting for as long as it may, and is as fast as the others of its kind.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from typing import Final
+
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.knowledge import Seen, TierKnowledge
+from holdfast.api.profile import ProfileTier
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity.knowledge import pace_now
+from holdfast.core.capacity.spells import FRESH, WORKING, Spell, prevailing, stored, with_attempt
+from holdfast.core.capacity.standing import standing_since
+from holdfast.core.capacity.typical import at_worst, median
+from holdfast.core.capacity.view import TierView, View
+from holdfast.core.snapshot import Snapshot
+from holdfast.core.tiers import acquire_timeout
+
+CPU_SPEED = 0.02  # of a CPU tier that was never used, against accelerators
+ACCELERATED = 10.0  # speed of accelerators that were never used, against CPUs
+REMEMBERED: Final = timedelta(hours=24)  # what nobody has looked at for longer may have become better
+ZERO: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a policy lacks. `reason` is one CamelCase word, `message` for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A job and its tiers as rules see them. `missing` is set if work or time left are not known: no Deadline then."""
+
+    view: View
+    missing: Missing | None = None
+
+
+def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Outlook:
+    """The outlook of a job whose grid is `tiers`, one or more; `status` is the decision's draft."""
+    ahead = _Ahead(snapshot, status, tiers)
+    capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
+    done = _done(status)
+    work = inf if goal is None or pace is None else max(goal - done, 0) * pace
+    views = tuple([ahead.tier(tier) for tier in tiers])
+    view = View(
+        views,
+        ahead.here.tier.name if ahead.here else None,
+        work,
+        (capacity.deadline - snapshot.now).total_seconds() if capacity.deadline else inf,
+        ahead.changing(),
+        at_risk=ahead.at_risk(done, max([view.speed for view in views])),
+        step=ahead.assumed.unasked.total_seconds(),
+        paid_watch=bool(ahead.spots_billed) and all(ahead.spots_billed),
+        returns=capacity.return_policy,
+    )
+    return Outlook(view, _missing(goal, pace))
+
+
+class _Ahead:
+    """One look. Everything that is used for several tiers is found once."""
+
+    def __init__(self, snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> None:
+        self.snapshot = snapshot
+        self.status = status
+        self.now = snapshot.now
+        self.assumed = snapshot.config.assumed
+        self.own = {one.tier: one for one in status.tiers}
+        self.shared = {one.tier: one for one in snapshot.profile.status.tiers} if snapshot.profile else {}
+        self.goal = snapshot.job.spec.goal.steps or status.progress.steps
+        self.here = _here(status.current)
+        self.paces = self._paces()
+        self.reference = self._reference(tiers)
+        self.spots_billed: list[bool] = []
+        self.starts = {one.tier: median(one.start) for one in status.tiers if one.start}
+        known = self.own if self.starts else self.shared
+        starts = [one.start for one in known.values() if one.start]
+        self.start = max(self.starts.values() if self.starts else map(median, starts), default=self.assumed.starting)
+        self.worst_start = max(map(at_worst, starts), default=self.assumed.starting_at_worst)
+
+    def tier(self, tier: ProfileTier) -> TierView:
+        """One tier, with what this job and others know of it."""
+        own, shared = self.own.get(tier.name), self.shared.get(tier.name)
+        stands = standing_since(self.snapshot.cluster, tier)
+        billed = _billed(tier, own, shared, stands)
+        if tier.kind == "Spot":
+            self.spots_billed.append(billed)
+        available, held = self._availability(tier, self._spell(tier, own, shared), stands)
+        acquire, worst_acquire = self._acquire(tier, own, shared, reliable=billed or stands is not None)
+        typical = acquire + self.starts.get(tier.name, self.start)
+        worst = worst_acquire + self.worst_start
+        return TierView(
+            tier.name,
+            tier.kind,
+            tier.price_per_node_hour,
+            self._speed(tier),
+            available,
+            held,
+            typical.total_seconds(),
+            worst.total_seconds(),
+            self._life(tier, own, shared),
+        )
+
+    def changing(self) -> float:
+        """How much of the way to the first step on this tier is to come, at most; one that is overdue may take on."""
+        here = self.here
+        if here is None or here.first_step is not None or here.scheduled_at is None:
+            return 0.0
+        return max(self.worst_start - (self.now - here.scheduled_at), self.start / 2).total_seconds()
+
+    def at_risk(self, done: int, speed: float) -> float:
+        """The work that a loss just before the next commit costs, or has cost by the time it is noticed.
+
+        An interval between checkpoints and a save, or all that is not saved yet.
+        """
+        spec, pace = self.snapshot.job.spec.checkpoint, self.reference or 0.0
+        every = spec.every.steps * pace if spec.every.steps else 0.0
+        period = spec.every.period.total_seconds() * speed if spec.every.period else 0.0
+        unsaved = max(done - _saved(self.status), 0) * pace
+        saving, unnoticed = spec.grace_period.total_seconds() * speed, self.assumed.unnoticed.total_seconds() * speed
+        return max(every + period + saving, unsaved) + unnoticed
+
+    def _paces(self) -> dict[str, float]:
+        """Seconds for a step, by tier, as far as it was measured."""
+        paces = {one.tier: one.pace.total_seconds() for one in self.status.tiers if one.pace}
+        current = self.status.current
+        if current and (pace := pace_now(current)):
+            paces[current.tier.name] = pace.total_seconds()
+        return paces
+
+    def _reference(self, tiers: tuple[ProfileTier, ...]) -> float | None:
+        """Seconds for a step on the reference tier, to which all speeds are relative; None if no pace was measured.
+
+        It is the first dedicated tier that was used, else the first tier that was.
+        """
+        used = [tier for tier in tiers if tier.name in self.paces]
+        reference = next((tier for tier in used if tier.kind == "Dedicated"), used[0] if used else None)
+        self.on_cpu = reference is not None and reference.kind == "CPU"
+        return self.paces[reference.name] if reference else None
+
+    def _speed(self, tier: ProfileTier) -> float:
+        pace = self.paces.get(tier.name)
+        if pace is not None and self.reference is not None:
+            return self.reference / pace
+        if tier.kind == "CPU":
+            return 1.0 if self.on_cpu else CPU_SPEED
+        return ACCELERATED if self.on_cpu else 1.0
+
+    def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
+        """What this job and others saw of the tier last, now included."""
+        spell, others = stored(own), stored(shared)
+        for attempt in (self.status.current, self.status.successor):
+            if attempt is not None and attempt.tier.name == tier.name:
+                measured = (own and own.acquire) or (shared and shared.acquire) or None
+                patience = max(median(measured), self.assumed.asking) if measured else self.assumed.asking
+                spell = with_attempt(spell, attempt, patience, self.now)
+        if self.here is not None and self.here.tier.name == tier.name and self.here.scheduled_at is not None:
+            # That others were refused does not take a node away.
+            return spell if spell is not None and spell.up else Spell(Seen.UP, self.here.scheduled_at, self.now)
+        if spell is None or others is None:
+            return spell or others
+        return prevailing((spell, others))
+
+    def _availability(
+        self, tier: ProfileTier, spell: Spell | None, stands: datetime | None
+    ) -> tuple[bool | None, float | None]:
+        """Whether the tier can be had now, and for how many seconds that has been so; None is: nobody knows.
+
+        That a node was lost does not show that there is no other: one has to ask.
+        """
+        now = self.now
+        if spell is not None and (now - spell.seen_at > FRESH or spell.since > now):
+            spell = None
+        if stands is not None and tier.observation != "Billed" and not (spell and spell.up):
+            # Somebody who asked in vain when the node was there already found no room on it.
+            if spell is None or spell.state is Seen.LOST or spell.seen_at < stands:
+                return True, max((now - max(stands, spell.seen_at if spell else stands)).total_seconds(), 0.0)
+        elif stands is None and tier.observation == "Free" and not (spell and spell.up):
+            return False, (now - spell.since).total_seconds() if spell else None
+        if spell is None or spell.state is Seen.LOST:
+            return None, None
+        return spell.up, (now - spell.since).total_seconds()
+
+    def _acquire(
+        self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None, *, reliable: bool
+    ) -> tuple[timedelta, timedelta]:
+        """Typical and worst time from asking for a node until there is one.
+
+        What was measured is not `reliable` if nodes stood there then, and none does now.
+        """
+        measured, others = own.acquire if own else None, shared.acquire if shared else None
+        nearest = measured or others
+        worst = at_worst(nearest) if nearest else ZERO
+        if measured and others:
+            worst = max(worst, at_worst(others))
+        if nearest and reliable:
+            return median(nearest), worst
+        timeout = acquire_timeout(tier, self.snapshot.cluster, self.snapshot.config)
+        return median(nearest) if nearest else min(self.assumed.asking, timeout), max(worst, timeout)
+
+    def _life(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> float:
+        """For how long a node of the tier can be expected to be kept, in seconds, by who had the most of them."""
+        prior = self.assumed.spot_life if tier.kind == "Spot" else self.assumed.other_life
+        known = shared if own is None or (shared and shared.had > own.had) else own
+        if known is None or (known.seen_at is not None and self.now - known.seen_at > REMEMBERED):
+            return prior.total_seconds()
+        return (known.had + prior).total_seconds() / (known.losses + 1)
+
+
+def _billed(
+    tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None, stands: datetime | None
+) -> bool:
+    """True if the tier's nodes come when a pod asks, so that to know that it is back costs money."""
+    if tier.observation is not None:
+        return tier.observation == "Billed"
+    mine, theirs = own and own.observation, shared and shared.observation
+    return "Billed" in (mine, theirs) or ("Free" not in (mine, theirs) and stands is None)
+
+
+def _here(current: Attempt | None) -> Attempt | None:
+    """The current attempt if it has a node, and is not about to leave it."""
+    if current is None or current.state not in WORKING or current.drain or current.departure:
+        return None
+    return current
+
+
+def _done(status: TrainingJobStatus) -> int:
+    """Steps that need not be taken again as things stand: of a trainer that runs all, else what was saved."""
+    current, saved = status.current, status.checkpoint.step if status.checkpoint else None
+    if current and current.state in (AttemptState.RUNNING, AttemptState.DRAINING) and current.first_step is not None:
+        return max(current.last_step or current.first_step, saved or 0)
+    return status.progress.step if saved is None else saved
+
+
+def _saved(status: TrainingJobStatus) -> int:
+    """The newest step that a loss cannot take: of a commit, or what the current attempt went on from."""
+    begun = status.current.first_step if status.current else None
+    if status.checkpoint is None and begun is None:
+        return status.progress.step
+    return max(status.checkpoint.step if status.checkpoint else 0, (begun or 1) - 1)
+
+
+def _missing(goal: int | None, pace: float | None) -> Missing | None:
+    if goal is None:
+        words = "how much work is left is not known: set spec.goal.steps, or let the trainer report its goal"
+        return Missing("GoalMissing", words)
+    if pace is None:
+        return Missing("PaceUnknown", "how long a step takes is not known before the first of them were taken")
+    return None

@@ -1,0 +1,114 @@
+"""Policy Cheapest: expected cost per useful step."""
+
+from dataclasses import replace
+from decimal import Decimal
+from math import inf
+
+import pytest
+from tests.support.capacity import CPU, DEDICATED, SPOT, view
+
+from holdfast.core.capacity.cheapest import cheaper, cheapest
+from holdfast.core.capacity.deadline import LOOK
+from holdfast.core.capacity.worth import rate, useful
+
+HOUR = 3600.0
+OUT = replace(SPOT, available=False)
+OLD = replace(SPOT, held=9 * HOUR)
+
+
+def test_the_price_of_work():
+    endless = view(work=inf, left=inf)
+    assert rate(endless, SPOT) == 1
+    assert rate(endless, CPU) == 5  # 50 times slower is rarely cheap
+    assert rate(endless, replace(SPOT, price=None)) is None
+    assert rate(view(work=6000), SPOT) == pytest.approx(1.1)  # a start of 600 s for 6,000 s of work
+    assert rate(view(work=6000, tier="spot"), SPOT) == 1
+    assert rate(view(work=6000, tier="spot", changing=300), SPOT) == pytest.approx(1.05)
+
+
+def test_losses_make_a_tier_dearer():
+    lost = replace(SPOT, life=HOUR)
+    assert useful(view(), lost) == pytest.approx(1 - 600 / HOUR)
+    assert useful(view(at_risk=600), lost) == pytest.approx(1 - 900 / HOUR)  # half of it on average
+    assert useful(view(at_risk=600), replace(lost, speed=2.0)) == pytest.approx(1 - 750 / HOUR)
+    assert useful(view(), replace(SPOT, life=1.0)) == 0.01
+    assert useful(view(), SPOT) == 1
+
+
+@pytest.mark.parametrize(
+    ("tiers", "tier"),
+    [
+        ((DEDICATED, SPOT), "spot"),
+        ((DEDICATED, replace(SPOT, available=None)), "spot"),  # to try it costs nothing
+        ((OUT, DEDICATED, CPU), "dedicated"),
+        ((OUT, DEDICATED, replace(CPU, price=Decimal("0.05"))), "cpu"),
+        ((replace(SPOT, life=700.0), DEDICATED), "dedicated"),  # lost again before it has done anything
+        ((replace(SPOT, price=None), DEDICATED), "dedicated"),
+        ((replace(SPOT, speed=0.3), DEDICATED), "dedicated"),
+        ((OUT, replace(DEDICATED, available=False)), "spot"),
+    ],
+)
+def test_from_nowhere_the_cheapest_that_may_be_had(tiers, tier):
+    assert cheapest(view(*tiers)).tier == tier
+    assert cheapest(view(*tiers, tier="gone")).tier == tier
+
+
+def test_what_it_says():
+    assert cheapest(view()).reason == "spot: 1.00 for an hour's work, the cheapest of 2 that may be had"
+    all_out = cheapest(view(OUT, replace(DEDICATED, available=False)))
+    assert all_out.reason == "spot: nothing can be had now; wait for the cheapest"
+    back = cheapest(view(OLD, DEDICATED, tier="dedicated"))
+    assert back.reason == (
+        "spot: 1.00 for an hour's work, 3.00 for an hour's work on dedicated; "
+        "up for 9.0 h, and going back pays after 8 min"
+    )
+    assert cheapest(view(replace(SPOT, price=None))).reason.startswith("spot: no price")
+
+
+def test_a_tier_that_was_lost_is_not_stayed_on():
+    assert cheapest(view(OUT, DEDICATED, tier="spot")).tier == "dedicated"
+
+
+def test_a_cheaper_tier_has_to_prove_itself():
+    young = cheapest(view(SPOT, DEDICATED, tier="dedicated"))
+    assert (young.tier, young.again_within, young.watch) == ("dedicated", pytest.approx(450), True)
+    assert young.reason.endswith("up for 0 s, and going back pays only after 8 min")
+    assert cheapest(view(OLD, DEDICATED, tier="dedicated")).tier == "spot"
+    assert cheapest(view(SPOT, DEDICATED, tier="dedicated", returns="Eager")).tier == "spot"
+    never = cheapest(view(OLD, DEDICATED, tier="dedicated", returns="Never"))
+    assert (never.tier, never.watch) == ("dedicated", False)
+
+
+def test_an_outage_is_watched():
+    out = cheapest(view(OUT, DEDICATED, tier="dedicated"))
+    assert (out.tier, out.again_within, out.watch) == ("dedicated", LOOK, True)
+    assert "nothing cheaper can be had now" in out.reason
+    assert cheapest(view(tier="spot")).watch is False
+
+
+def test_a_move_is_for_a_clear_gain_only():
+    near = replace(OLD, price=Decimal("2.71"))
+    assert cheaper(view(near, DEDICATED, tier="dedicated", work=inf, left=inf)) == []
+    clear = replace(OLD, price=Decimal("2.69"))
+    assert cheaper(view(clear, DEDICATED, tier="dedicated", work=inf, left=inf)) == [clear]
+
+
+def test_from_spot_too_one_goes_where_it_is_cheaper():
+    half = replace(OLD, name="half", price=Decimal("0.5"))
+    assert cheapest(view(SPOT, half, DEDICATED, tier="spot")).tier == "half"
+    assert [tier.name for tier in cheaper(view(SPOT, half, CPU, DEDICATED, tier="cpu"))] == [
+        "half",
+        "spot",
+        "dedicated",
+    ]
+
+
+def test_where_nothing_is_known_of_prices_one_stays():
+    free = replace(DEDICATED, price=None)
+    assert cheapest(view(OLD, free, tier="dedicated")).tier == "dedicated"
+    assert cheaper(view(replace(OLD, price=None), DEDICATED, tier="dedicated")) == []
+
+
+def test_work_that_is_done():
+    assert cheapest(view(tier="dedicated", work=0)).tier == "dedicated"
+    assert cheapest(view(work=0)).tier is None

@@ -1,0 +1,292 @@
+"""What is known of the tiers, event by event."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.capacity import SECOND, known, measured, seen
+from tests.support.core import NOW, at, attempt, drain, status, tier
+
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
+from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Seen, TierKnowledge
+from holdfast.api.scalars import LONGEST
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity import knowledge
+from holdfast.core.capacity.typical import Assumptions, at_worst, median
+
+UP = seen("Up", -590, -590)
+
+
+def record(**changes):
+    """Attempt 1 on spot: it had its node for 600 s, 400 steps of 1 s each, and was reclaimed a minute ago."""
+    fields = {
+        "number": 1, "tier": "spot", "kind": EndKind.LOSS, "reason": "SpotInterruption", "raised_at": at(-700),
+        "scheduled_at": at(-660), "first_step": 1, "first_step_at": at(-460), "last_step": 401, "last_step_at": at(-60),
+        "ended_at": at(-60),
+    }  # fmt: skip
+    return AttemptRecord(**{**fields, **changes})
+
+
+def only(found):
+    (one,) = found
+    return one
+
+
+# A node
+
+
+def test_a_node():
+    got = attempt(state=AttemptState.STARTING, created_at=at(-600), scheduled_at=at(-590))
+    assert only(knowledge.got_node((), got)) == known(acquire=measured(10), **UP)
+
+
+@pytest.mark.parametrize(
+    ("kind", "took", "counts"), [("spot", 290, True), ("spot", 310, False), ("dedicated", 9000, True)]
+)
+def test_how_long_spot_was_out_is_no_time_to_acquire(kind, took, counts):
+    waited = attempt(tier=tier(kind), created_at=at(0), acquire_deadline=at(300), scheduled_at=at(took))
+    assert (only(knowledge.got_node((), waited)).acquire is not None) == counts
+
+
+@pytest.mark.parametrize(
+    ("before", "created", "found"),
+    [
+        (None, -9000, "Free"),
+        (None, -600, "Free"),  # the API server's clock ticks once a second
+        (None, -590, "Billed"),
+        ("Free", -590, "Billed"),
+        ("Billed", -9000, "Billed"),  # a node that another pod left behind
+        ("Free", None, "Free"),
+    ],
+)
+def test_whether_a_node_stood_there_is_found_out(before, created, found):
+    got = attempt(created_at=at(-600))
+    made = None if created is None else at(created)
+    assert only(knowledge.got_node((known(observation=before),), got, made)).observation == found
+
+
+def test_the_clock_of_the_scheduler_may_be_behind():
+    assert only(knowledge.got_node((), attempt(created_at=at(-500)))).acquire == measured(0)
+
+
+def test_without_a_node_or_a_step_nothing_is_learned():
+    waiting = attempt(state=AttemptState.ACQUIRING)
+    assert knowledge.got_node((), waiting) == knowledge.first_step((), waiting) == ()
+    assert knowledge.first_step((), attempt()) == ()
+
+
+# The first step
+
+
+def test_a_start():
+    stepped = attempt(progress_at=at(-400))
+    assert only(knowledge.first_step((), stepped)).start == measured(190)
+    assert knowledge.first_step((), stepped.model_copy(update={"predecessor": 1})) == ()  # it waited at the fence
+
+
+def test_times_are_kept_to_a_tenth_of_a_second():
+    assert only(knowledge.first_step((), attempt(progress_at=at(-400 + 1e-6)))).start == measured(190.1)
+
+
+def test_the_last_few_times_are_kept_and_the_worst_of_all():
+    found = ()
+    for took in (500, 10, 20, 30, 40, 50, 60):
+        found = knowledge.first_step(found, attempt(progress_at=at(-590 + took)))
+    assert only(found).start == measured(20, 30, 40, 50, 60, worst=500)
+
+
+# The end
+
+
+def test_a_reclaim():
+    found = only(knowledge.ended((known(**UP, losses=2, had=60 * SECOND),), record()))
+    assert found == known(losses=3, had=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
+
+
+@pytest.mark.parametrize(
+    ("changes", "infrastructure"),
+    [
+        ({"kind": EndKind.STOPPED, "reason": "Suspended"}, False),
+        ({"kind": EndKind.FAILURE, "reason": "ExitCode"}, False),
+        ({"kind": EndKind.COMPLETED, "reason": "Exited"}, False),
+        ({"reason": "StorageUnreachable"}, True),
+        ({"reason": "PodDeleted"}, False),
+        ({"reason": "NeverEnded"}, False),
+    ],
+)
+def test_an_end_that_is_not_the_tiers_doing(changes, infrastructure):
+    found = only(knowledge.ended((), record(**changes), infrastructure=infrastructure))
+    assert (found.losses, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
+    assert found.had == 600 * SECOND
+
+
+def test_a_tier_that_gives_no_node():
+    waited = record(scheduled_at=None, kind=EndKind.STOPPED, reason="AcquireTimeout")
+    assert only(knowledge.ended((), waited)) == known(**seen("Refused", -700, -60))
+    lost = (known(**seen("Lost", -900, -800)),)
+    assert only(knowledge.ended(lost, waited)) == known(**seen("Refused", -900, -60))
+    assert knowledge.refused(lost, "spot", at(-700), at(-60)) == knowledge.ended(lost, waited)
+
+
+def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
+    assert knowledge.ended((), record(scheduled_at=None, kind=EndKind.STOPPED, reason="Suspended")) == ()
+
+
+@pytest.mark.parametrize(
+    ("last", "last_at", "pace"),
+    [(401, -60, SECOND), (6, -455, SECOND), (5, -456, None), (401, -460, None), (401, -9000, None), (None, None, None)],
+)
+def test_the_pace_needs_a_few_steps_and_a_sane_clock(last, last_at, pace):
+    given_record = record(last_step=last, last_step_at=None if last_at is None else at(last_at))
+    assert only(knowledge.ended((), given_record)).pace == pace
+    kept = only(knowledge.ended((known(pace=9 * SECOND),), given_record))
+    assert kept.pace == (pace or 9 * SECOND)
+
+
+def test_the_pace_of_an_attempt_that_runs():
+    runs = attempt(first_step=500, progress_at=at(-400), last_step=900, last_step_at=at(0))
+    assert knowledge.pace_now(runs) == SECOND
+    assert knowledge.pace_now(attempt()) is None
+
+
+def test_a_tier_that_is_had_for_very_long():
+    assert only(knowledge.ended((known(had=LONGEST),), record())).had == LONGEST
+
+
+# Now
+
+
+def test_what_a_job_can_tell_others_at_this_moment():
+    minute = Assumptions().asking
+    given_status = status(attempt(), tiers=(known(had=60 * SECOND),))
+    assert only(knowledge.present(given_status, NOW, minute)) == known(had=650 * SECOND, **seen("Up", -590, 0))
+    lost = attempt(state=AttemptState.DRAINING, drain=drain())
+    assert only(knowledge.present(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))  # its end will count
+    second = tier().model_copy(update={"name": "second"})
+    waits = attempt(2, AttemptState.ACQUIRING, tier=second, created_at=at(-61))
+    both = knowledge.present(status(attempt(), successor=waits), NOW, minute)
+    assert knowledge.find(both, "second") == known("second", **seen("Refused", -61, 0))
+    assert knowledge.present(status(attempt(2, AttemptState.ACQUIRING)), NOW, minute) == ()
+    assert knowledge.present(status(), NOW, minute) == ()
+    patient = status(waits, tiers=(known("second", acquire=measured(62)),))
+    assert only(knowledge.present(patient, NOW, minute)).state is None
+    quick = status(waits, tiers=(known("second", acquire=measured(1)),))
+    assert only(knowledge.present(quick, NOW, 62 * SECOND)).state is None
+
+
+# Together
+
+
+def test_several_jobs():
+    one = known(
+        acquire=measured(1, 9), start=measured(7, worst=70), losses=1, had=SECOND, pace=SECOND, observation="Free", **UP
+    )
+    other = known(acquire=measured(5), losses=2, had=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
+    together = known(
+        acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, had=3 * SECOND, observation="Billed",
+        **seen("Lost", -100, -100),
+    )  # fmt: skip
+    assert knowledge.merge([(one,), (other, known("cpu"))]) == (known("cpu"), together)
+    assert knowledge.merge([(one,)]) == (one.model_copy(update={"pace": None}),)
+    assert knowledge.merge([]) == ()
+
+
+def test_many_times_together_keep_their_shape():
+    jobs = [(known(start=measured(*range(first, first + 5))),) for first in (10, 0, 20, 5, 15)]
+    assert only(knowledge.merge(jobs)).start == measured(0, 6, 12, 18, 24)
+
+
+def test_no_more_tiers_than_the_api_holds():
+    many = tuple(known(f"t{number}", **seen("Up", -number, -number)) for number in range(MAX_TIERS))
+    more = knowledge.refused(many, "new", at(-1), at(0))
+    assert len(more) == MAX_TIERS
+    assert knowledge.find(more, "new")
+    assert knowledge.find(more, "t15") is None  # of which nothing was seen for the longest time
+    assert len(knowledge.merge([more, many])) == MAX_TIERS
+
+
+# Typical and worst
+
+
+def test_typical_and_worst():
+    assert median(measured(5, 900, 7)) == 7 * SECOND
+    assert median(Measured(worst=SECOND)) == SECOND
+    assert [at_worst(measured(*(10,) * count)) / SECOND for count in (1, 2, 4, 5)] == [20, 15, 12.5, 10]
+
+
+# Anything
+
+TIMES = st.integers(-100_000, 100_000).map(at)
+TIERS = st.sampled_from(("spot", "dedicated", "cpu"))
+
+
+@st.composite
+def events(draw):
+    """A function that folds one event into what is known."""
+    name, times = draw(TIERS), sorted(draw(st.lists(TIMES, min_size=4, max_size=4)))
+    one = attempt(
+        tier=tier(name), created_at=times[0], scheduled_at=draw(TIMES), progress_at=draw(TIMES),
+        acquire_deadline=draw(st.none() | TIMES),
+    )  # fmt: skip
+    over = record(
+        tier=name, raised_at=times[0], scheduled_at=draw(st.none() | st.just(times[1])), ended_at=draw(TIMES),
+        kind=draw(st.sampled_from(EndKind)), reason=draw(st.sampled_from(("AcquireTimeout", "NodeGone"))),
+        last_step_at=draw(TIMES),
+    )  # fmt: skip
+    node = draw(st.none() | TIMES)
+    return draw(
+        st.sampled_from(
+            (
+                lambda found: knowledge.got_node(found, one, node),
+                lambda found: knowledge.first_step(found, one),
+                lambda found: knowledge.ended(found, over),
+                lambda found: knowledge.refused(found, name, times[0], times[2]),
+            )
+        )
+    )
+
+
+@st.composite
+def histories(draw):
+    found = ()
+    for event in draw(st.lists(events(), max_size=12)):
+        found = event(found)
+    return found
+
+
+@given(histories())
+def test_whatever_happens_fits_into_status_and_survives_a_restart(found):
+    written = TrainingJobStatus(tiers=found).to_object()
+    assert TrainingJobStatus.model_validate(written).tiers == found
+    assert len({one.tier for one in found}) == len(found) <= MAX_TIERS
+    for one in found:
+        assert isinstance(one, TierKnowledge)
+        for times in (one.acquire, one.start):
+            assert times is None or (0 < len(times.recent) <= MAX_MEASURED and max(times.recent) <= times.worst)
+        assert (one.state is None) == (one.since is None) == (one.seen_at is None)
+        assert one.since is None or one.since <= one.seen_at
+
+
+@given(histories(), TIERS, TIMES, TIMES)
+def test_a_refusal_that_is_told_twice_is_one(found, name, asked, now):
+    once = knowledge.refused(found, name, asked, now)
+    assert knowledge.refused(once, name, asked, now) == once
+
+
+@given(st.lists(histories(), max_size=3))
+def test_the_order_of_jobs_does_not_matter(jobs):
+    assert len({knowledge.merge(order) for order in permutations(jobs)}) == 1
+
+
+@given(st.lists(histories(), min_size=1, max_size=3))
+def test_the_worst_of_all_is_never_forgotten(jobs):
+    together = knowledge.merge(jobs)
+    for one in (one for job in jobs for one in job if one.start):
+        assert knowledge.find(together, one.tier).start.worst >= one.start.worst
+
+
+def test_events_do_not_touch_other_tiers():
+    others = (known("dedicated", **UP), known("cpu"))
+    found = knowledge.ended((others[0], known(), others[1]), record())
+    assert (found[0], found[2]) == others

@@ -1,0 +1,107 @@
+"""Spells: how old they are, and whom to believe."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.capacity import known, seen
+from tests.support.core import NOW, at, attempt, drain, stopped
+
+from holdfast.api.attempt import AttemptState, Departure
+from holdfast.api.knowledge import Seen
+from holdfast.core.capacity.spells import FRESH, Spell, prevailing, stored, taken_back, watched, with_attempt
+
+UP, LOST, REFUSED = Seen.UP, Seen.LOST, Seen.REFUSED
+MINUTE = timedelta(minutes=1)
+
+
+def spell(state, since, seen_at):
+    return Spell(state, at(since), at(seen_at))
+
+
+def test_what_status_remembers():
+    assert stored(known(**seen("Lost", -60, -30))) == spell(LOST, -60, -30)
+    assert stored(known()) is None
+    assert stored(None) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "begun", "seen_at", "after"),
+    [
+        (None, UP, -60, -30, spell(UP, -60, -30)),
+        (spell(UP, -900, -100), UP, -60, -30, spell(UP, -900, -30)),
+        (spell(UP, -900, -100), LOST, -30, -30, spell(LOST, -30, -30)),
+        (spell(LOST, -900, -100), REFUSED, -60, -30, spell(REFUSED, -900, -30)),  # both are out
+        (spell(REFUSED, -900, -100), UP, -60, -30, spell(UP, -60, -30)),
+        (spell(UP, -9000, -961), UP, -60, -30, spell(UP, -60, -30)),  # nobody looked for over 15 minutes
+        (spell(UP, -9000, -960), UP, -60, -30, spell(UP, -9000, -30)),
+        (spell(UP, -900, -20), LOST, -60, -30, spell(UP, -900, -20)),  # older news
+        (None, UP, -30, -60, spell(UP, -60, -60)),  # a clock that jumped back
+    ],
+)
+def test_a_spell_is_as_old_as_the_watch_on_it(before, state, begun, seen_at, after):
+    assert watched(before, state, at(begun), at(seen_at)) == after
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(Seen), st.integers(-9000, 0), st.integers(0, 4000)), max_size=6),
+)
+def test_to_see_the_same_again_changes_nothing(events):
+    found = None
+    for state, begun, lasted in events:
+        found = watched(found, state, at(begun), at(begun + lasted))
+        assert watched(found, state, at(begun), at(begun + lasted)) == found
+        assert found.since <= found.seen_at
+
+
+@pytest.mark.parametrize(
+    ("given_attempt", "after"),
+    [
+        (attempt(), spell(UP, -590, 0)),
+        (attempt(drain=drain(), state=AttemptState.DRAINING), spell(LOST, -2, -2)),
+        (attempt(drain=stopped(), state=AttemptState.DRAINING), spell(UP, -590, 0)),
+        (attempt(state=AttemptState.ACQUIRING, created_at=at(-60)), spell(REFUSED, -60, 0)),
+        (attempt(state=AttemptState.ACQUIRING, created_at=at(-59)), None),
+        (attempt(state=AttemptState.INTENDED), None),
+    ],
+)
+def test_what_an_attempt_shows(given_attempt, after):
+    assert with_attempt(None, given_attempt, MINUTE, NOW) == after
+
+
+def test_a_pod_that_somebody_deleted_says_nothing_about_the_tier():
+    assert taken_back(attempt(state=AttemptState.DRAINING, drain=drain(reason="PodDeleted"))) is None
+    assert taken_back(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
+    assert taken_back(attempt()) is None
+
+
+def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
+    departs = Departure(reason="SpotInterruption", at=at(-10), deadline=at(90), leave_at=at(80))
+    assert taken_back(attempt(departure=departs)) == at(-10)
+    assert taken_back(attempt(departure=departs.model_copy(update={"reason": "PodDeleted"}))) is None
+
+
+@pytest.mark.parametrize(
+    ("spells", "believed"),
+    [
+        ((spell(UP, -900, -60), spell(LOST, -300, -30)), 1),
+        ((spell(UP, -900, -30), spell(LOST, -300, -60)), 0),
+        ((spell(UP, -900, -30), spell(REFUSED, -300, -60)), 1),  # to keep a node is not to get one
+        ((spell(LOST, -30, -30), spell(REFUSED, -300, -60)), 1),
+        ((spell(REFUSED, -900, -30), spell(REFUSED, -300, -60)), 0),
+        ((spell(UP, -50, -30), spell(REFUSED, -300, -60)), 0),  # a node was had since
+        ((spell(UP, -9000, -30), spell(REFUSED, -3000, -931)), 0),  # too long ago
+        ((spell(UP, -9000, -30), spell(REFUSED, -3000, -930)), 1),
+    ],
+)
+def test_whom_to_believe(spells, believed):
+    assert prevailing(spells) == prevailing(spells[::-1]) == spells[believed]
+
+
+def test_nobody_saw_anything():
+    assert prevailing(()) is None
+
+
+def test_fresh_is_longer_than_the_time_between_probes():
+    assert timedelta(minutes=10) < FRESH <= timedelta(minutes=20)

@@ -1,0 +1,214 @@
+"""What is made of all that was seen of a tier: whether it can be had, what a move costs, who pays for the watch."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.support.capacity import NOWHERE, known, measured, seen, training
+from tests.support.core import (
+    TIERS,
+    at,
+    attempt,
+    drain,
+    node,
+    nodes,
+    status,
+    tier,
+)
+from tests.support.outlook import PRICED, tier_view, view
+
+from holdfast.api.attempt import AttemptState
+from holdfast.core.views import ClusterView
+
+HOUR = 3600.0
+
+
+# Whether a tier can be had
+
+STANDING = nodes()  # four nodes of tier spot, ready for 9,000 s
+UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "Lost", "Refused"))
+
+
+@pytest.mark.parametrize(
+    ("spot", "cluster", "found"),
+    [
+        ({}, NOWHERE, (None, None)),
+        (UP, NOWHERE, (True, 500)),
+        (LOST, NOWHERE, (None, None)),  # there may be another one
+        (REFUSED, NOWHERE, (False, 500)),
+        (seen("Up", -5000, -901), NOWHERE, (None, None)),  # nobody has looked for over 15 minutes
+        (seen("Up", 60, 60), NOWHERE, (None, None)),  # the clock jumped back
+        # Nodes stand there
+        ({}, STANDING, (True, 9000)),
+        (UP, STANDING, (True, 500)),
+        (LOST, STANDING, (True, 100)),  # others still stand
+        (REFUSED, STANDING, (False, 500)),  # they have no room
+        (REFUSED, nodes(node("n5", ready_changed_at=at(-99))), (False, 500)),
+        (REFUSED, ClusterView([node("n5", ready_changed_at=at(-99))]), (True, 99)),
+        (seen("Refused", -5000, -901), STANDING, (True, 9000)),
+    ],
+)
+def test_what_was_seen_of_a_tier(spot, cluster, found):
+    one = tier_view("spot", status(tiers=(known(**spot),)), cluster)
+    assert (one.available, one.held) == found
+
+
+@pytest.mark.parametrize(
+    ("observation", "spot", "cluster", "found"),
+    [
+        ("Free", {}, NOWHERE, (False, None)),
+        ("Free", LOST, NOWHERE, (False, 500)),
+        ("Free", UP, NOWHERE, (True, 500)),
+        ("Billed", {}, STANDING, (None, None)),
+        ("Billed", LOST, STANDING, (None, None)),
+        ("Billed", REFUSED, STANDING, (False, 500)),
+    ],
+)
+def test_a_tier_may_say_how_it_is_observed(observation, spot, cluster, found):
+    tiers = ({**TIERS[0], "observation": observation}, *TIERS[1:])
+    one = tier_view("spot", status(tiers=(known(**spot),)), cluster, tiers=tiers)
+    assert (one.available, one.held) == found
+
+
+def test_a_tier_that_the_job_is_on_is_up():
+    assert tier_view("spot", status(training())).held == 590
+    assert tier_view("spot", status(training(), tiers=(known(**seen("Up", -2000, -590)),))).held == 2000
+
+
+def test_that_others_were_refused_takes_no_node_away():
+    refused = [known(**seen("Refused", -100, -10))]
+    assert tier_view("spot", status(training()), shared=refused).held == 590
+    assert tier_view("spot", status(training(), tiers=(known(**seen("Refused", 1, 9)),))).held == 590  # a clock jumped
+    assert tier_view("spot", status(), shared=refused).available is False
+
+
+def test_a_notice_ends_a_spell():
+    one = tier_view("spot", status(training(state=AttemptState.DRAINING, drain=drain())))
+    assert (one.available, one.held) == (None, None)
+    waits = attempt(2, AttemptState.ACQUIRING, created_at=at(-90))
+    one = tier_view("spot", status(training(state=AttemptState.DRAINING, drain=drain(at=at(-95))), successor=waits))
+    assert (one.available, one.held) == (False, 95)  # out since then, as is known now
+
+
+def test_a_pod_that_waits_shows_that_spot_is_out_but_not_that_dedicated_is():
+    for field in ("current", "successor"):
+        waits = {name: attempt(2, AttemptState.ACQUIRING, tier=tier(name), created_at=at(-90)) for name in PRICED}
+        found = {name: tier_view(name, status(**{field: one})).available for name, one in waits.items()}
+        assert found == {"spot": False, "dedicated": None, "cpu": None}
+
+
+def test_a_dedicated_node_is_out_once_it_did_not_come_in_its_time():
+    def asked(until):
+        waits = attempt(
+            state=AttemptState.ACQUIRING, tier=tier("dedicated"), created_at=at(-300), acquire_deadline=at(until)
+        )
+        return tier_view("dedicated", status(waits)).available
+
+    assert (asked(1), asked(0)) == (None, False)
+
+
+def test_a_pod_may_wait_as_long_as_pods_usually_do():
+    waits = attempt(state=AttemptState.ACQUIRING, created_at=at(-90))
+    assert tier_view("spot", status(waits, tiers=(known(acquire=measured(100)),))).available is None
+    assert tier_view("spot", status(waits), shared=[known(acquire=measured(100))]).available is None
+    assert tier_view("spot", status(waits), shared=[known(acquire=measured(80))]).available is False
+
+
+def test_what_other_jobs_saw_counts_if_it_is_newer():
+    mine = status(tiers=(known(**REFUSED),))
+    assert tier_view("spot", mine, shared=[known(**seen("Up", -90, -50))]).held == 90
+    assert tier_view("spot", mine, shared=[known(**seen("Up", -300, -50))]).available is False  # kept, not got
+    assert tier_view("spot", mine, shared=[known(**seen("Up", -300, -150))]).available is False
+    assert tier_view("spot", status(), shared=[known(**seen("Up", -300, -150))]).held == 300
+
+
+# What a move costs
+
+
+def changeover(name="dedicated", own=(), shared=None, cluster=NOWHERE, **changes):
+    one = tier_view(name, status(tiers=tuple(own)), cluster, shared, **changes)
+    return one.changeover, one.worst_changeover
+
+
+def test_before_anything_was_measured():
+    assert changeover() == (60 + 180, 900 + 900)
+    assert changeover("spot", cluster=STANDING) == (60 + 180, 300 + 900)
+    quick = tuple({**one, "acquireTimeout": "5s"} for one in TIERS)
+    assert changeover(tiers=quick) == (5 + 180, 5 + 900)
+
+
+def test_what_was_measured():
+    full = known("dedicated", acquire=measured(10, 20, 30, 40, 50), start=measured(60, 70, 80, 90, 100, worst=200))
+    billed = full.model_copy(update={"observation": "Billed"})
+    assert changeover(own=[billed]) == (30 + 80, 50 + 200)
+    stood = full.model_copy(update={"observation": "Free"})
+    assert changeover(own=[stood]) == (30 + 80, 900 + 200)  # nodes stood there, and none does now
+    assert changeover("spot", own=[full.model_copy(update={"tier": "spot"})], cluster=STANDING) == (110, 250)
+
+
+def test_few_measurements_are_taken_with_a_margin():
+    own = [known("dedicated", acquire=measured(10), start=measured(60, 80), observation="Billed")]
+    assert changeover(own=own) == (10 + 80, 20 + 120)
+
+
+def test_a_tier_that_was_never_used_starts_like_the_slowest_of_the_job():
+    own = [known("spot", start=measured(60)), known("cpu", start=measured(90, 90, 90, 90, 90, worst=300))]
+    assert changeover(own=own) == (60 + 90, 900 + 300)
+    assert changeover("spot", own=own)[0] == 60 + 60
+
+
+def test_other_jobs_tell_how_long_a_node_takes_and_how_long_a_start_until_one_was_made():
+    shared = [known("dedicated", acquire=measured(10, 10, 10, 10, 70), start=measured(50), observation="Billed")]
+    assert changeover(shared=shared) == (10 + 50, 70 + 100)
+    own = [known("dedicated", acquire=measured(20), start=measured(90))]
+    assert changeover(own=own, shared=shared) == (20 + 90, 70 + 180)
+
+
+def test_life():
+    def life(name="spot", own=None, shared=None):
+        one = tier_view(
+            name, status(tiers=(known(name, **own),) if own else ()), shared=[known(name, **(shared or {}))]
+        )
+        return one.life / HOUR
+
+    few, many = {"losses": 3, "had": timedelta(hours=10)}, {"losses": 9, "had": timedelta(hours=48)}
+    assert life() == 2
+    assert life("dedicated") == 720
+    assert life(own=few) == life(shared=few) == 12 / 4
+    assert life(own=few, shared=many) == life(own=many, shared=few) == 5
+
+
+def test_losses_of_yesterday_are_forgotten_once_nobody_has_looked_for_a_day():
+    def life(hours):
+        then = -hours * HOUR
+        return tier_view("spot", status(tiers=(known(losses=9, **seen("Refused", then, then)),))).life / HOUR
+
+    assert (life(24), life(24.1)) == (0.2, 2)
+
+
+# Who pays for the watch
+
+
+@pytest.mark.parametrize(
+    ("spot", "cluster", "paid"),
+    [
+        ({}, STANDING, False),
+        ({}, NOWHERE, True),
+        ({"observation": "Free"}, NOWHERE, False),
+        ({"observation": "Billed"}, STANDING, True),
+    ],
+)
+def test_the_watch_is_paid_for_where_nodes_come_when_asked_for(spot, cluster, paid):
+    assert view(status(tiers=(known(**spot),)), cluster).paid_watch is paid
+    assert view(status(), cluster, [known(**spot)]).paid_watch is paid
+
+
+def test_the_tier_knows_best():
+    tiers = ({**TIERS[0], "observation": "Free"}, *TIERS[1:])
+    assert view(status(), tiers=tiers).paid_watch is False
+    assert view(status(), tiers=({**TIERS[0], "observation": "Billed"}, TIERS[1]), cluster=STANDING).paid_watch is True
+    assert view(status(), tiers=TIERS[1:]).paid_watch is False  # no Spot at all
+
+
+def test_prices_are_those_of_the_grid():
+    assert tier_view("dedicated", status()).price == Decimal("3.06")
