@@ -20,6 +20,13 @@ from holdfast.api.model import merge_patch
 from holdfast.api.status import Phase
 from holdfast.core.snapshot import Refusal
 
+POLICIES: tuple[dict[str, str], ...] = (  # of job lib; at some 10 steps a second, a little and much slack, and none
+    {},
+    {"policy": "Deadline", "deadline": "2026-11-21T14:00:00Z"},
+    {"policy": "Deadline", "deadline": "2026-11-23T09:00:00Z"},
+    {"policy": "Deadline", "deadline": "2026-11-21T08:00:00Z", "returnPolicy": "Eager"},
+    {"policy": "Cheapest", "budget": "3"},
+)
 JOBS = st.sampled_from(("lib", "plain"))
 EVERYTHING = 99
 WRITES = st.sampled_from((EVERYTHING, EVERYTHING, EVERYTHING, 0, 1, 2))
@@ -34,9 +41,11 @@ REFUSALS = (
 class Jobs(RuleBasedStateMachine):
     """What can happen."""
 
-    @initialize(days=st.sampled_from((0, 2, 2, 2)))
-    def begin(self, days: int) -> None:
-        self.world = World()
+    @initialize(days=st.sampled_from((0, 2, 2, 2)), policy=st.sampled_from(POLICIES))
+    def begin(self, days: int, policy: dict[str, str]) -> None:
+        self.policy = policy
+        changes = {"capacity": {"tiers": list(TIERS), **policy}, "goal": {"steps": 10**5}} if policy else {}
+        self.world = World(**changes)
         self.operator = Operator(self.world)
         for _ in range(days):
             self._usual_day(EVERYTHING, 1)
@@ -232,7 +241,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule(job=JOBS, keep=st.sampled_from(((0, 1, 2), (0, 2), (1, 2))))
     def edit_the_grid(self, job: str, keep: tuple[int, ...]) -> None:
-        self._edit(job, capacity={"tiers": [TIERS[i] for i in keep]})
+        self._edit(job, capacity={"tiers": [TIERS[i] for i in keep], **(self.policy if job == "lib" else {})})
 
     @rule(job=JOBS, tier=st.sampled_from(("", "cpu", "dedicated", "nowhere")), kind=st.booleans())
     def ask(self, job: str, tier: str, kind: bool) -> None:

@@ -27,9 +27,13 @@ class ConflictError(Exception):
 class World:
     """All there is."""
 
-    def __init__(self) -> None:
+    def __init__(self, **changes: Any) -> None:
+        """`changes` are of the spec of job lib."""
         self.now = NOW
-        self.jobs = {name: Job(name, name == "lib", spec(activeDeadline="365d")) for name in ("lib", "plain")}
+        self.jobs = {
+            name: Job(name, name == "lib", spec(activeDeadline="365d", **(changes if name == "lib" else {})))
+            for name in ("lib", "plain")
+        }
         self.pods: dict[str, Pod] = {}
         self.zombies: list[Pod] = []  # processes whose pod object is gone
         self.nodes: dict[str, Node] = {}

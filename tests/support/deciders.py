@@ -8,7 +8,6 @@ from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.status import Phase
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order, ReleasePod
 from holdfast.core.snapshot import Snapshot
-from holdfast.core.tiers import grid
 
 
 def quiet(snapshot: Snapshot) -> Decision:
@@ -79,7 +78,7 @@ def one_pod(snapshot: Snapshot) -> Decision:
         first = Attempt(
             number=raised,
             state=AttemptState.STARTING,
-            tier=grid(snapshot)[0],
+            tier=snapshot.grid[0],
             raised_at=snapshot.now.replace(microsecond=0),
         )
         status = status.model_copy(update={"attempt": raised, "phase": Phase.STARTING, "current": first})

@@ -38,9 +38,11 @@ from tests.support.transitions import (
 )
 
 from holdfast.api.attempt import AttemptState, Departure, EndKind, PodRecord
+from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.snapshot import Refusal, SavedCheckpoint
 
+PROVEN = (TierKnowledge(tier="spot", state=Seen.UP, since=at(-9000), seen_at=at(-60)),)
 SAVED = SavedCheckpoint(700, "s3://runs/vision/vit/manifests/1.json", 9, at(-60), at(2) - at(0))
 SAYS = stepped(checkpoint=SAVED)
 HOLDS = report(2, state="holding", fenced=False)
@@ -134,7 +136,7 @@ CASES = [
          snapshot(job(status(follower(RUNNING, go=2, fenced=True, started_at=at(-1900)), requests={"orders": 2})),
                   BESIDE, listening_since=at(-1800)), (), {"state": RUNNING, "orders": []}),
     # --- back to a better tier
-    Case("a better tier", snapshot(given(ON_DEDICATED), pod(), reports=[SAYS]), ("return", "create beside"),
+    Case("a better tier", snapshot(given(ON_DEDICATED), pod(), reports=[SAYS]), ("another tier", "create beside"),
          {"state": RUNNING, "tier": "dedicated", "follows": (ACQUIRING, "spot", 1), "created": [2],
           "phase": "Running", "orders": []}),
     Case("a better tier, before its first step",
@@ -156,7 +158,7 @@ CASES = [
          reports=[SAYS]), ("successor placed",), {"follows": (STARTING, "spot", 1), "state": RUNNING}),
     Case("the follower starts", snapshot(given(ON_DEDICATED, follower(STARTING)), pod(), BESIDE, reports=[SAYS]),
          ("successor started",), {"follows": (RUNNING, "spot", 1), "events": ["SuccessorStarted"]}),
-    Case("the follower is ready", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
+    Case("the follower is ready", snapshot(given(ON_DEDICATED, follower(RUNNING), tiers=PROVEN), pod(), BESIDE,
          reports=[SAYS, HOLDS]), ("switch",),
          {"state": DRAINING, "deadline": at(600), "orders": [("drain", 1)], "events": ["Returning"],
                        "phase": "Migrating", "reason": "Returning"}),
@@ -165,10 +167,18 @@ CASES = [
     Case("the follower is ready, but its node goes too", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
          cluster=nodes(node("n2", taints=(SPOT_ITN,))), reports=[SAYS, HOLDS]), ("successor on notice",),
          {"state": RUNNING}),
-    Case("the follower is ready, but saves fail", snapshot(given(ON_DEDICATED, follower(RUNNING)), pod(), BESIDE,
-         reports=[stepped(checkpoint=SAVED, save_error="denied"), HOLDS]), (), {"state": RUNNING, "deleted": []}),
+    Case("the follower is ready, but saves fail", snapshot(given(ON_DEDICATED, follower(RUNNING), tiers=PROVEN), pod(),
+         BESIDE, reports=[stepped(checkpoint=SAVED, save_error="denied"), HOLDS]), (),
+         {"state": RUNNING, "deleted": []}),
     Case("a better tier, but saves fail", snapshot(given(ON_DEDICATED), pod(),
          reports=[stepped(checkpoint=SAVED, save_error="denied")]), (), {"successor": None}),
+    Case("the follower is ready, but its tier has not proved itself", snapshot(given(ON_DEDICATED, follower(RUNNING)),
+         pod(), BESIDE, reports=[SAYS, HOLDS]), (), {"state": RUNNING, "successor": 2, "wake": at(119)}),
+    Case("the follower's tier cannot prove itself as long as two nodes may be paid for", snapshot(given(ON_DEDICATED,
+         follower(STARTING), spec={"capacity": {"tiers": list(TIERS), "maxOverlap": "2m"}}), pod(),
+         placed(2, node="n2"), reports=[SAYS]), ("successor not worth it",),
+         {"state": RUNNING, "successor": None, "deleted": [("u-2", None)], "end": (2, EndKind.STOPPED, "NotWorthIt"),
+          "wake": at(119), "counts": (0, 0, 0)}),
     # --- the switch
     Case("the follower is ready while the other saves for long",
          snapshot(given(TOLD, follower(RUNNING, scheduled_at=at(-900)), requests={"orders": 1}), pod(), BESIDE,
@@ -272,7 +282,7 @@ CASES = [
          {"successor": None, "deleted": [("u-2", None)]}),
     Case("the follower's tier is described anew", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
          "tiers": [{**TIERS[0], "nodeSelector": {"tier": "new"}}, *TIERS[1:]]}}), pod(), pending(2), reports=[SAYS]),
-         ("successor not wanted", "return"), {"successor": 3, "deleted": [("u-2", None)]}),
+         ("successor not wanted", "another tier"), {"successor": 3, "deleted": [("u-2", None)]}),
     Case("the follower's tier has another price", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
          "tiers": [{**TIERS[0], "pricePerNodeHour": "1.50"}, *TIERS[1:]]}}), pod(), pending(2), reports=[SAYS]), (),
          {"successor": 2, "deleted": []}),

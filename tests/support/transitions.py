@@ -128,6 +128,8 @@ CASES = [
          {"state": None, "phase": "Suspended", "attempt": 1, "deleted": [("u-1", None)]}),
     Case("first pod of a tier that is gone", snapshot(job(), pending(tier="gone")), ("taken up", "begin"),
          {"attempt": 2, "state": INTENDED, "created": [], "deleted": [("u-1", None)]}),
+    Case("first pod of a tier that is gone runs already", snapshot(job(), pod(tier="gone")),
+         ("taken up", "adopted", "placed", "started"), {"state": RUNNING, "tier": "gone", "deleted": []}),
     Case("status was lost", snapshot(job(), pod(4, deleted_at=at(9)), pod(5)), ("taken up", "begin"),
          {"attempt": 6, "state": INTENDED, "created": [], "deleted": [("u-5", None)]}),
     Case("status was lost, and the job is suspended", snapshot(job(suspend=True), pod(5)), ("taken up", "suspended"),

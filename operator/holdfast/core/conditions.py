@@ -1,10 +1,11 @@
 """Conditions: the words of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
 from holdfast.core.draft import Draft
+from holdfast.core.holding import Hold
 from holdfast.core.situation import Sight, Situation
 
 ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
@@ -22,9 +23,10 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     _set(draft, "Complete", phase is Phase.COMPLETED, reason if phase.final and reason else "NotFinished")
     failed = phase is Phase.FAILED
     _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", said if failed else "")
-    draining = current is not None and current.drain is not None and current.drain.reason == "Suspended"
+    draining = current is not None and current.drain is not None and current.drain.reason in get_args(Hold)
     suspended = phase is Phase.SUSPENDED
-    _set(draft, "Suspended", suspended, "Suspended" if suspended else "Suspending" if draining else "NotSuspended")
+    why = (reason or "Suspended") if suspended else "Suspending" if draining else "NotSuspended"
+    _set(draft, "Suspended", suspended, why)
     _reachable(draft, s)
     _saves(draft, s)
 
@@ -38,15 +40,14 @@ def _reachable(draft: Draft, s: Situation) -> None:
         silent = s.now >= limit
         if not silent:
             draft.wake(limit)
-    known = any(condition.type == "ProgressUnreachable" for condition in draft.status.conditions)
-    if silent or known:
+    if silent or find_condition(draft, "ProgressUnreachable"):
         message = "the trainer's reports do not arrive; training goes on" if silent else ""
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
 
 
 def _saves(draft: Draft, s: Situation) -> None:
     """CheckpointFailing: the trainer's saves fail. Training goes on, but a loss of the pod would cost more and more."""
-    known = next((condition for condition in draft.status.conditions if condition.type == "CheckpointFailing"), None)
+    known = find_condition(draft, "CheckpointFailing")
     failing = known is not None and known.status == "True"
     error = s.report.save_error if s.report else None
     if failing and s.report is None and s.sight is Sight.RUNNING:
@@ -59,9 +60,22 @@ def _saves(draft: Draft, s: Situation) -> None:
         _set(draft, "CheckpointFailing", bool(error), "SaveFailed" if error else "NotFailing", error or "")
 
 
-def _set(draft: Draft, kind: str, true: bool, reason: str, message: str = "") -> None:
-    old = next((condition for condition in draft.status.conditions if condition.type == kind), None)
-    state: Literal["True", "False"] = "True" if true else "False"
+def find_condition(draft: Draft, kind: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((condition for condition in draft.status.conditions if condition.type == kind), None)
+
+
+def drop_condition(draft: Draft, kind: str) -> None:
+    """What does not apply any more is not said."""
+    if find_condition(draft, kind):
+        draft.set(conditions=tuple(one for one in draft.status.conditions if one.type != kind))
+
+
+def set_condition(
+    draft: Draft, kind: str, state: Literal["True", "False", "Unknown"], reason: str, message: str = ""
+) -> None:
+    """Set one condition; its time moves only when its status does."""
+    old = find_condition(draft, kind)
     new = Condition(
         type=kind,
         status=state,
@@ -74,3 +88,7 @@ def _set(draft: Draft, kind: str, true: bool, reason: str, message: str = "") ->
         return
     others = [condition for condition in draft.status.conditions if condition.type != kind]
     draft.set(conditions=tuple(sorted((*others, new), key=lambda condition: condition.type)))
+
+
+def _set(draft: Draft, kind: str, true: bool, reason: str, message: str = "") -> None:
+    set_condition(draft, kind, "True" if true else "False", reason, message)

@@ -3,6 +3,7 @@
 from holdfast.core.decision import Decision
 from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
+from holdfast.core.progress import take_progress
 from holdfast.core.situation import look
 from holdfast.core.snapshot import Snapshot
 from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
@@ -20,10 +21,16 @@ def decide(snapshot: Snapshot) -> Decision:
     draft = Draft(snapshot)
     job = snapshot.job
     phase = job.status.phase
-    if job.metadata.deletion_timestamp is None and not (phase and phase.final):
+    alive = job.metadata.deletion_timestamp is None and not (phase and phase.final)
+    if alive:
         _settle(draft)
     if draft.created and draft.status is job.status:  # a new job's first pod, which waits for no status
         return draft.finish()
+    if alive:
+        before = draft.status
+        take_progress(draft, look(snapshot, draft.status, draft.created))
+        if draft.status is not before:  # how far the work has come is what policies go by
+            _settle(draft)
     upkeep(draft, look(snapshot, draft.status, draft.created))
     return draft.finish()
 

@@ -1,15 +1,13 @@
-"""An attempt that is to leave trains on until its successor is up: because its node will go, or for a better tier."""
+"""An attempt whose node will go trains on until its successor is up."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import ceil
 
 from holdfast.api.attempt import Departure, EndKind
 from holdfast.core import drains, ends
 from holdfast.core.draft import Draft
+from holdfast.core.holding import held_back
 from holdfast.core.situation import Sight, Situation, look
-from holdfast.core.tiers import grid
-
-LONGEST_STEP = timedelta(hours=1)  # nobody waits longer for a step to end, however long two nodes may be paid for
 
 
 def may_overlap(draft: Draft) -> bool:
@@ -21,7 +19,7 @@ def may_overlap(draft: Draft) -> bool:
     snapshot, current = draft.snapshot, draft.status.current
     if current is None or not current.fenced or snapshot.config.progress_url is None:
         return False
-    return bool(snapshot.job.spec.capacity.max_overlap) and not snapshot.job.spec.suspend
+    return bool(snapshot.job.spec.capacity.max_overlap) and held_back(draft) is None
 
 
 def awaited(draft: Draft) -> bool:
@@ -114,7 +112,7 @@ def leave(draft: Draft, s: Situation) -> None:
 
 def alone(draft: Draft, s: Situation) -> bool:
     """True if an attempt departs, and no successor comes up."""
-    return draft.attempt.departure is not None and draft.status.successor is None and bool(grid(draft.snapshot))
+    return draft.attempt.departure is not None and draft.status.successor is None and bool(draft.snapshot.grid)
 
 
 def raise_another(draft: Draft, s: Situation) -> None:
@@ -126,25 +124,7 @@ def raise_another(draft: Draft, s: Situation) -> None:
         draft.set(successor=successor.model_copy(update={"retry_at": s.now + delay}))
 
 
-# --- a better tier is ready -------------------------------------------------------------------------------------------
-
-
-def may_switch(draft: Draft, s: Situation) -> bool:
-    """True if the successor on a better tier waits at the fence, and leaving would lose nothing."""
-    return awaited(draft) and not (s.report and s.report.save_error)
-
-
-def switch(draft: Draft, s: Situation) -> None:
-    """Save and leave for the better tier. Nothing presses: a step may be longer than the grace."""
-    successor = draft.status.successor
-    if successor is None:
-        raise AssertionError("one switches to a successor")
-    tier, overlap = successor.tier.name, draft.snapshot.job.spec.capacity.max_overlap
-    deadline = max(drains.grace_end(draft, s.now), s.now + min(overlap, LONGEST_STEP))
-    draft.drain("Returning", f"{tier} has a node again", deadline, EndKind.STOPPED)
-    text = f"{tier} has a node again, and attempt {successor.number} is ready: saving and leaving"
-    draft.say("Migrate", text)
-    draft.event("Returning", text)
+# --- at the fence -----------------------------------------------------------------------------------------------------
 
 
 def never_passed(draft: Draft, s: Situation) -> bool:

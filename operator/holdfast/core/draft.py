@@ -1,8 +1,9 @@
 """The decision while it is being made: steps change it, `finish` turns it into a Decision."""
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.profile import ProfileTier
@@ -11,6 +12,8 @@ from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event
 from holdfast.core.pods import build_pod
 from holdfast.core.snapshot import Snapshot
 from holdfast.core.views import PodView
+
+Derived = TypeVar("Derived")
 
 
 class Role(StrEnum):
@@ -34,6 +37,7 @@ class Draft:
         self._actions: list[Action] = []
         self._events: list[Event] = []
         self._wake: datetime | None = None
+        self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
 
     @property
     def attempt(self) -> Attempt:
@@ -73,6 +77,20 @@ class Draft:
     def wake(self, at: datetime) -> None:
         """Decide again at this time at the latest."""
         self._wake = at if self._wake is None else min(self._wake, at)
+
+    def wake_in(self, seconds: float) -> None:
+        """Decide again in so many seconds at the latest."""
+        self.wake(self.now + timedelta(seconds=seconds))
+
+    def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` says, asked again only if attempts, or what is known of them, have changed since."""
+        now = self.status
+        seen = (now.current, now.successor, now.tiers, now.progress, now.checkpoint, now.history)
+        known = self._derived.get(name)
+        if known is None or any(one is not other for one, other in zip(known[0], seen, strict=True)):
+            known = self._derived[name] = (seen, derive())
+        found: Derived = known[1]
+        return found
 
     def raise_attempt(
         self, tier: ProfileTier, *, retry_at: datetime | None = None, avoid: tuple[str, ...] = ()

@@ -7,8 +7,10 @@ from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.core import ends
 from holdfast.core.draft import Draft
+from holdfast.core.holding import held_back, why_held
+from holdfast.core.placement import tier_to_start
 from holdfast.core.situation import Sight, Situation
-from holdfast.core.tiers import grid
+from holdfast.core.tiers import find_tier
 from holdfast.core.views import PodView
 
 LAST_GRACE = timedelta(seconds=5)  # what a pod gets after a deadline that it let pass
@@ -47,10 +49,12 @@ def hasten(draft: Draft, s: Situation) -> None:
 
 
 def drain_to_suspend(draft: Draft, s: Situation) -> None:
-    """The user suspended the job: save and leave."""
-    draft.drain("Suspended", "spec.suspend is true", grace_end(draft, s.now), EndKind.STOPPED)
-    draft.say("Suspend", "spec.suspend is true: saving and leaving")
-    draft.event("Suspending", "spec.suspend is true: saving and leaving")
+    """The user suspended the job, or its budget is used up: save and leave."""
+    hold, why = held_back(draft) or "Suspended", why_held(draft)
+    draft.drain(hold, why, grace_end(draft, s.now), EndKind.STOPPED)
+    draft.say("Suspend", f"{why}: saving and leaving")
+    event = "Suspending" if hold == "Suspended" else hold
+    draft.event(event, f"{why}: saving and leaving", warning=hold != "Suspended")
 
 
 def drain_unfenced_silent(draft: Draft, s: Situation) -> None:
@@ -151,10 +155,10 @@ def outlived(draft: Draft, s: Situation) -> bool:
 
 def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple[str, ...] = ()) -> None:
     """Raise the number of the attempt that follows the current one; its pod waits until that one is over."""
-    tiers = grid(draft.snapshot)
-    if draft.status.successor or not tiers or draft.snapshot.job.spec.suspend:
+    tiers = draft.snapshot.grid
+    if draft.status.successor or not tiers or held_back(draft):
         return
-    tier = next((tier for tier in tiers if tier.name == tier_name), tiers[0])
+    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft)
     draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
 
 

@@ -7,12 +7,15 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.capacity import knowledge
 from holdfast.core.classify import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.draft import Draft, Role
 from holdfast.core.history import append
+from holdfast.core.holding import held_back
 from holdfast.core.ledger import charge
+from holdfast.core.placement import ask, elsewhere, in_order, tier_to_start, view_of
 from holdfast.core.situation import Situation, look
-from holdfast.core.tiers import find_tier, grid, next_tier
+from holdfast.core.tiers import find_tier
 from holdfast.core.views import ContainerView
 
 # A program that reports no steps has made progress if it ran this long.
@@ -127,9 +130,9 @@ def over(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = No
 
 
 def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
-    """Make the successor current, or intend a new attempt from the top of the grid; nothing while suspended."""
-    if draft.snapshot.job.spec.suspend:
-        drop_successor(draft, "Suspended")
+    """Make the successor current, or intend a new attempt where the policy says; nothing while it is held back."""
+    if hold := held_back(draft):
+        drop_successor(draft, hold)
         return
     retry_at = draft.now + delay if delay else None
     if (successor := draft.status.successor) and successor.state is not AttemptState.INTENDED:
@@ -139,8 +142,8 @@ def go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid
         merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
         promoted = successor.model_copy(update={"retry_at": retry_at, "avoid_nodes": merged})
         draft.set(current=promoted, successor=None)
-    elif tiers := grid(draft.snapshot):
-        draft.set(current=draft.raise_attempt(tiers[0], retry_at=retry_at, avoid=avoid))
+    elif draft.snapshot.grid:
+        draft.set(current=draft.raise_attempt(tier_to_start(draft), retry_at=retry_at, avoid=avoid))
     if delay and draft.status.current:
         reason = draft.status.history[-1].reason
         draft.say("Wait", f"attempt {after.number} ended ({reason}); the next starts in {format_duration(delay)}")
@@ -168,7 +171,10 @@ def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = 
     end = End(EndKind.STOPPED, end) if isinstance(end, str) else end
     role, draft.role = draft.role, Role.SUCCESSOR
     s = look(draft.snapshot, draft.status, draft.created, successor=True)
-    if _scheduled(draft.attempt, s):
+    if _scheduled(draft.attempt, s) is None:
+        asking = draft.snapshot.config.assumed.asking
+        draft.set(tiers=knowledge.shown(draft.status.tiers, draft.attempt, asking, draft.now))
+    else:
         _close(draft, s, end, ended_at or s.now, estimated=estimated)
         restarts = draft.status.restarts
         if end.kind is EndKind.LOSS:
@@ -182,20 +188,33 @@ def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = 
 
 
 def to_next_tier(draft: Draft, s: Situation) -> None:
-    """The tier gave no node in time (or is not in the grid any more): give its pod up and take the tier below."""
-    attempt = draft.attempt
-    tiers = grid(draft.snapshot)
+    """The tier gave no node in time, or is not in the grid any more, or another is better: give its pod up for that."""
+    attempt, tiers, other = draft.attempt, draft.snapshot.grid, elsewhere(draft, s)
+    if other is None:
+        raise AssertionError("a pod is given up for another tier")
     gone = find_tier(tiers, attempt.tier.name) is None
-    reason = "TierRemoved" if gone else "AcquireTimeout"
     why = s.pod.unscheduled_message if s.pod else (draft.status.decision.reason if draft.status.decision else "")
-    below = next_tier(tiers, attempt.tier.name)
-    _close(draft, s, End(EndKind.STOPPED, reason, why), s.now)
+    words, reason = _why_not(draft, attempt, gone=gone)
     # A node is avoided for one walk of the grid: it may be the only one that there is.
-    avoid = attempt.avoid_nodes if gone or below is not tiers[0] else ()
-    draft.set(current=draft.raise_attempt(below, retry_at=attempt.retry_at if gone else None, avoid=avoid))
-    words = f"{attempt.tier.name} is not in the grid any more" if gone else f"{attempt.tier.name} gave no node in time"
-    draft.say("Acquire", f"{words}; trying {below.name}")
-    draft.event("TierChanged", f"{words}; trying {below.name}")
+    walked = other.name == (tiers[0].name if in_order(draft) else attempt.tier.name)
+    _close(draft, s, End(EndKind.STOPPED, reason, why), s.now)
+    avoid = attempt.avoid_nodes if gone or not walked else ()
+    draft.set(current=draft.raise_attempt(other, retry_at=attempt.retry_at if gone else None, avoid=avoid))
+    draft.say("Acquire", f"{words}; trying {other.name}")
+    draft.event("TierChanged", f"{words}; trying {other.name}")
+
+
+def _why_not(draft: Draft, attempt: Attempt, *, gone: bool) -> tuple[str, str]:
+    """Why an attempt that waits for a node is given up, in words and in one word."""
+    tier = attempt.tier.name
+    if gone:
+        return f"{tier} is not in the grid any more", "TierRemoved"
+    answer = None if in_order(draft) else ask(draft)
+    if answer is None:
+        return f"{tier} gave no node in time", "AcquireTimeout"
+    seen = view_of(answer, tier)
+    out = seen is not None and seen.available is False
+    return answer.choice.reason, "AcquireTimeout" if out else "OtherTier"
 
 
 def retarget(draft: Draft, s: Situation, tier: ProfileTier, reason: str, avoid: tuple[str, ...] = ()) -> None:
@@ -270,7 +289,9 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
 
 def _close(draft: Draft, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> None:
     """Put the current attempt into history and its sums into the ledger."""
-    append(draft, _record(draft.attempt, s, end, ended_at, estimated=estimated), draft.attempt.tier.kind)
+    record = _record(draft.attempt, s, end, ended_at, estimated=estimated)
+    append(draft, record, draft.attempt.tier.kind)
+    draft.set(tiers=knowledge.ended(draft.status.tiers, record, infrastructure=end.infrastructure))
 
 
 def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> AttemptRecord:

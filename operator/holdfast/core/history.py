@@ -7,7 +7,6 @@ from holdfast.api.attempt import AttemptRecord
 from holdfast.api.profile import TierKind
 from holdfast.core.draft import Draft, Role
 from holdfast.core.ledger import add_record, settle, split
-from holdfast.core.tiers import grid
 
 LENGTH = 20
 BYTES = 16 * 1024
@@ -19,7 +18,7 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
     While no tier has a node, a walk of the grid adds a record every few minutes. Only the newest walk is kept, so that
     waiting does not push out what happened before.
     """
-    history = (*_without_old_walks(draft.status.history, len(grid(draft.snapshot))), record)
+    history = (*_without_old_walks(draft.status.history, len(draft.snapshot.grid)), record)
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
         history = history[1:]
     ledger = add_record(draft.status.ledger, record, kind)
@@ -38,7 +37,7 @@ def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None)
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
-    if before.reason == "Suspended":  # that time was the user's choice; only coming back costs
+    if before.reason in ("Suspended", "BudgetExceeded"):  # that time was the user's choice; only coming back costs
         since = max(since, attempt.raised_at)
     lost = max((before.last_step or 0) - (resumed_step or 0), 0)
     recovery = split(before, since, attempt, first_step_at, lost)

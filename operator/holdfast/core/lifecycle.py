@@ -3,24 +3,27 @@
 from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, PodRecord
+from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
-from holdfast.core import drains, ends
+from holdfast.core import drains, ends, placement
+from holdfast.core.capacity import knowledge
 from holdfast.core.classify import End
 from holdfast.core.draft import Draft, Role
 from holdfast.core.history import settle_loss
+from holdfast.core.holding import held_back, why_held
 from holdfast.core.pods import program
 from holdfast.core.situation import Situation, is_live, pod_of
 from holdfast.core.snapshot import Report
-from holdfast.core.tiers import acquire_timeout, find_tier, grid
+from holdfast.core.tiers import acquire_timeout, find_tier
 from holdfast.core.views import TOGETHER, PodView
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
 def may_begin(draft: Draft) -> bool:
-    """True if there is something to begin with, and nobody asked to wait."""
-    return not draft.snapshot.job.spec.suspend and bool(grid(draft.snapshot))
+    """True if there is something to begin with, and nothing holds the job back."""
+    return bool(draft.snapshot.grid) and held_back(draft) is None
 
 
 def brand_new(draft: Draft, s: Situation) -> bool:
@@ -33,7 +36,7 @@ def brand_new(draft: Draft, s: Situation) -> bool:
 
 def create_first(draft: Draft, s: Situation) -> None:
     """Create the pod of attempt 1: that a job exists is the intent. Its status is written when the pod is there."""
-    tier = grid(draft.snapshot)[0]
+    tier = placement.tier_to_start(draft)
     draft.create_pod(Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=s.now))
 
 
@@ -43,10 +46,16 @@ def unknown_pods(draft: Draft, s: Situation) -> bool:
 
 
 def take_up(draft: Draft, s: Situation) -> None:
-    """The first pod is attempt 1. Other pods are of attempts that are over, and so is one whose tier has gone."""
+    """The first pod is attempt 1. Other pods are of attempts that are over.
+
+    So is a first pod that waits for a node of a tier that has gone. If it has its node it is taken up all the same, for
+    what it costs has to be in the books; of its tier only the name is known.
+    """
     newest = max(draft.snapshot.pods, key=lambda pod: pod.attempt)
     draft.set(attempt=newest.attempt)
-    tier = find_tier(grid(draft.snapshot), newest.tier)
+    tier = find_tier(draft.snapshot.grid, newest.tier)
+    if tier is None and newest.node and newest.tier:
+        tier = ProfileTier(name=newest.tier, kind="Spot")
     if newest.attempt == 1 and tier:
         since = min(newest.created_at or s.now, s.now)
         draft.set(started_at=since, suspended_for=timedelta(0))
@@ -54,11 +63,10 @@ def take_up(draft: Draft, s: Situation) -> None:
 
 
 def intend_first(draft: Draft, s: Situation) -> None:
-    """Raise the next attempt number on the first tier of the grid."""
-    tiers = grid(draft.snapshot)
+    """Raise the next attempt number on the tier that the policy says."""
     if draft.status.started_at is None:  # a suspension before the first start is not one of an active job
         draft.set(started_at=s.now, suspended_for=timedelta(0))
-    draft.set(current=draft.raise_attempt(tiers[0]))
+    draft.set(current=draft.raise_attempt(placement.tier_to_start(draft)))
 
 
 def may_create(draft: Draft, s: Situation) -> bool:
@@ -197,7 +205,7 @@ def placed(draft: Draft, s: Situation) -> None:
 
 def note_placed(draft: Draft, s: Situation) -> Attempt:
     """Write down where the pod is."""
-    pod, attempt = s.pod, draft.attempt
+    pod, attempt, since = s.pod, draft.attempt, placement.up_since(draft, draft.attempt)
     if pod is None:
         raise AssertionError("a placed pod is seen")
     draft.set_attempt(
@@ -207,6 +215,8 @@ def note_placed(draft: Draft, s: Situation) -> Attempt:
         # The scheduler's clock may be wrong; the attempt was raised by ours.
         scheduled_at=min(max(pod.scheduled_at or s.now, attempt.raised_at), s.now),
     )
+    made = s.node.created_at if s.node else None
+    draft.set(tiers=knowledge.got_node(draft.status.tiers, draft.attempt, made, since))
     return draft.attempt
 
 
@@ -260,6 +270,7 @@ def _first_step(draft: Draft, s: Situation, report: Report) -> None:
         progress_at=at,
         resumed_step=report.resumed_step,
     )
+    draft.set(tiers=knowledge.first_step(draft.status.tiers, draft.attempt))
     settle_loss(draft, at, report.resumed_step)
     draft.set(fruitless_losses=0)
     if report.resumed_step is not None:
@@ -272,23 +283,24 @@ def _first_step(draft: Draft, s: Situation, report: Report) -> None:
 
 def suspend_before_start(draft: Draft, s: Situation) -> None:
     """Suspended while waiting for a node: the pending pod goes, nothing is counted."""
-    ends.stop_before_start(draft, s, "Suspended")
+    ends.stop_before_start(draft, s, held_back(draft) or "Suspended")
 
 
 def suspended(draft: Draft, s: Situation) -> None:
     """Nothing runs and nothing is to run."""
-    draft.set(suspended_at=s.now, phase=Phase.SUSPENDED, reason="Suspended")
-    draft.say("Suspend", "spec.suspend is true")
-    draft.event("Suspended", "spec.suspend is true; checkpoints are kept")
+    hold, why = held_back(draft), why_held(draft)
+    draft.set(suspended_at=s.now, phase=Phase.SUSPENDED, reason=hold)
+    draft.say("Suspend", why)
+    draft.event("Suspended", f"{why}; checkpoints are kept", warning=hold != "Suspended")
 
 
 def resume(draft: Draft, s: Situation) -> None:
-    """The user lifted the suspension: the clock of activeDeadline runs again."""
+    """The suspension is over, or the budget was raised: the clock of activeDeadline runs again."""
     if draft.status.suspended_at is None:
         raise AssertionError("only a suspended job resumes")
     paused = draft.status.suspended_for + max(s.now - draft.status.suspended_at, timedelta(0))
     draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0)
-    draft.event("Resuming", "spec.suspend is false")
+    draft.event("Resuming", "nothing holds the job back any more")
 
 
 # --- deadline of the job ----------------------------------------------------------------------------------------------
@@ -316,19 +328,8 @@ def fail_active_deadline(draft: Draft, s: Situation) -> None:
 
 
 def acquire_over(draft: Draft, s: Situation) -> bool:
-    """True if the tier had its time without giving a node, or is not in the grid any more."""
-    attempt, tiers = draft.attempt, grid(draft.snapshot)
-    if not tiers:
-        return False
-    if find_tier(tiers, attempt.tier.name) is None:
-        return True
-    if (at := attempt.acquire_deadline) is None or (len(tiers) == 1 and not attempt.avoid_nodes):
-        return False  # another pod on the only tier would wait for the same nodes, at the end of the queue
-    if s.pod and s.pod.nominated:
-        at += draft.snapshot.config.unmatched_acquire_timeout
-    if s.now < at:
-        draft.wake(at)
-    return s.now >= at
+    """True if another tier is to be tried: this one had its time without giving a node, or left the grid."""
+    return placement.elsewhere(draft, s) is not None
 
 
 def start_over(draft: Draft, s: Situation) -> bool:

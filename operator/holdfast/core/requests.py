@@ -4,8 +4,9 @@ from holdfast.api import names
 from holdfast.api.attempt import AttemptState
 from holdfast.core import drains, ends
 from holdfast.core.draft import Draft
+from holdfast.core.placement import tier_to_start
 from holdfast.core.situation import Situation
-from holdfast.core.tiers import find_tier, grid
+from holdfast.core.tiers import find_tier
 
 
 def request(draft: Draft, annotation: str, handled: str | None) -> tuple[str, str | None] | None:
@@ -27,7 +28,7 @@ def move(draft: Draft, s: Situation) -> None:
     if asked is None:
         raise AssertionError("a move is made only if one was asked for")
     draft.set(requests=draft.status.requests.model_copy(update={"move": asked[0]}))
-    tiers = grid(draft.snapshot)
+    tiers = draft.snapshot.grid
     tier = find_tier(tiers, asked[1]) if asked[1] else None
     if asked[1] and tier is None:
         known = ", ".join(tier.name for tier in tiers)
@@ -35,7 +36,7 @@ def move(draft: Draft, s: Situation) -> None:
     elif draft.attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
         drains.drain_to_move(draft, s, asked[1])
     elif draft.attempt.state is not AttemptState.DRAINING and tiers:
-        ends.retarget(draft, s, tier or tiers[0], "MoveRequested")
+        ends.retarget(draft, s, tier or tier_to_start(draft), "MoveRequested")
     elif tier:  # it leaves already; only where to is open
         drains.redirect(draft, tier)
 

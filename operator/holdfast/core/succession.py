@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
-from holdfast.core import departing, ends, lifecycle
+from holdfast.core import departing, ends, lifecycle, moving
 from holdfast.core.classify import End, classify
 from holdfast.core.draft import Draft
-from holdfast.core.returning import better_tiers
+from holdfast.core.holding import held_back
+from holdfast.core.placement import elsewhere
 from holdfast.core.situation import Sight, Situation
-from holdfast.core.tiers import find_tier, grid, next_tier
+from holdfast.core.tiers import find_tier
 
 INVALID = 422  # HTTP
 LONGEST_PROBE = timedelta(hours=24)
@@ -59,17 +60,17 @@ def let_pass(draft: Draft, s: Situation) -> None:
 
 def not_wanted(draft: Draft, s: Situation) -> bool:
     """True if the job has no use for a successor any more, or for this one."""
-    job, attempt, current = draft.snapshot.job, draft.attempt, draft.status.current
-    if current is None or (job.spec.suspend and attempt.state is not AttemptState.INTENDED):
+    attempt, current = draft.attempt, draft.status.current
+    if current is None or (attempt.state is not AttemptState.INTENDED and held_back(draft)):
         return True
     if attempt.scheduled_at:
         return False
-    tier = find_tier(grid(draft.snapshot), attempt.tier.name)
+    tier = find_tier(draft.snapshot.grid, attempt.tier.name)
     if tier and _without_price(tier) != _without_price(attempt.tier):
         return True  # its pod waits for nodes as they were described before
     if current.state is not AttemptState.RUNNING or current.departure:
         return False
-    return attempt.tier.name not in [tier.name for tier in better_tiers(draft, current)]
+    return not moving.wanted(draft)
 
 
 def _without_price(tier: ProfileTier) -> ProfileTier:
@@ -150,32 +151,25 @@ def give_up_refused(draft: Draft, s: Situation) -> None:
 
 
 def no_node(draft: Draft, s: Situation) -> bool:
-    """True if its tier had its time, or left the grid, and there is another one to try."""
-    current, attempt, tiers = draft.status.current, draft.attempt, grid(draft.snapshot)
-    if current is None or not tiers:
-        return False
-    if find_tier(tiers, attempt.tier.name) is None:
-        return True
-    others = tiers if _presses(draft) else better_tiers(draft, current)
-    if len(others) < 2 or attempt.acquire_deadline is None:
+    """True if the current attempt has to leave, this tier has no node for the next one, and there is another to try."""
+    if not _presses(draft):
         return False  # a pending pod is the probe for capacity, and costs nothing
-    at = attempt.acquire_deadline
-    if not _presses(draft) and attempt.created_at:
-        at = max(at, attempt.created_at + draft.snapshot.config.probe_every)
-    if s.now < at:
-        draft.wake(at)
-    return s.now >= at
+    other = elsewhere(draft, s)
+    return other is not None and other.name != draft.attempt.tier.name
 
 
 def to_another_tier(draft: Draft, s: Situation) -> None:
-    """Try the tier below; when nothing presses, only tiers that are better than the current one."""
-    current, attempt, tiers = draft.status.current, draft.attempt, grid(draft.snapshot)
-    if current is None:
-        raise AssertionError("a successor follows an attempt")
-    others = tiers if _presses(draft) else better_tiers(draft, current)
+    """Try that tier."""
+    attempt, other = draft.attempt, elsewhere(draft, s)
+    if other is None:
+        raise AssertionError("a pod is given up for another tier")
     ends.drop_successor(draft, "AcquireTimeout")
-    if others:
-        draft.set(successor=draft.raise_attempt(next_tier(others, attempt.tier.name), avoid=attempt.avoid_nodes))
+    draft.set(successor=draft.raise_attempt(other, avoid=attempt.avoid_nodes))
+
+
+def not_worth_its_node(draft: Draft, s: Situation) -> bool:
+    """True if nothing presses, and its tier will not have proved itself as long as two nodes may be paid for."""
+    return not _presses(draft) and moving.not_worth_its_node(draft, s)
 
 
 def _presses(draft: Draft) -> bool:

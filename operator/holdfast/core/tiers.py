@@ -3,18 +3,10 @@
 from datetime import timedelta
 
 from holdfast.api.profile import ProfileTier
-from holdfast.core.snapshot import OperatorConfig, Snapshot
+from holdfast.core.snapshot import OperatorConfig
 from holdfast.core.views import ClusterView
 
 DEFAULT_ACQUIRE_TIMEOUT = timedelta(minutes=5)
-
-
-def grid(snapshot: Snapshot) -> tuple[ProfileTier, ...]:
-    """The tiers the job may use, best first; empty if its profile is not there."""
-    capacity = snapshot.job.spec.capacity
-    if capacity.profile is None:
-        return tuple(ProfileTier(**dict(tier)) for tier in capacity.tiers)
-    return snapshot.profile.spec.tiers if snapshot.profile else ()
 
 
 def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:

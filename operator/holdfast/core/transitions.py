@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core import departing, drains, ends, lifecycle, requests, returning, succession
+from holdfast.core import departing, drains, ends, lifecycle, moving, requests, succession
 from holdfast.core.draft import Draft
+from holdfast.core.holding import held_back
 from holdfast.core.situation import Sight, Situation
 
 When = Callable[[Draft, Situation], bool]
@@ -46,7 +47,7 @@ def _always(draft: Draft, s: Situation) -> bool:
 
 
 def _suspend(draft: Draft, s: Situation) -> bool:
-    return draft.snapshot.job.spec.suspend
+    return held_back(draft) is not None
 
 
 def _fenced(draft: Draft, s: Situation) -> bool:
@@ -121,16 +122,19 @@ TABLE: tuple[Row, ...] = (
         lifecycle.fail_active_deadline, "Failed",
     ),
     Row(
-        "suspend before start", (INTENDED, ACQUIRING), (*UNPLACED, Sight.CREATED), "spec.suspend", _suspend,
-        lifecycle.suspend_before_start, "no attempt; nothing counted",
+        "suspend before start", (INTENDED, ACQUIRING), (*UNPLACED, Sight.CREATED), "spec.suspend, or over budget",
+        _suspend, lifecycle.suspend_before_start, "no attempt; nothing counted",
     ),
-    Row("suspend", WORKING, ALIVE, "spec.suspend", _suspend, drains.drain_to_suspend, "Draining"),
     Row(
-        "suspended", (None,), (), "spec.suspend and not yet said so",
+        "suspend", WORKING, ALIVE, "spec.suspend, or it would exceed its budget", _suspend, drains.drain_to_suspend,
+        "Draining",
+    ),
+    Row(
+        "suspended", (None,), (), "spec.suspend or over budget, and not yet said so",
         lambda d, s: _suspend(d, s) and s.status.suspended_at is None, lifecycle.suspended, "Suspended",
     ),
     Row(
-        "resume", (), (), "suspended, but not spec.suspend",
+        "resume", (), (), "suspended, and nothing holds it back any more",
         lambda d, s: s.status.suspended_at is not None and not _suspend(d, s), lifecycle.resume, "next attempt",
     ),
     # A notice, and leaving
@@ -156,12 +160,16 @@ TABLE: tuple[Row, ...] = (
         drains.drain_on_notice, "Draining; the successor's number is raised",
     ),
     Row(
-        "switch", (RUNNING,), (Sight.RUNNING,), "its successor on a better tier waits at the fence",
-        departing.may_switch, departing.switch, "Draining",
+        "switch", (RUNNING,), (Sight.RUNNING,), "its successor on the tier that was chosen waits at the fence",
+        moving.may_switch, moving.switch, "Draining",
     ),
     Row(
-        "return", (RUNNING,), (Sight.RUNNING,), "a better tier is in the grid, and going back would pay",
-        returning.may_return, returning.go_back, "a successor, whose pending pod is the probe",
+        "no time to lose", WORKING, ALIVE, "the deadline asks for another tier, and no successor can be waited for",
+        moving.must_leave, moving.leave, "Draining; the successor's number is raised",
+    ),
+    Row(
+        "another tier", (RUNNING,), (Sight.RUNNING,), "the policy chose one, or one would be better and is watched",
+        moving.may_move, moving.bring_up, "a successor, whose pending pod is the probe",
     ),
     Row(
         "never passed", (RUNNING,), (Sight.RUNNING,), "let pass the fence long ago, and nothing is heard of it",
@@ -195,19 +203,20 @@ TABLE: tuple[Row, ...] = (
     ),
     # Getting a pod to run
     Row(
-        "no node in time", (INTENDED, ACQUIRING), UNPLACED, "acquireTimeout is over, or the tier left the grid",
-        lifecycle.acquire_over, ends.to_next_tier, "the tier below",
+        "no node in time", (INTENDED, ACQUIRING), UNPLACED,
+        "acquireTimeout is over, the policy says so, or the tier left the grid", lifecycle.acquire_over,
+        ends.to_next_tier, "the tier below, or that of the policy",
     ),
     Row("bad container", (STARTING,), (Sight.PLACED,), "its image or configuration cannot work",
         lifecycle.stuck_for_good, ends.stuck, "Failed"),
     Row("start too slow", (STARTING,), (Sight.PLACED,), "not started for very long", lifecycle.start_over,
         ends.never_started, "loss; next attempt elsewhere"),
     Row(
-        "first pod", (None,), (), "the job has neither status nor pod, is not suspended, and the grid has a tier",
+        "first pod", (None,), (), "the job has neither status nor pod, is not held back, and the grid has a tier",
         lifecycle.brand_new, lifecycle.create_first, "its pod; the status follows",
     ),
     Row(
-        "begin", (None,), (), "not suspended, and the grid has a tier",
+        "begin", (None,), (), "not held back, and the grid has a tier",
         lambda d, _: not d.created and lifecycle.may_begin(d), lifecycle.intend_first, "Intended",
     ),
     Row(
@@ -219,7 +228,7 @@ TABLE: tuple[Row, ...] = (
 # What the successor of the current attempt does, while that one trains or leaves. Tried when no row above fits.
 SUCCESSOR_TABLE: tuple[Row, ...] = (
     Row(
-        "successor not wanted", (), (), "spec.suspend, or its tier is no better any more", succession.not_wanted,
+        "successor not wanted", (), (), "held back, or its tier is no better any more", succession.not_wanted,
         succession.drop_unwanted, "given up",
     ),
     Row("successor ended", (), (Sight.ENDED,), "", _always, succession.ended, "given up"),
@@ -248,6 +257,10 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
         lambda _, s: s.pod is not None and s.pod.deleted_at is not None, lifecycle.replace_deleted,
         "the number is raised again, growing delay",
     ),
+    Row(
+        "successor not worth it", ON_NODE, ALIVE, "its tier will not prove itself within spec.capacity.maxOverlap",
+        succession.not_worth_its_node, moving.give_back, "its node goes back",
+    ),
     Row("successor placed", (ACQUIRING,), ALIVE, "", _always, succession.placed, "Starting"),
     Row("successor started", (STARTING,), (Sight.RUNNING,), "", _always, succession.started, "Running: it holds"),
     Row(
@@ -263,7 +276,8 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
         lifecycle.stuck_for_good, succession.stuck, "given up",
     ),
     Row(
-        "no node for successor", (INTENDED, ACQUIRING), UNPLACED, "its tier had its time, and there is another to try",
+        "no node for successor", (INTENDED, ACQUIRING), UNPLACED,
+        "the current attempt has to leave, and there is another tier to try",
         succession.no_node, succession.to_another_tier, "another tier",
     ),
     Row(

@@ -1,4 +1,4 @@
-"""What every decision ends with: pods that are not wanted, progress, conditions, columns, time to live."""
+"""What every decision ends with: pods that are not wanted, conditions, columns, time to live."""
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.scalars import format_duration
@@ -8,9 +8,10 @@ from holdfast.core.conditions import set_conditions
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft, Role
 from holdfast.core.drains import delete_again, harmless
-from holdfast.core.progress import take_progress
+from holdfast.core.holding import held_back
+from holdfast.core.prospects import set_prospects
 from holdfast.core.situation import Sight, Situation, is_live
-from holdfast.core.tiers import find_tier, grid
+from holdfast.core.tiers import find_tier
 from holdfast.core.views import PodView
 
 KEPT_FOR_LOGS = 2
@@ -26,8 +27,8 @@ def upkeep(draft: Draft, s: Situation) -> None:
         return
     if stored is None or not stored.final:
         _say_that_it_is_held(draft, s)
-        take_progress(draft, s)
         _columns(draft, s)
+        set_prospects(draft)
         set_conditions(draft, s)
         _account(draft)
     _expire(draft)
@@ -86,7 +87,7 @@ def _columns(draft: Draft, s: Situation) -> None:
 
 def _account(draft: Draft) -> None:
     """What the job has cost by now; with any other change for free, but never a reason to write."""
-    tiers = grid(draft.snapshot)
+    tiers = draft.snapshot.grid
     for role in Role:
         attempt = draft.status.current if role is Role.CURRENT else draft.status.successor
         tier = find_tier(tiers, attempt.tier.name) if attempt else None
@@ -131,7 +132,9 @@ def _phase(draft: Draft) -> Phase:
 def _reason(draft: Draft, s: Situation) -> str | None:
     status, current = draft.status, draft.status.current
     if current is None:
-        return "Suspended" if status.suspended_at else "ProfileNotFound" if _missing_profile(draft) else None
+        if status.suspended_at:
+            return held_back(draft) or "Suspended"
+        return "ProfileNotFound" if _missing_profile(draft) else None
     if current.state is AttemptState.DRAINING and current.drain:
         return "Suspending" if current.drain.reason == "Suspended" else current.drain.reason
     if current.state is AttemptState.INTENDED:

@@ -1,5 +1,7 @@
 """Whatever a job's status says and whatever is seen: a decision is made, and deciding again changes nothing."""
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.core import (
@@ -27,6 +29,7 @@ from tests.support.core import (
 
 from holdfast.api import names
 from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.status import Phase, TrainingJobStatus
 from holdfast.core.snapshot import Refusal
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
@@ -126,3 +129,60 @@ def test_a_decision_is_made_and_holds(given_snapshot):
     assert 0 <= after.restarts.failures - before.restarts.failures <= ends
     assert after.attempt >= before.attempt
     assert len(numbers) == len(set(numbers))
+
+
+POLICIES = st.fixed_dictionaries(
+    {
+        "policy": st.sampled_from(("Ordered", "Cheapest", "Deadline")),
+        "deadline": st.sampled_from(
+            ("2026-11-21T08:00:00Z", "2026-11-21T12:30:00Z", "2026-11-21T13:30:00Z", "2026-12-24T00:00:00Z")
+        ),
+        "returnPolicy": st.sampled_from(("Never", "Eager", "Slack")),
+        "maxOverlap": st.sampled_from(("0s", "10m")),
+        "tiers": st.sampled_from((list(TIERS), [TIERS[0]], list(TIERS[1:]), [TIERS[1], TIERS[0]])),
+    },
+    optional={"budget": st.sampled_from(("0", "0.3", "3", "900"))},
+)
+SPELLS = st.sampled_from(("Up", "Lost", "Refused"))
+
+
+@st.composite
+def under_a_policy(draw):
+    """Like `snapshots`, with a policy, a goal of four hours and what is known of the tiers; sometimes a successor."""
+    given_snapshot = draw(snapshots())
+    before = given_snapshot.job.status
+    fields = {"tiers": [], "progress": {"step": draw(st.sampled_from((0, 900, 14_400))), "steps": 14_400}}
+    for name in ("spot", "dedicated"):
+        if draw(st.booleans()):
+            since = draw(st.sampled_from((-9000, -90)))
+            fields["tiers"].append(
+                {"tier": name, "pace": "1s", "state": draw(SPELLS), "since": at(since), "seen_at": at(-5)}
+            )
+    current = before.current
+    if current and current.state is AttemptState.RUNNING and draw(st.booleans()):
+        steps = {"first_step": 500, "progress_at": at(-400), "last_step": 900, "last_step_at": at(-1), "fenced": True}
+        fields["current"] = current.model_copy(update=steps)
+        if draw(st.booleans()):
+            state = draw(st.sampled_from(AttemptState))
+            if state is not AttemptState.DRAINING:
+                beside = attempt(4, state, tier=tier(draw(st.sampled_from(("spot", "dedicated")))), predecessor=3)
+                fields |= {"successor": beside, "attempt": 4}
+    after = TrainingJobStatus.model_validate({**dict(before), **fields})
+    spec = {"capacity": draw(POLICIES), "goal": {"steps": 14_400}, "suspend": given_snapshot.job.spec.suspend}
+    annotations = given_snapshot.job.metadata.annotations
+    return replace(given_snapshot, job=job(after, meta={"annotations": dict(annotations)}, **spec))
+
+
+@settings(max_examples=600, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(under_a_policy())
+def test_a_decision_is_made_under_every_policy(given_snapshot):
+    """And it holds; a job over its budget starts nothing; no tier is gone to that is not in the grid."""
+    before, decision = given_snapshot.job.status, settled(given_snapshot)
+    after, grid = decision.status, {one.name for one in given_snapshot.grid}
+    known = {one.number for one in (before.current, before.successor) if one}
+    for one in (after.current, after.successor):
+        assert one is None or one.number in known or one.tier.name in grid | {"spot"}
+    over_budget = any(one.type == "BudgetAtRisk" and one.reason == "Exceeded" for one in after.conditions)
+    if over_budget and after.phase is Phase.SUSPENDED:
+        assert created(decision) == []
+    assert after.restarts.losses >= before.restarts.losses

@@ -5,19 +5,19 @@ from datetime import timedelta
 import pytest
 from tests.support.core import CONFIG, TIERS, job, node, nodes, profile, snapshot, tier
 
-from holdfast.core.tiers import acquire_timeout, find_tier, grid, next_tier
+from holdfast.core.tiers import acquire_timeout, find_tier, next_tier
 
 ALL = tuple(tier(t["name"]) for t in TIERS)
 
 
 def test_inline_tiers():
-    assert grid(snapshot(job())) == ALL
+    assert snapshot(job()).grid == ALL
 
 
 def test_a_profile():
     by_profile = job(capacity={"profile": "grid"})
-    assert grid(snapshot(by_profile, profile=profile())) == ALL
-    assert grid(snapshot(by_profile)) == ()
+    assert snapshot(by_profile, profile=profile()).grid == ALL
+    assert snapshot(by_profile).grid == ()
 
 
 @pytest.mark.parametrize(("name", "below"), [("spot", "dedicated"), ("cpu", "spot"), ("gone", "spot")])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.support import successions, transitions
+from tests.support import policies, successions, transitions
 from tests.support.core import (
     GRACE,
     TIERS,
@@ -27,7 +27,7 @@ from holdfast.api.attempt import Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
 
-CASES = (*transitions.CASES, *successions.CASES)
+CASES = (*transitions.CASES, *successions.CASES, *policies.CASES)
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 
 
