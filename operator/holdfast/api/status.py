@@ -162,6 +162,17 @@ class Ledger(Model):
     """The same time, split by what was done in it."""
 
 
+class Forecast(Model):
+    """What is to be expected, as of when this was written."""
+
+    cost: Money | None = None
+    """What the job will have cost when it is done, if it stays on its tier, with starts and losses as usual there."""
+    slack: Duration | None = None
+    """How much time may yet be wasted before only the surest tier makes the deadline."""
+    late: Duration | None = None
+    """By how much the deadline will be missed if nothing goes wrong from here on."""
+
+
 class Requests(Model):
     """What people asked for by annotation and was handled."""
 
@@ -212,6 +223,8 @@ class TrainingJobStatus(Model):
     """The program uses Holdfast's checkpoints: one of its attempts held the storage fence."""
     ledger: Ledger = Ledger()
     """Sums over attempts that are over."""
+    forecast: Forecast = Forecast()
+    """What is to be expected: cost and slack."""
     history: Annotated[tuple[AttemptRecord, ...], Field(max_length=MAX_HISTORY), KeyedBy("number")] = ()
     """The last attempts that are over, oldest first."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()

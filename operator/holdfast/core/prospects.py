@@ -4,12 +4,18 @@ Figures change with every second. They alone are never worth a write: a text is 
 kind, or together with something else.
 """
 
+from datetime import timedelta
+from decimal import Decimal
+from math import inf
 from typing import Literal
 
 from holdfast.api.attempt import AttemptState
-from holdfast.api.status import Phase
+from holdfast.api.scalars import LONGEST, MONEY_MAXIMUM
+from holdfast.api.status import Forecast, Phase
+from holdfast.core.capacity.budget import HOUR, rest_cost
 from holdfast.core.capacity.deadline import span
-from holdfast.core.capacity.risk import Risk, deadline_risk
+from holdfast.core.capacity.net import find_net
+from holdfast.core.capacity.risk import Risk, deadline_risk, lateness
 from holdfast.core.conditions import drop_condition, find_condition, set_condition
 from holdfast.core.draft import Draft
 from holdfast.core.holding import outlay
@@ -31,6 +37,28 @@ def set_prospects(draft: Draft) -> None:
     _policy(draft, changed=changed)
     _deadline(draft, changed=changed)
     _budget(draft, changed=changed)
+
+
+def forecast(draft: Draft) -> Forecast:
+    """What the job will have cost when it is done, and how much of the time to its deadline may yet be wasted."""
+    answer, status = ask(draft), draft.status
+    if answer is None or (status.phase and status.phase.final):
+        return Forecast()
+    view = answer.outlook.view
+    tier = view.here or next((tier for tier in view.tiers if tier.name == answer.choice.tier), None)
+    rest = rest_cost(view, tier) if tier else None
+    found = Forecast(cost=None if rest is None else min(status.ledger.spent + rest, Decimal(MONEY_MAXIMUM)))
+    if answer.outlook.missing or inf in (view.left, view.work):
+        return found
+    net = find_net(view)
+    slack = net.slack if net else view.left - view.work / max(tier.speed for tier in view.tiers)
+    return found.model_copy(update={"slack": _rough(slack), "late": _rough(lateness(view, answer.choice)) or None})
+
+
+def _rough(seconds: float) -> timedelta:
+    """Not below 0; from an hour on without the seconds, which nobody reads."""
+    whole = int(min(max(seconds, 0.0), LONGEST.total_seconds()))
+    return timedelta(seconds=whole if whole < HOUR else whole - whole % 60)
 
 
 def _explain(draft: Draft, *, changed: bool) -> None:

@@ -9,7 +9,7 @@ from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft, Role
 from holdfast.core.drains import delete_again, harmless
 from holdfast.core.holding import held_back
-from holdfast.core.prospects import set_prospects
+from holdfast.core.prospects import forecast, set_prospects
 from holdfast.core.situation import Sight, Situation, is_live
 from holdfast.core.tiers import find_tier
 from holdfast.core.views import PodView
@@ -86,7 +86,7 @@ def _columns(draft: Draft, s: Situation) -> None:
 
 
 def _account(draft: Draft) -> None:
-    """What the job has cost by now; with any other change for free, but never a reason to write."""
+    """What the job has cost by now, and what is to come; with any other change for free, but no reason to write."""
     tiers = draft.snapshot.grid
     for role in Role:
         attempt = draft.status.current if role is Role.CURRENT else draft.status.successor
@@ -95,6 +95,7 @@ def _account(draft: Draft) -> None:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
     if draft.status != draft.snapshot.job.status:
         draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
+        draft.set(forecast=forecast(draft))
 
 
 def _say_that_it_is_held(draft: Draft, s: Situation) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from tests.support.core import (
@@ -232,3 +233,44 @@ def test_a_job_is_woken_before_its_budget_is_used_up():
     then = decision.requeue_at + timedelta(seconds=1)
     over = decided(under("Ordered", decision.status, budget="0.25"), pod(), now=then)
     assert over.trace == ("suspend",)
+
+
+# The forecast
+
+
+def expected(given_job, *pods, **view):
+    """Cost when it is done, slack, and how late it will be."""
+    found = decided(given_job, *pods, **view).status.forecast
+    return found.cost, found.slack, found.late
+
+
+def test_the_cost_to_expect_is_what_was_spent_and_the_work_left_with_the_losses_of_the_tier():
+    """99,100 steps of 1 s at 1.02 an hour are 28.08, and 590 s were paid for; Spot takes some of it back."""
+    cost, slack, late = expected(under("Deadline", a_status(training(), decision=RUNS)), pod())
+    assert Decimal("28.25") < cost < 2 * Decimal("28.25")
+    assert (slack, late) == (timedelta(hours=10), None)
+    kept = known(state=None, losses=0, had=timedelta(days=400))
+    reliable, *_ = expected(under("Deadline", a_status(training(), tiers=(kept,), decision=RUNS)), pod())
+    assert Decimal("28.24") < reliable < Decimal("28.26")
+
+
+def test_a_job_that_will_be_late_has_no_slack():
+    cost, slack, late = expected(under("Deadline", a_status(training(), decision=RUNS), slack=-2 * HOUR), pod())
+    assert (cost is not None, slack) == (True, timedelta(0))
+    assert timedelta(hours=2) <= late <= timedelta(hours=2, minutes=10)
+
+
+def test_nothing_is_foretold_without_a_goal_or_a_price_or_once_the_work_is_done():
+    assert expected(job(a_status(training(), decision=RUNS)), pod()) == (None, None, None)
+    free = [{**tier, "pricePerNodeHour": None} for tier in TIERS]
+    cost, slack, _ = expected(under("Deadline", a_status(training(), decision=RUNS), tiers=free), pod())
+    assert (cost, slack) == (None, timedelta(hours=10))
+    assert expected(under("Deadline", a_status(training(), decision=RUNS)), ended(1, 0)) == (None, None, None)
+
+
+def test_a_forecast_is_never_worth_a_write():
+    given = under("Deadline", a_status(training(), decision=RUNS))
+    first = decided(given, pod())
+    again = stored(given, first.status)
+    later = decided(again, pod(), now=NOW + timedelta(seconds=90))
+    assert later.status.forecast == first.status.forecast

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
 
+from holdfast.api.scalars import LONGEST
 from holdfast.core.capacity.deadline import LOOK, span
 from holdfast.core.capacity.view import TierView, View
 from holdfast.core.capacity.worth import useful
@@ -45,7 +46,7 @@ def forecast(
     # To start is worth it only if there is money for as much work as the start takes.
     entry = 0.0 if here else 2 * tier.changeover
     needed = _money(hourly, entry + leaving)
-    rest = _rest(view, tier)
+    rest = rest_cost(view, tier)
     total = None if rest is None else spent + rest
     pause = hourly > 0 and left <= needed
     short = pause or (total is not None and total > budget)
@@ -65,7 +66,7 @@ def forecast(
     return Forecast(rest, short, pause, min(max(lasts, 1.0), LOOK), words)
 
 
-def _rest(view: View, tier: TierView) -> Decimal | None:
+def rest_cost(view: View, tier: TierView) -> Decimal | None:
     """What it is expected to cost to finish on this tier; None if its price or the work is not known."""
     if tier.price is None or view.work == inf:
         return None
@@ -74,7 +75,7 @@ def _rest(view: View, tier: TierView) -> Decimal | None:
 
 
 def _money(hourly: Decimal, seconds: float) -> Decimal:
-    return (hourly * Decimal(round(seconds)) / HOUR).quantize(MONEY)
+    return (hourly * Decimal(round(min(seconds, LONGEST.total_seconds()))) / HOUR).quantize(MONEY)
 
 
 def _round(money: Decimal | None) -> str:

@@ -24,11 +24,11 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
     if view.work <= 0:
         return Risk("False", "Done", "the work is done")
     if view.left <= 0:
-        by = "" if outlook.missing else f", and the job will be late by {span(_late(view, choice))}"
+        by = "" if outlook.missing else f", and the job will be late by {span(lateness(view, choice))}"
         return Risk("True", "DeadlineOver", f"the deadline was {span(-view.left)} ago{by}")
     if outlook.missing:
         return Risk("Unknown", outlook.missing.reason, outlook.missing.message)
-    late = _late(view, choice)
+    late = lateness(view, choice)
     if late >= 1:
         return Risk("True", "Late", f"late by {span(late)} even if nothing is lost from here on")
     if not any(tier.dependable and view.work / tier.speed <= view.left for tier in view.tiers):
@@ -44,7 +44,7 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
     return Risk("False", "InTime", "in time as things stand; only policy Deadline keeps it so")
 
 
-def _late(view: View, choice: Choice) -> float:
+def lateness(view: View, choice: Choice) -> float:
     """By how many seconds the job is late if all goes well where it is or is to be; 0 if it is in time.
 
     Where the deadline is promised, a slower tier is left in time.
