@@ -65,10 +65,10 @@ def test_goes_back_to_spot_as_soon_as_it_has_a_node(
 ) -> None:
     """Breaks if nothing probes for the better tier, or the job leaves its node before the other one is ready.
 
-    Eager, for Spot would have to prove itself for minutes; and with work for a minute, for which a move still pays.
+    Eager, for Spot would have to prove itself for minutes.
     """
     tiers = without_spot(cluster, pool)
-    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 1400})
+    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 600})
     job.patch({"capacity": {"returnPolicy": "Eager"}})
     first = job.wait("training on dedicated", on_tier("dedicated"))
     probe = job.wait("a probe", lambda s: (s.get("successor") or {}).get("state") == "Acquiring")["successor"]
@@ -81,7 +81,7 @@ def test_goes_back_to_spot_as_soon_as_it_has_a_node(
     returned = next(r for r in done["history"] if r["number"] == first["current"]["number"])
     assert (returned["kind"], returned["reason"]) == ("Stopped", "Returning")
     assert restarts(done) == (0, 0, 0)
-    check_switches(cluster, job, 1400)
+    check_switches(cluster, job, 600)
 
 
 def test_stays_where_it_is_if_the_user_says_so(

@@ -24,12 +24,13 @@ def costs(job: TrainingJob) -> RenderableType | None:
 
 
 def sentence(job: TrainingJob) -> str:
-    """`412.30 spent, 688.10 saved against dedicated only, goodput 98.1%`; what is not known is left out."""
+    """`412.30 spent, 688.10 (62%) saved against dedicated only, goodput 98.1%`; what is not known is left out."""
     ledger = job.status.ledger
     parts = [f"{words.money(ledger.spent)} spent"] if ledger.spent else []
     if ledger.spent and (saved := words.number(ledger.saved_versus_dedicated)) is not None:
-        word = "saved against" if saved >= 0 else "more than on"
-        parts.append(f"{words.money(abs(Decimal(ledger.saved_versus_dedicated or 0)))} {word} dedicated only")
+        amount = abs(Decimal(ledger.saved_versus_dedicated or 0))
+        word = f"({amount / (ledger.spent + amount):.0%}) saved against" if saved >= 0 else "more than on"
+        parts.append(f"{words.money(amount)} {word} dedicated only")
     if (goodput := words.number(ledger.goodput)) is not None:
         parts.append(f"goodput {goodput:.1%}")
     return ", ".join(parts)

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.core.capacity.choose import Answer, choose
+from holdfast.core.capacity.knowledge import find
+from holdfast.core.capacity.spells import patience
 from holdfast.core.capacity.view import TierView
 from holdfast.core.draft import Draft
 from holdfast.core.situation import Situation
@@ -94,7 +96,8 @@ def _may_leave(draft: Draft, s: Situation, answer: Answer, wanted: ProfileTier) 
     if attempt.state is not AttemptState.ACQUIRING or (s.pod and s.pod.nominated):
         return False
     here, there = view_of(answer, attempt.tier.name), view_of(answer, wanted.name)
-    at = (attempt.created_at or draft.now) + draft.snapshot.config.assumed.asking
+    known = find(draft.status.tiers, attempt.tier.name)
+    at = (attempt.created_at or draft.now) + patience(attempt.tier, known, draft.snapshot.config.assumed.asking)
     if draft.now < at:
         draft.wake(at)
         return False

@@ -25,7 +25,7 @@ def job(**ledger: Any) -> TrainingJob:
         ({}, ""),
         ({"goodput": "0.981"}, "goodput 98.1%"),
         ({"spent": "1412.3", "goodput": "0.9"}, "1,412.30 spent, goodput 90.0%"),
-        ({"spent": "0.0034", "savedVersusDedicated": "0.5"}, "0.0034 spent, 0.5000 saved against dedicated only"),
+        ({"spent": "0.0034", "savedVersusDedicated": "0.5"}, "0.0034 spent, 0.5000 (99%) saved against dedicated only"),
         ({"spent": "5", "savedVersusDedicated": "-3.25"}, "5.00 spent, 3.25 more than on dedicated only"),
     ],
 )

@@ -39,15 +39,16 @@ def demo(
     """Watch a training lose three nodes and finish.
 
     Starts a real Kubernetes control plane with two spot nodes, a dedicated and a CPU node on this machine, and the
-    operator under its own rights; trains a small language model; takes its nodes away one after the other; and checks
-    that every resume was at the step that had been saved. Everything is taken down at the end.
+    operator under its own rights; trains a small language model under a deadline; takes its nodes away one after the
+    other; checks that every resume was at the step that had been saved; and says what was saved against dedicated nodes
+    only. Everything is taken down at the end.
     """
     out = console()
     report = ConsoleReport(out)
     check_trainer()
     file = job or default_job()
     with interruptible(), stage(report, keep=keep) as made:
-        manifest = job_manifest(file, made.cluster.s3)
+        manifest = job_manifest(file, made.cluster.s3, datetime.now(UTC))
         apply_job(made.cluster, manifest)
         played = asyncio.run(play(made, manifest["metadata"]["name"], out, seconds=timeout))
         found = judge(made, manifest, played)
@@ -91,6 +92,7 @@ def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableT
         Text(),
         summary.attempts(played.job),
         summary.moves(played.book.moves(resumes(played.job))),
+        summary.money(played.job),
         Text(f"$ kubectl -n {NAMESPACE} get tj", style="dim"),
         Text(listing),
         Text(),

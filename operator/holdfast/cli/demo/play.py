@@ -1,6 +1,7 @@
 """Plays the script on the stage and shows it."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import format_time
 from holdfast.cli import jobs, render, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.demo.errors import DemoError
@@ -112,11 +114,15 @@ class _Player:
         self._script.record(struck)
         if not self._out.is_terminal:
             self._teller.say(f"--- {struck.scene.title} ({struck.node}, at step {struck.step}): {struck.scene.after}")
-        await asyncio.to_thread(strike, self._made.cluster, struck)
+        deadline = self._script.deadline(struck, job, datetime.now(UTC))
+        await asyncio.to_thread(strike, self._made.cluster, struck, self._name, deadline)
 
 
-def strike(cluster: Cluster, struck: Struck) -> None:
-    """Take the node."""
+def strike(cluster: Cluster, struck: Struck, job: str, deadline: datetime | None) -> None:
+    """Take the node; before that, give the job another deadline, if it is to get one."""
+    if deadline is not None:
+        patch = {"spec": {"capacity": {"deadline": format_time(deadline.replace(microsecond=0))}}}
+        cluster.kubectl("-n", NAMESPACE, "patch", "tj", job, "--type=merge", "-p", json.dumps(patch))
     if struck.scene.blow is Blow.RECLAIM:
         cluster.reclaim(struck.node, NOTICE)
     else:

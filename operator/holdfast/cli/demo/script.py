@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.objects import TrainingJob
+from holdfast.core.capacity.knowledge import pace_now
 
 NOTICE = timedelta(seconds=45)  # clouds give 30 s to 2 min
 STEPS_BEFORE = 80  # steps of its own that an attempt makes before its node is taken
@@ -21,17 +22,27 @@ class Blow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One loss. `waits_for` and `after` are for people."""
+    """One loss. `title` and `after` are for people.
+
+    With `slack` the deadline is moved as well, to so long after the work would be done if nothing more happened.
+    """
 
     blow: Blow
     tier: str
     title: str
     after: str
+    slack: timedelta | None = None
 
 
 SCENES = (
     Scene(Blow.RECLAIM, "spot", "the cloud reclaims the first spot node", "it saves, moves to the other spot node"),
-    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the other spot node", "no spot left: it falls back to dedicated"),
+    Scene(
+        Blow.RECLAIM,
+        "spot",
+        "the deadline is moved up, and the other spot node is reclaimed",
+        "no time to look for spot: to dedicated",
+        slack=timedelta(minutes=2),
+    ),
     Scene(
         Blow.CRASH, "dedicated", "the dedicated node dies without a word", "it goes on on CPU, from its last checkpoint"
     ),
@@ -81,6 +92,13 @@ class Script:
         if saved.step > start and step >= start + STEPS_BEFORE and beyond:
             return Struck(scene, attempt.number, node, step, saved.step)
         return None
+
+    def deadline(self, struck: Struck, job: TrainingJob, now: datetime) -> datetime | None:
+        """The deadline that the job is given with this scene, None if it keeps the one that it has."""
+        pace = pace_now(job.status.current) if job.status.current else None
+        if struck.scene.slack is None or pace is None or job.spec.goal.steps is None:
+            return None
+        return now + (job.spec.goal.steps - struck.step) * pace + struck.scene.slack
 
     def record(self, struck: Struck) -> None:
         """The scene was played."""

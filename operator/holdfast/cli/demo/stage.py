@@ -12,12 +12,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from holdfast.api.rbac import NAME as OPERATOR_ACCOUNT
+from holdfast.api.scalars import format_time
 from holdfast.cli.demo.errors import DemoError
 from holdfast.local.access import OPERATOR_NAMESPACE
 from holdfast.local.cluster import Cluster, ClusterConfig, up
@@ -154,8 +156,11 @@ def kept(made: Stage) -> str:
     )
 
 
-def job_manifest(file: Path, s3: S3Access) -> dict[str, Any]:
-    """The TrainingJob of the file, with its storage in the local cluster. Raises DemoError."""
+def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
+    """The TrainingJob of the file, with its storage in the local cluster, and a day of time if it has a deadline.
+
+    Raises DemoError.
+    """
     try:
         found = [document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -165,6 +170,8 @@ def job_manifest(file: Path, s3: S3Access) -> dict[str, Any]:
         raise DemoError(f"{file} holds {len(jobs)} TrainingJobs: exactly one is needed")
     job: dict[str, Any] = jobs[0]
     job["metadata"]["namespace"] = NAMESPACE
+    if "deadline" in job["spec"]["capacity"]:
+        job["spec"]["capacity"]["deadline"] = format_time((now + timedelta(days=1)).replace(microsecond=0))
     storage = job["spec"]["checkpoint"]["storage"].get("s3")
     if storage is None:
         raise DemoError(f"{file}: spec.checkpoint.storage.s3 is not set: the demo saves to the local S3 server")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli import words
+from holdfast.cli.costs import costs
 from holdfast.cli.demo.losses import Move
 from holdfast.cli.demo.verify import Check
 
@@ -48,6 +49,11 @@ def moves(found: Sequence[Move]) -> Table:
     for move in found:
         table.add_row(str(move.attempt), words.count(move.resumed), _loss(move.before), _loss(move.after), _twice(move))
     return table
+
+
+def money(job: TrainingJob) -> RenderableType:
+    """What each tier cost, and what was saved."""
+    return Group(Text("Money", style="bold"), costs(job) or Text(words.NOTHING))
 
 
 def _loss(at: tuple[int, float] | None) -> str:

@@ -63,18 +63,18 @@ def probe(view: View, choice: Choice, better: Sequence[TierView]) -> str | None:
 def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierView]:
     """The tiers that the policy would rather be on, best first.
 
-    Under Deadline these are the Spot tiers; but a job that stays on one only because no dedicated tier can be had asks
-    for that.
+    Under Deadline these are the Spot tiers; but a job whose deadline is not promised, because no dedicated tier can be
+    had, asks for that as well, and on a Spot tier for nothing else.
     """
     if policy == "Ordered":
         return better_in_order(view)
     if policy == "Cheapest":
         return cheaper(view)
     here = view.here
-    if here is not None and here.kind == "Spot" and not choice.promised:
-        return [tier for tier in view.tiers if tier.kind == "Dedicated"]
-    spots = [tier for tier in view.tiers if tier.kind == "Spot"]
-    return sorted(spots, key=lambda tier: tier.unit_price or 0.0)
+    wanted = [tier for tier in view.tiers if tier.kind == "Dedicated"] if here and not choice.promised else []
+    if here is None or here.kind != "Spot" or choice.promised:
+        wanted += [tier for tier in view.tiers if tier.kind == "Spot"]
+    return sorted((tier for tier in wanted if tier is not here), key=lambda tier: tier.unit_price or 0.0)
 
 
 def _missing(wanted: Policy, outlook: Outlook) -> Missing | None:

@@ -43,7 +43,8 @@ def deadline(view: View) -> Choice:
         return Choice(view.here.name if view.here else None, "the work is done", LOOK, watch=False)
     net = find_net(view)
     if net is None or (net.tier.kind == "CPU" and spare(view, net.tier) < 0):
-        return _unpromised(view, "no dedicated tier")
+        refused = (f"{tier.name} cannot be had now" for tier in view.tiers if tier.kind == "Dedicated")
+        return _unpromised(view, next(refused, "no dedicated tier"))
     if net.tier.available is False and net.tier.name != view.tier:
         return _unpromised(view, f"{net.tier.name} cannot be had now")
     here = view.here
@@ -258,7 +259,10 @@ def _late(view: View, net: Net, late: float) -> Choice:
 
 
 def _unpromised(view: View, why: str) -> Choice:
-    """No net: be as fast as can be. Stay where work is done; else Spot, a dedicated tier, a CPU tier, as they come."""
+    """No net: be as fast as can be. Stay on Spot while it holds; else Spot, a dedicated tier, a CPU tier, as they come.
+
+    If nothing can be had, a dedicated tier is waited for: whoever gets it keeps it.
+    """
     here = view.here
     why = f"{why}, so the deadline cannot be promised"
     if here and here.kind == "Spot" and here.available is not False:
@@ -266,8 +270,9 @@ def _unpromised(view: View, why: str) -> Choice:
     else:
         spots = [tier for tier in view.tiers if tier.kind == "Spot"]
         dedicated = [tier for tier in view.tiers if tier.kind == "Dedicated"]
-        slow = [tier for tier in view.tiers if tier.kind == "CPU" and tier.available is not False]
-        chosen = _best(spots, available=True) or _best(spots, available=None) or next(iter(dedicated + slow), None)
+        slow = [tier for tier in view.tiers if tier.kind == "CPU"]
+        may = [tier for tier in (*dedicated, *slow) if tier.available is not False or tier is here]
+        chosen = _best(spots, available=True) or _best(spots, available=None) or next(iter((*may, *dedicated)), None)
         if chosen is None:
             late = 0.0 if view.left > 0 else view.work - view.left
             return Choice(None, f"wait: no tier can be had; {why}", view.step, late=late, promised=False)

@@ -14,13 +14,13 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.spells import (
     NOT_THE_TIER,
     Spell,
+    patience,
     prevailing,
     stored,
     taken_back,
     watched,
     with_attempt,
 )
-from holdfast.core.capacity.typical import median
 
 Known = tuple[TierKnowledge, ...]
 
@@ -119,7 +119,7 @@ def pace_now(attempt: Attempt) -> timedelta | None:
 def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:
     """What the job knows with what its attempts, which are not over, show at this moment: what it can tell others.
 
-    A pod that has waited for `asking`, or for longer than is typical, shows that its tier is out.
+    A pod that has waited for its `patience` shows that its tier is out.
     """
     known = status.tiers
     for attempt in (status.current, status.successor):
@@ -136,8 +136,7 @@ def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Know
 def shown(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> Known:
     """With what an attempt shows of its tier at this moment: that it is up, or that a pod waits in vain."""
     one = _open(known, attempt.tier.name)
-    patience = max(median(one.acquire), asking) if one.acquire else asking
-    spell = with_attempt(stored(one), attempt, patience, now)
+    spell = with_attempt(stored(one), attempt, patience(attempt.tier, one, asking), now)
     return known if spell is None else _put(known, one.model_copy(update=_spell(spell)))
 
 

@@ -14,7 +14,7 @@ from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.knowledge import pace_now
-from holdfast.core.capacity.spells import FRESH, WORKING, Spell, prevailing, stored, with_attempt
+from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing, stored, with_attempt
 from holdfast.core.capacity.standing import standing_since
 from holdfast.core.capacity.typical import at_worst, median
 from holdfast.core.capacity.view import TierView, View
@@ -158,9 +158,8 @@ class _Ahead:
         spell, others = stored(own), stored(shared)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
-                measured = (own and own.acquire) or (shared and shared.acquire) or None
-                patience = max(median(measured), self.assumed.asking) if measured else self.assumed.asking
-                spell = with_attempt(spell, attempt, patience, self.now)
+                known = own if own and own.acquire else shared
+                spell = with_attempt(spell, attempt, patience(tier, known, self.assumed.asking), self.now)
         if self.here is not None and self.here.tier.name == tier.name and self.here.scheduled_at is not None:
             # That others were refused does not take a node away.
             return spell if spell is not None and spell.up else Spell(Seen.UP, self.here.scheduled_at, self.now)

@@ -32,7 +32,7 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
     if late >= 1:
         return Risk("True", "Late", f"late by {span(late)} even if nothing is lost from here on")
     if not any(tier.dependable and view.work / tier.speed <= view.left for tier in view.tiers):
-        return Risk("True", "NoDedicatedTier", "no tier that is fast enough is dedicated: nothing can be promised")
+        return Risk("True", "NoDedicatedTier", "no dedicated tier is fast enough: nothing can be promised")
     if choice.promised:
         return Risk("False", "InTime", "the deadline is met whatever Spot does")
     net = find_net(view)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind
 from holdfast.api.knowledge import Seen, TierKnowledge
+from holdfast.api.profile import Tier
+from holdfast.core.capacity.typical import median
 
 FRESH = timedelta(minutes=15)  # tiers are probed every 10 minutes; what was seen longer ago says nothing about now
 # The pod went, but the tier took no node back: somebody deleted it, or it never ended.
@@ -49,10 +51,19 @@ def watched(before: Spell | None, state: Seen, begun: datetime, seen_at: datetim
     return Spell(state, before.since if before and goes_on else min(begun, seen_at), seen_at)
 
 
-def with_attempt(before: Spell | None, attempt: Attempt, patience: timedelta, now: datetime) -> Spell | None:
+def patience(tier: Tier, known: TierKnowledge | None, asking: timedelta) -> timedelta:
+    """How long a pod has to have waited for a node of the tier to say that it is out.
+
+    Until now at least `asking`, and as long as nodes usually took; but no longer than the user lets pods wait.
+    """
+    usual = max(median(known.acquire), asking) if known and known.acquire else asking
+    return min(usual, tier.acquire_timeout) if tier.acquire_timeout else usual
+
+
+def with_attempt(before: Spell | None, attempt: Attempt, waits: timedelta, now: datetime) -> Spell | None:
     """The spell of its tier as an attempt that is not over shows it.
 
-    A pod that has waited for `patience` says that the tier is out; before that, it says nothing. One that waits for a
+    A pod that has waited for `waits` says that the tier is out; before that, it says nothing. One that waits for a
     node that is not Spot is waited for as long as its acquireTimeout says.
     """
     if attempt.state in WORKING and attempt.scheduled_at is not None:
@@ -63,8 +74,8 @@ def with_attempt(before: Spell | None, attempt: Attempt, patience: timedelta, no
     if attempt.state is not AttemptState.ACQUIRING or asked is None:
         return before
     if attempt.tier.kind != "Spot":
-        patience = until - asked if until else timedelta.max
-    return watched(before, Seen.REFUSED, asked, now) if now - asked >= patience else before
+        waits = until - asked if until else timedelta.max
+    return watched(before, Seen.REFUSED, asked, now) if now - asked >= waits else before
 
 
 def taken_back(attempt: Attempt) -> datetime | None:

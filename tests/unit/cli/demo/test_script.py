@@ -1,11 +1,13 @@
 """When the demo takes a node."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.support.jobs import RUNNING, running_job
 
 from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import parse_time
 from holdfast.cli.demo.script import SCENES, Blow, Scene, Script, Struck
 
 TIERS = {
@@ -14,10 +16,10 @@ TIERS = {
 
 
 def job(*, attempt: int = 1, tier: str = "spot", first: int | None = 0, step: int = 90, saved: int | None = 80,
-        state: str = "Running") -> TrainingJob:  # fmt: skip
+        state: str = "Running", **changes: Any) -> TrainingJob:  # fmt: skip
     current: dict[str, Any] = {
         **RUNNING["current"], "number": attempt, "tier": TIERS[tier], "state": state, "firstStep": first,
-        "pods": [{"rank": 0, "node": f"{tier}-1"}],
+        "pods": [{"rank": 0, "node": f"{tier}-1"}], **changes,
     }  # fmt: skip
     checkpoint = None if saved is None else {**RUNNING["checkpoint"], "step": saved}
     return running_job({"current": current, "checkpoint": checkpoint, "progress": {"step": step}})
@@ -67,3 +69,20 @@ def test_after_the_last_scene_nothing_is_due() -> None:
     script = Script(played=[Struck(scene, n, "n", 0, 0) for n, scene in enumerate(SCENES)])
     assert script.next_scene is None
     assert script.due(job(attempt=9)) is None
+
+
+# Breaks if the demo moves the deadline where it should not, or so that no slack, or all of it, is left.
+def test_the_second_loss_moves_the_deadline_to_two_minutes_after_the_work_would_be_done() -> None:
+    now = parse_time("2026-11-21T09:00:00Z")
+    at_a_tenth_of_a_second = {
+        "progressAt": "2026-11-21T08:59:51Z",
+        "lastStepAt": "2026-11-21T09:00:00Z",
+        "lastStep": 90,
+    }
+    trains = job(**at_a_tenth_of_a_second)
+    first, second, third = (Struck(scene, 1, "n", 90, 80) for scene in SCENES)
+    steps = trains.spec.goal.steps
+    assert steps is not None
+    deadline = Script().deadline(second, trains, now)
+    assert deadline == now + timedelta(seconds=(steps - 90) / 10, minutes=2)
+    assert [Script().deadline(struck, trains, now) for struck in (first, third)] == [None, None]

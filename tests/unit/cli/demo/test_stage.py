@@ -1,5 +1,6 @@
 """What the demo puts on its stage."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,16 @@ from holdfast.local.config import DEFAULT_IMAGES, DEFAULT_NODES
 from holdfast.local.state import S3Access
 from holdfast.runtime.settings import Settings
 
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 S3 = S3Access(endpoint="http://127.0.0.1:1", access_key="a", secret_key="s")
 
 
 # Breaks if the example, the script and the local cluster's default layout drift apart: the demo would hang.
 def test_the_example_fits_the_script_and_the_local_cluster() -> None:
-    manifest = job_manifest(default_job(), S3)
+    manifest = job_manifest(default_job(), S3, NOW)
     job = TrainingJob.parse(manifest)
+    assert job.spec.capacity.policy == "Deadline"
+    assert job.spec.capacity.deadline == NOW + timedelta(days=1)
     tiers = job.spec.capacity.tiers
     assert {scene.tier for scene in SCENES} <= {tier.name for tier in tiers}
     for tier in tiers:
@@ -48,4 +52,4 @@ def test_a_job_that_cannot_be_staged_is_refused(tmp_path: Path, content: str, wa
     file = tmp_path / "job.yaml"
     file.write_text(content)
     with pytest.raises(DemoError, match=wanted):
-        job_manifest(file, S3)
+        job_manifest(file, S3, NOW)

@@ -10,6 +10,7 @@ from tests.support.core import TIERS, attempt, job, snapshot, status, tier
 from holdfast.core.capacity.choose import NO_PRICES, RULES, better_tiers, choose, probe
 
 OUT, UNKNOWN = replace(SPOT, available=False), replace(SPOT, available=None, held=None)
+REFUSED = replace(DEDICATED, available=False)
 FREE = [{name: value for name, value in one.items() if name != "pricePerNodeHour"} for one in TIERS]
 
 
@@ -76,7 +77,9 @@ SECOND_SPOT = replace(UNKNOWN, name="second", price=Decimal("0.9"))
         ("Deadline", view(), None),  # goes there
         ("Deadline", view(tier="spot"), None),
         ("Deadline", view(SPOT, SECOND_SPOT, tier="spot"), None),  # without a net one stays where one is
-        ("Deadline", view(SPOT, replace(DEDICATED, available=False), tier="spot"), "dedicated"),  # its net is out
+        ("Deadline", view(SPOT, REFUSED, tier="spot"), "dedicated"),  # its net is out
+        ("Deadline", view(OUT, REFUSED, CPU, tier="cpu"), "spot"),  # its net is slow, and anything else is better
+        ("Deadline", view(REFUSED, CPU, tier="cpu"), "dedicated"),
         ("Ordered", view(OUT, SECOND_SPOT, DEDICATED, tier="dedicated"), "second"),
         ("Ordered", view(OUT, DEDICATED, CPU, tier="dedicated"), "spot"),
         ("Ordered", view(OUT, DEDICATED, tier="dedicated", returns="Never"), None),

@@ -13,6 +13,7 @@ from holdfast.core.capacity.view import View
 
 HOUR = 3600.0
 OUT = replace(SPOT, available=False)
+REFUSED = replace(DEDICATED, available=False)
 
 
 def held(tier, seconds):
@@ -139,8 +140,12 @@ def test_work_that_is_done():
         ((OUT, CPU), "spot", "cpu"),
         ((OUT,), "spot", None),
         ((OUT, replace(SPOT, name="unknown", available=None)), None, "unknown"),
-        ((SPOT, replace(DEDICATED, available=False)), None, "spot"),
-        ((OUT, replace(DEDICATED, available=False)), None, "dedicated"),
+        ((SPOT, REFUSED), None, "spot"),
+        ((OUT, REFUSED), None, "dedicated"),
+        ((OUT, REFUSED, CPU), None, "cpu"),  # slow is better than nothing
+        ((OUT, REFUSED, CPU), "cpu", "cpu"),
+        ((OUT, REFUSED, replace(CPU, available=False)), "cpu", "cpu"),
+        ((OUT, REFUSED, replace(CPU, available=False)), None, "dedicated"),
         ((), None, None),
     ],
 )

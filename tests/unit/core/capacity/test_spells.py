@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.capacity import known, seen
-from tests.support.core import NOW, at, attempt, drain, stopped
+from tests.support.capacity import known, measured, seen
+from tests.support.core import NOW, at, attempt, drain, stopped, tier
 
 from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.knowledge import Seen
-from holdfast.core.capacity.spells import FRESH, Spell, prevailing, stored, taken_back, watched, with_attempt
+from holdfast.core.capacity.spells import FRESH, Spell, patience, prevailing, stored, taken_back, watched, with_attempt
 
 UP, LOST, REFUSED = Seen.UP, Seen.LOST, Seen.REFUSED
 MINUTE = timedelta(minutes=1)
@@ -105,3 +105,20 @@ def test_nobody_saw_anything():
 
 def test_fresh_is_longer_than_the_time_between_probes():
     assert timedelta(minutes=10) < FRESH <= timedelta(minutes=20)
+
+
+@pytest.mark.parametrize(
+    ("acquired", "timeout", "waits"),
+    [
+        (None, None, 60),
+        ((300.0,), None, 300),  # nodes are made while pods wait
+        ((2.0,), None, 60),
+        (None, 4, 4),  # the user's word
+        ((300.0,), 240, 240),
+        (None, 7200, 60),
+    ],
+)
+def test_how_long_a_pod_waits_until_its_tier_is_called_out(acquired, timeout, waits):
+    asked = tier().model_copy(update={"acquire_timeout": timedelta(seconds=timeout) if timeout else None})
+    had = known(acquire=measured(*acquired)) if acquired else None
+    assert patience(asked, had, MINUTE) == timedelta(seconds=waits)
