@@ -170,8 +170,9 @@ def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
         raise DemoError(f"{file} holds {len(jobs)} TrainingJobs: exactly one is needed")
     job: dict[str, Any] = jobs[0]
     job["metadata"]["namespace"] = NAMESPACE
-    if "deadline" in job["spec"]["capacity"]:
-        job["spec"]["capacity"]["deadline"] = format_time((now + timedelta(days=1)).replace(microsecond=0))
+    capacity = job["spec"].get("capacity", {})
+    if "deadline" in capacity:
+        capacity["deadline"] = format_time((now + timedelta(days=1)).replace(microsecond=0))
     storage = job["spec"]["checkpoint"]["storage"].get("s3")
     if storage is None:
         raise DemoError(f"{file}: spec.checkpoint.storage.s3 is not set: the demo saves to the local S3 server")
