@@ -1,7 +1,5 @@
 """What a job has cost, for people: money by tier, and where the time of interruptions went."""
 
-from decimal import Decimal
-
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,6 +7,7 @@ from rich.text import Text
 
 from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Ledger
 from holdfast.cli import words
 
 
@@ -24,16 +23,28 @@ def costs(job: TrainingJob) -> RenderableType | None:
 
 
 def sentence(job: TrainingJob) -> str:
-    """`412.30 spent, 688.10 (62%) saved against dedicated only, goodput 98.1%`; what is not known is left out."""
-    ledger = job.status.ledger
+    """`412.30 spent, 465.60 expected in the end, 688.10 (62%) saved against dedicated only, goodput 98.1%`.
+
+    What is not known is left out.
+    """
+    ledger, expected = job.status.ledger, job.status.forecast.cost
     parts = [f"{words.money(ledger.spent)} spent"] if ledger.spent else []
-    if ledger.spent and (saved := words.number(ledger.saved_versus_dedicated)) is not None:
-        amount = abs(Decimal(ledger.saved_versus_dedicated or 0))
-        word = f"({amount / (ledger.spent + amount):.0%}) saved against" if saved >= 0 else "more than on"
-        parts.append(f"{words.money(amount)} {word} dedicated only")
+    if expected:
+        parts.append(f"{words.money(expected)} expected in the end")
+    if against := saved(ledger):
+        parts.append(against)
     if (goodput := words.number(ledger.goodput)) is not None:
         parts.append(f"goodput {goodput:.1%}")
     return ", ".join(parts)
+
+
+def saved(ledger: Ledger) -> str:
+    """`688.10 (62%) saved against dedicated only`, or by how much it was more; empty if that is not known."""
+    if not ledger.spent or (amount := words.decimal(ledger.saved_versus_dedicated)) is None:
+        return ""
+    share = amount / (ledger.spent + amount) if amount >= 0 else 0
+    word = f"({share:.0%}) saved against" if amount >= 0 else "more than on"
+    return f"{words.money(abs(amount))} {word} dedicated only"
 
 
 def recovery(parts: Recovery) -> str:

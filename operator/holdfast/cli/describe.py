@@ -16,6 +16,7 @@ from holdfast.cli import costs, jobs, render, words
 from holdfast.cli.connect import Target, connect
 from holdfast.cli.console import console
 from holdfast.cli.options import Job, Kubeconfig, Namespace
+from holdfast.cli.timeline import timeline
 
 
 def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
@@ -44,6 +45,7 @@ def show(out: Console, job: TrainingJob, events: Sequence[jobs.Line], now: datet
         ("progress", Group(render.progress_line(job, now), render.summary(job, now, render.Losses()))),
         ("last words of the program", _last_words(job)),
         ("attempts", render.attempts_table(job, now) if job.status.attempt else None),
+        ("timeline", timeline(job, now)),
         ("why attempts ended", _ends(job.status.history)),
         ("cost", costs.costs(job)),
         ("totals", Text(totals(job))),

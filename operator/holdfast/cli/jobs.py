@@ -99,7 +99,12 @@ async def grid(client: Client, job: TrainingJob) -> tuple[Tier, ...]:
     capacity = job.spec.capacity
     if capacity.profile is None:
         return capacity.tiers
-    return CapacityProfile.parse(await client.request("GET", f"{_BASE}/{PROFILE_PLURAL}/{capacity.profile}")).spec.tiers
+    return (await get_profile(client, capacity.profile)).spec.tiers
+
+
+async def get_profile(client: Client, name: str) -> CapacityProfile:
+    """One profile. Raises ApiError; SpecError if this version cannot read it."""
+    return CapacityProfile.parse(await client.request("GET", f"{_BASE}/{PROFILE_PLURAL}/{name}"))
 
 
 async def annotate(client: Client, namespace: str, name: str, key: str, value: str) -> TrainingJob:

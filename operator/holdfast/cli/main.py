@@ -17,6 +17,7 @@ from holdfast.cli.request import checkpoint, move
 from holdfast.cli.simulate import run as simulate
 from holdfast.cli.version import version
 from holdfast.cli.watch import watch
+from holdfast.cli.why import why
 
 
 class Group(TyperGroup):
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 app.command()(watch)
 app.command()(describe)
+app.command()(why)
 app.command()(checkpoint)
 app.command()(move)
 app.command()(check)

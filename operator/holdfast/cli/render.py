@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from rich import box
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Phase
+from holdfast.api.status import Forecast, Phase
 from holdfast.cli import costs, words
+from holdfast.cli.fitting import Column, Fitting
 from holdfast.cli.jobs import Line, Unreadable
 
 EVENTS_SHOWN = 8
@@ -83,42 +84,69 @@ def eta(job: TrainingJob, now: datetime) -> str:
     return words.span(at - now) if at and not (job.status.phase and job.status.phase.final) else words.NOTHING
 
 
+def slack_text(found: Forecast) -> Text:
+    """`31h00m`, or `late by 2h05m` as a warning."""
+    if found.late is not None:
+        return Text(f"late by {words.span(found.late)}", style="bold red")
+    return Text(words.span(found.slack), style="yellow" if found.slack == timedelta(0) else "")
+
+
+COLUMNS = (
+    Column("NAME"),
+    Column("PHASE"),
+    Column("TIER"),
+    Column("STEP", rank=5, right=True),
+    Column("PERCENT", rank=1, right=True),
+    Column("ETA", rank=2),
+    Column("COST", rank=4, right=True),
+    Column("EXPECTED", rank=6, right=True),
+    Column("SAVED", rank=7, right=True),
+    Column("SLACK", rank=3),
+    Column("LOSSES", rank=8, right=True),
+    Column("LOSS", rank=11, right=True),
+    Column("ATTEMPT", rank=12, right=True),
+    Column("NODE", rank=10),
+    Column("AGE", rank=13),
+    Column("REASON", rank=9, loose=True),
+)
+
+
 def jobs_table(
     jobs: Sequence[TrainingJob], unreadable: Sequence[Unreadable], now: datetime, *, namespaces: bool
-) -> Table:
-    """All jobs, one a row."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headers = (
-        *("NAME", "PHASE", "TIER", "NODE", "STEP", "PERCENT", "LOSS", "ETA"),
-        *("ATTEMPT", "LOSSES", "COST", "AGE", "REASON"),
-    )
-    for header in ("NAMESPACE", *headers) if namespaces else headers:
-        right = header in ("STEP", "PERCENT", "LOSS", "ATTEMPT", "LOSSES", "COST")
-        table.add_column(header, justify="right" if right else "left", no_wrap=header != "REASON")
-    for job in jobs:
-        status, meta = job.status, job.metadata
-        cells: list[RenderableType] = [
-            meta.name,
-            phase_text(status.phase),
-            status.tier or words.NOTHING,
-            status.node or words.NOTHING,
-            steps(job),
-            percent(job),
-            status.progress.loss or words.NOTHING,
-            eta(job, now),
-            str(status.attempt),
-            str(status.restarts.losses),
-            words.money(status.ledger.spent),
-            words.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
-            Text(status.reason or ""),
-        ]
-        table.add_row(*([meta.namespace] if namespaces else []), *cells)
+) -> RenderableType:
+    """All jobs, one a row, in as many columns as fit; below them those that cannot be read."""
+    columns = (Column("NAMESPACE"), *COLUMNS) if namespaces else COLUMNS
+    rows = [[Text(job.metadata.namespace), *_row(job, now)] if namespaces else _row(job, now) for job in jobs]
+    parts: list[RenderableType] = [Fitting(columns, rows)] if rows else []
     for bad in unreadable:
-        blank = [""] * (len(headers) - 3)
-        why = Text(bad.why.splitlines()[0])
-        row: list[RenderableType] = [bad.name, Text("Unreadable", style="red"), *blank, why]
-        table.add_row(*([bad.namespace] if namespaces else []), *row)
-    return table
+        where = f"{bad.namespace}/{bad.name}" if namespaces else bad.name
+        parts.append(Text.assemble(where, "  ", ("Unreadable", "red"), f": {bad.why.splitlines()[0]}"))
+    return Group(*parts)
+
+
+def _row(job: TrainingJob, now: datetime) -> list[Text]:
+    """The cells of COLUMNS."""
+    status, meta, cost = job.status, job.metadata, job.status.forecast.cost
+    saved = words.decimal(status.ledger.saved_versus_dedicated)
+    cells: list[str | Text] = [
+        meta.name,
+        phase_text(status.phase),
+        status.tier or words.NOTHING,
+        words.count(status.progress.step),
+        percent(job),
+        eta(job, now),
+        words.money(status.ledger.spent),
+        words.NOTHING if cost is None else words.money(cost),
+        words.NOTHING if saved is None else words.money(saved),
+        slack_text(status.forecast),
+        str(status.restarts.losses),
+        status.progress.loss or words.NOTHING,
+        str(status.attempt),
+        status.node or words.NOTHING,
+        words.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
+        status.reason or "",
+    ]
+    return [cell if isinstance(cell, Text) else Text(cell) for cell in cells]
 
 
 def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
@@ -138,6 +166,8 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
         ("loss", loss, "attempt", str(status.attempt)),
         ("checkpoint", checkpoint, "speed", speed(job)),
     ]
+    if status.forecast.slack is not None:
+        rows.append(("deadline", words.moment(job.spec.capacity.deadline), "slack", slack_text(status.forecast)))
     for left, value, right, other in rows:
         grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
     return grid
@@ -158,47 +188,51 @@ def progress_line(job: TrainingJob, now: datetime) -> Text:
     )
 
 
-def attempts_table(job: TrainingJob, now: datetime) -> Table:
+ATTEMPT_COLUMNS = (
+    Column("#", right=True),
+    Column("TIER", loose=True),
+    Column("NODE", rank=4),
+    Column("STEPS", rank=1, right=True),
+    Column("RESUMED AT", rank=5, right=True),
+    Column("LOST", rank=3),
+    Column("TOOK", rank=2),
+    Column("ENDED"),
+)
+
+
+def attempts_table(job: TrainingJob, now: datetime) -> RenderableType:
     """Every attempt of which the status still knows, the running one last."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in ("#", "TIER", "NODE", "STEPS", "RESUMED AT", "LOST", "TOOK", "ENDED"):
-        right = header in ("#", "STEPS", "RESUMED AT")
-        table.add_column(header, justify="right" if right else "left", no_wrap=header != "ENDED")
-    for record in job.status.history:
-        table.add_row(*_past(record))
-    for attempt in (job.status.current, job.status.successor):
-        if attempt:
-            table.add_row(*_present(attempt, job, now))
-    return table
+    rows = [_past(record) for record in job.status.history]
+    rows += [_present(attempt, job, now) for attempt in (job.status.current, job.status.successor) if attempt]
+    return Padding(Fitting(ATTEMPT_COLUMNS, rows), (1, 0))
 
 
-def _past(record: AttemptRecord) -> list[RenderableType]:
-    ended = Text(f"{record.kind}: {record.reason}", style=_END_STYLES.get(record.kind, "red"))
+def _past(record: AttemptRecord) -> list[Text]:
     took = record.ended_at - (record.started_at or record.raised_at)
     return [
-        str(record.number),
-        record.tier,
-        record.node or words.NOTHING,
-        step_range(record.first_step, record.last_step),
-        words.count(record.resumed_step),
-        lost(record),
-        words.span(took),
-        ended,
+        Text(str(record.number)),
+        Text(record.tier),
+        Text(record.node or words.NOTHING),
+        Text(step_range(record.first_step, record.last_step)),
+        Text(words.count(record.resumed_step)),
+        Text(lost(record)),
+        Text(words.span(took)),
+        Text(f"{record.kind}: {record.reason}", style=_END_STYLES.get(record.kind, "red")),
     ]
 
 
-def _present(attempt: Attempt, job: TrainingJob, now: datetime) -> list[RenderableType]:
+def _present(attempt: Attempt, job: TrainingJob, now: datetime) -> list[Text]:
     pod = attempt.pods[0] if attempt.pods else None
     is_current = job.status.current is attempt
     last = job.status.progress.step if is_current and attempt.first_step is not None else attempt.last_step
     return [
-        str(attempt.number),
-        attempt.tier.name,
-        (pod.node if pod else None) or words.NOTHING,
-        step_range(attempt.first_step, last),
-        words.count(attempt.resumed_step),
-        words.NOTHING,
-        words.span(now - (attempt.started_at or attempt.raised_at)),
+        Text(str(attempt.number)),
+        Text(attempt.tier.name),
+        Text((pod.node if pod else None) or words.NOTHING),
+        Text(step_range(attempt.first_step, last)),
+        Text(words.count(attempt.resumed_step)),
+        Text(words.NOTHING),
+        Text(words.span(now - (attempt.started_at or attempt.raised_at))),
         Text(str(attempt.state), style="cyan"),
     ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -52,7 +52,16 @@ def exact(value: timedelta) -> str:
 
 def money(value: Decimal) -> str:
     """`1,412.30`; small amounts to a hundredth of a cent: `0.0034`."""
-    return f"{value:,.2f}" if not value or value >= 1 else f"{value:.4f}"
+    return f"{value:,.2f}" if not value or abs(value) >= 1 else f"{value:.4f}"
+
+
+def decimal(text: str | None) -> Decimal | None:
+    """The value of a decimal string; None if it is not a finite number."""
+    try:
+        value = Decimal(text) if text is not None else None
+    except InvalidOperation:
+        return None
+    return value if value is not None and value.is_finite() else None
 
 
 def size(value: int) -> str:

@@ -165,8 +165,13 @@ def _beside(draft: Draft, answer: Answer) -> ProfileTier | None:
 
 def wake_for_choice(draft: Draft, answer: Answer) -> None:
     """Ask the policy again when it says so, and as often as tiers are probed while one is worth watching."""
+    draft.wake(asked_again_at(draft, answer))
+
+
+def asked_again_at(draft: Draft, answer: Answer) -> datetime:
+    """When the policy is asked again at the latest while a job trains."""
     at = _later(draft, answer)
-    draft.wake(min(at, draft.now + draft.snapshot.config.probe_every) if answer.better else at)
+    return min(at, draft.now + draft.snapshot.config.probe_every) if answer.better else at
 
 
 def _later(draft: Draft, answer: Answer) -> datetime:

@@ -1,5 +1,6 @@
 """Commands from the command line to the API and back, against an API server that answers as told."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from holdfast.cli.main import app
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"
+PROFILES = "/apis/holdfast.dev/v1alpha1/capacityprofiles"
+BORN = "2026-11-01T00:00:00Z"
 EVENTS = "/api/v1/namespaces/demo/events"
 
 
@@ -51,7 +54,7 @@ def holdfast(*args: str) -> Result:
 def test_watch_once_lists_every_job_and_names_what_cannot_be_read(api: FakeApi) -> None:
     result = holdfast("watch", "--once")
     assert result.exit_code == 0
-    assert "250 / 1,000" in result.output
+    assert result.output.splitlines()[2].split()[:5] == ["job", "Running", "dedicated", "250", "25.0%"]
     assert "Unreadable" in result.output
 
 
@@ -89,6 +92,44 @@ def test_describe(api: FakeApi) -> None:
     result = holdfast("describe", "job")
     assert result.exit_code == 0, result.output
     assert "message of Mine" in result.output
+
+
+def test_why_looks_at_nodes(api: FakeApi) -> None:
+    """Breaks if nodes, of which the policy has to know, are not asked for."""
+    meta = {"name": "n", "uid": "u-n", "labels": {"holdfast.dev/tier": "spot"}, "creationTimestamp": BORN}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": BORN}
+    api.answers["GET", "/api/v1/nodes"] = listing({"metadata": meta, "spec": {}, "status": {"conditions": [ready]}})
+    result = holdfast("why", "job")
+    assert result.exit_code == 0, result.output
+    assert "WHAT THE POLICY SAYS NOW" in result.output
+    assert "not looked at" not in result.output
+    found = json.loads(holdfast("why", "job", "--json").output)
+    assert found["nodesLookedAt"] == 1
+    assert found["tiers"][0]["nodesStandSeconds"] > 0
+
+
+def test_why_goes_on_where_nodes_may_not_be_listed(api: FakeApi) -> None:
+    api.answers["GET", "/api/v1/nodes"] = failure(403, "Forbidden", 'User "me" cannot list resource "nodes"')
+    result = holdfast("why", "job")
+    assert result.exit_code == 0, result.output
+    assert "nodes were not looked at" in result.output
+    assert json.loads(holdfast("why", "job", "--json").output)["nodesLookedAt"] is None
+
+
+def test_why_says_that_the_cluster_did_not_answer_for_nodes(api: FakeApi) -> None:
+    """Breaks if every refusal counts as "not allowed": then a policy is asked that has not seen what it could."""
+    api.answers["GET", "/api/v1/nodes"] = failure(500, "InternalError", "etcd")
+    assert holdfast("why", "job").exit_code == ExitCode.FAILED
+
+
+def test_why_with_a_profile_that_is_there_and_one_that_is_not(api: FakeApi) -> None:
+    api.answers["GET", "/api/v1/nodes"] = listing()
+    api.answers["GET", JOB] = raw_job(capacity={"profile": "grid"})
+    assert "capacity profile grid does not exist" in holdfast("why", "job").output
+    tiers = [{"name": "of-the-profile", "kind": "CPU"}]
+    profile = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": "grid"}}
+    api.answers["GET", PROFILES + "/grid"] = {**profile, "spec": {"tiers": tiers}}
+    assert "of-the-profile" in holdfast("why", "job").output
 
 
 def test_checkpoint_asks_by_annotation_and_waits(api: FakeApi) -> None:
@@ -150,7 +191,7 @@ def test_checkpoint_of_a_job_that_waits_is_refused_at_once(api: FakeApi) -> None
 )
 def test_errors_say_what_to_do(api: FakeApi, answer: dict[str, Any], code: ExitCode, wanted: str) -> None:
     api.answers["GET", JOB] = answer
-    for command in ("describe", "checkpoint", "watch"):
+    for command in ("describe", "why", "checkpoint", "watch"):
         result = holdfast(command, "job")
         assert (result.exit_code, wanted in result.output) == (code, True), result.output
         assert "Traceback" not in result.output
@@ -183,7 +224,7 @@ def test_a_job_and_all_namespaces_is_a_wrong_command_line(api: FakeApi) -> None:
     assert holdfast("watch", "job", "-A").exit_code == 2
 
 
-@pytest.mark.parametrize("command", ["watch", "describe", "checkpoint", "move", "demo", "version", "check"])
+@pytest.mark.parametrize("command", ["watch", "describe", "why", "checkpoint", "move", "demo", "version", "check"])
 def test_every_command_has_help(command: str) -> None:
     result = holdfast(command, "--help")
     assert result.exit_code == 0

@@ -1,6 +1,7 @@
 """What a job looks like."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -11,6 +12,7 @@ from holdfast.cli import render
 from holdfast.cli.jobs import Line, Unreadable
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
+CAPACITY = {"tiers": [{"name": "dedicated", "kind": "Dedicated", "accelerator": "nvidia.com/gpu"}]}
 EVENT = Line(
     "e1", NOW - timedelta(seconds=3), warning=True, reason="Notice", message="node spot-1\nis leaving", count=2
 )
@@ -78,6 +80,52 @@ def test_table_of_all_jobs_shows_those_that_cannot_be_read() -> None:
     assert "spec.trainer: missing" in shown
     assert "more" not in shown
     assert "demo" not in text(render.jobs_table([running_job()], [], NOW, namespaces=False), width=200)
+
+
+FORECAST = {"cost": "19.5", "slack": "7h12m"}
+
+
+def screen_of(width: int, *jobs: Any, namespaces: bool = False) -> list[str]:
+    return [line.rstrip() for line in text(render.jobs_table(jobs, [], NOW, namespaces=namespaces), width).splitlines()]
+
+
+def test_the_table_at_80_columns() -> None:
+    late = {"cost": "250", "slack": "0s", "late": "2h5m"}
+    assert screen_of(80, running_job({"forecast": FORECAST}), running_job({"forecast": late})) == [
+        "NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SLACK",
+        "──────────────────────────────────────────────────────────────────────────────",
+        "job   Running  dedicated   250    25.0%  2m00s  12.35     19.50  7h12m",
+        "job   Running  dedicated   250    25.0%  2m00s  12.35    250.00  late by 2h05m",
+    ]
+
+
+def test_the_table_at_120_columns() -> None:
+    assert screen_of(120, running_job({"forecast": FORECAST, "reason": "NodeSilent"}), namespaces=True) == [
+        "NAMESPACE  NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SAVED  SLACK  LOSSES  REASON",
+        "────────────────────────────────────────────────────────────────────────────────────────────────────────────",
+        "demo       job   Running  dedicated   250    25.0%  2m00s  12.35     19.50  24.69  7h12m       1  NodeSilent",
+    ]
+
+
+def test_a_column_without_content_makes_room_for_others() -> None:
+    """Breaks if a job without deadline loses its cost for a slack that there is not."""
+    header = screen_of(70, running_job({"forecast": {"cost": "19.5"}}))[0]
+    assert "SLACK" not in header
+    assert header.split()[-2:] == ["EXPECTED", "SAVED"]
+
+
+def test_a_deadline_that_will_be_missed_is_a_warning() -> None:
+    late = running_job({"forecast": {"slack": "0s", "late": "2h5m"}})
+    slack = render.slack_text(late.status.forecast)
+    assert (slack.plain, str(slack.style)) == ("late by 2h05m", "bold red")
+    assert "late by 2h05m" in text(render.job_screen(late, [], NOW, render.Losses()), width=80)
+
+
+def test_the_screen_says_what_is_expected() -> None:
+    job = running_job({"forecast": FORECAST}, capacity={**CAPACITY, "deadline": "2026-11-23T09:00:00Z"})
+    shown = text(render.job_screen(job, [], NOW, render.Losses()))
+    assert "12.35 spent, 19.50 expected in the end, 24.69 saved against dedicated only" in shown
+    assert "7h12m" in shown
 
 
 def test_markup_in_messages_is_text() -> None:

@@ -1,6 +1,7 @@
 """Small texts."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -54,3 +55,14 @@ def test_sparkline_shows_where_it_falls() -> None:
 def test_sparkline_takes_means_of_many_values() -> None:
     line = words.sparkline([float(1000 - i) for i in range(1000)], 8)
     assert line == "█▇▆▅▄▃▂▁"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1.50", Decimal("1.50")), ("-0.5", Decimal("-0.5")), (None, None), ("x", None), ("NaN", None)]
+)
+def test_decimal(text: str | None, value: Decimal | None) -> None:
+    assert words.decimal(text) == value
+
+
+def test_money_of_debts() -> None:
+    assert (words.money(Decimal("-38.4868")), words.money(Decimal("-0.5"))) == ("-38.49", "-0.5000")

@@ -7,7 +7,7 @@ other of the job, keeps a pod waiting for as long as it may, and is as fast as t
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.knowledge import Seen, TierKnowledge
@@ -35,12 +35,51 @@ class Missing:
     message: str
 
 
+class Work(NamedTuple):
+    """What there is to do: `goal` steps, `done` of them, each `pace` seconds long on the tier `reference`."""
+
+    goal: int | None = None
+    done: int = 0
+    pace: float | None = None
+    reference: str | None = None
+
+
+UNKNOWN: Final = Work()
+
+
+class Figures(NamedTuple):
+    """What the view of one tier was made from. No rule reads it; people do.
+
+    `pace` is in seconds a step, None if it was not measured: the speed of the tier is assumed then. `asked` says
+    whether the time to acquire a node was measured, by this job or by others, `started` whether this job has started
+    there. Its life was reckoned from `losses` in the time for which nodes were `had`. `billed` is whether one pays to
+    know that it is back, and `stands` since when a node of it has been there.
+    """
+
+    acquire: timedelta
+    worst_acquire: timedelta
+    start: timedelta
+    worst_start: timedelta
+    asked: bool
+    started: bool
+    pace: float | None
+    losses: int
+    had: timedelta
+    billed: bool
+    stands: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A job and its tiers as rules see them. `missing` is set if work or time left are not known: no Deadline then."""
+    """A job and its tiers as rules see them. `missing` is set if work or time left are not known: no Deadline then.
+
+    `work` and `figures`, in the order of the view's tiers, are what the view was made from.
+    """
 
     view: View
     missing: Missing | None = None
+    work: Work = UNKNOWN
+    figures: tuple[Figures, ...] = ()
 
 
 def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Outlook:
@@ -49,7 +88,8 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
     done = _done(status)
     work = inf if goal is None or pace is None else max(goal - done, 0) * pace
-    views = tuple([ahead.tier(tier) for tier in tiers])
+    seen = [ahead.tier(tier) for tier in tiers]
+    views = tuple([view for view, _ in seen])
     view = View(
         views,
         ahead.here.tier.name if ahead.here else None,
@@ -61,7 +101,9 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
         paid_watch=bool(ahead.spots_billed) and all(ahead.spots_billed),
         returns=capacity.return_policy,
     )
-    return Outlook(view, _missing(goal, pace))
+    return Outlook(
+        view, _missing(goal, pace), Work(goal, done, pace, ahead.reference_name), tuple([made for _, made in seen])
+    )
 
 
 class _Ahead:
@@ -85,7 +127,7 @@ class _Ahead:
         self.start = max(self.starts.values() if self.starts else map(median, starts), default=self.assumed.starting)
         self.worst_start = max(map(at_worst, starts), default=self.assumed.starting_at_worst)
 
-    def tier(self, tier: ProfileTier) -> TierView:
+    def tier(self, tier: ProfileTier) -> tuple[TierView, Figures]:
         """One tier, with what this job and others know of it."""
         own, shared = self.own.get(tier.name), self.shared.get(tier.name)
         stands = standing_since(self.snapshot.cluster, tier)
@@ -94,18 +136,32 @@ class _Ahead:
             self.spots_billed.append(billed)
         available, held = self._availability(tier, self._spell(tier, own, shared), stands)
         acquire, worst_acquire = self._acquire(tier, own, shared, reliable=billed or stands is not None)
-        typical = acquire + self.starts.get(tier.name, self.start)
-        worst = worst_acquire + self.worst_start
-        return TierView(
+        start, kept = self.starts.get(tier.name, self.start), self._kept(own, shared)
+        prior = self.assumed.spot_life if tier.kind == "Spot" else self.assumed.other_life
+        losses, had = (kept.losses, kept.had) if kept else (0, ZERO)
+        view = TierView(
             tier.name,
             tier.kind,
             tier.price_per_node_hour,
             self._speed(tier),
             available,
             held,
-            typical.total_seconds(),
-            worst.total_seconds(),
-            self._life(tier, own, shared),
+            (acquire + start).total_seconds(),
+            (worst_acquire + self.worst_start).total_seconds(),
+            (had + prior).total_seconds() / (losses + 1),
+        )
+        return view, Figures(
+            acquire,
+            worst_acquire,
+            start,
+            self.worst_start,
+            asked=bool((own and own.acquire) or (shared and shared.acquire)),
+            started=tier.name in self.starts,
+            pace=self.paces.get(tier.name),
+            losses=losses,
+            had=had,
+            billed=billed,
+            stands=stands,
         )
 
     def changing(self) -> float:
@@ -143,6 +199,7 @@ class _Ahead:
         used = [tier for tier in tiers if tier.name in self.paces]
         reference = next((tier for tier in used if tier.kind == "Dedicated"), used[0] if used else None)
         self.on_cpu = reference is not None and reference.kind == "CPU"
+        self.reference_name = reference.name if reference else None
         return self.paces[reference.name] if reference else None
 
     def _speed(self, tier: ProfileTier) -> float:
@@ -204,13 +261,11 @@ class _Ahead:
         timeout = acquire_timeout(tier, self.snapshot.cluster, self.snapshot.config)
         return median(nearest) if nearest else min(self.assumed.asking, timeout), max(worst, timeout)
 
-    def _life(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> float:
-        """For how long a node of the tier can be expected to be kept, in seconds, by who had the most of them."""
-        prior = self.assumed.spot_life if tier.kind == "Spot" else self.assumed.other_life
+    def _kept(self, own: TierKnowledge | None, shared: TierKnowledge | None) -> TierKnowledge | None:
+        """What the life of its nodes is reckoned from: by who had the most of them, None if that was long ago."""
         known = shared if own is None or (shared and shared.had > own.had) else own
-        if known is None or (known.seen_at is not None and self.now - known.seen_at > REMEMBERED):
-            return prior.total_seconds()
-        return (known.had + prior).total_seconds() / (known.losses + 1)
+        old = known is not None and known.seen_at is not None and self.now - known.seen_at > REMEMBERED
+        return None if old else known
 
 
 def _billed(
