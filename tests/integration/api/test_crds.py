@@ -113,7 +113,20 @@ def test_columns_show_the_status(server: Server, namespace: str) -> None:
     )
     server.ask("PATCH", _job_path(namespace, "good", "status"), body={"status": status.to_object()})
     header, row = server.cluster.kubectl("get", "tj", "-n", namespace).splitlines()
-    assert header.split() == ["NAME", "PHASE", "TIER", "STEP", "PERCENT", "ETA", "LOSSES", "COST", "AGE"]
+    assert header.split() == [
+        "NAME",
+        "PHASE",
+        "TIER",
+        "STEP",
+        "PERCENT",
+        "ETA",
+        "LOSSES",
+        "COST",
+        "EXPECTED",
+        "SAVED",
+        "SLACK",
+        "AGE",
+    ]
     assert row.split()[:5] == ["good", "Running", "spot", "48210", "48.2"]
     wide = server.cluster.kubectl("get", "training", "-n", namespace, "-o", "wide")
     assert "LOSS" in wide

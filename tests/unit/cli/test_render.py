@@ -124,7 +124,7 @@ def test_a_deadline_that_will_be_missed_is_a_warning() -> None:
 def test_the_screen_says_what_is_expected() -> None:
     job = running_job({"forecast": FORECAST}, capacity={**CAPACITY, "deadline": "2026-11-23T09:00:00Z"})
     shown = text(render.job_screen(job, [], NOW, render.Losses()))
-    assert "12.35 spent, 19.50 expected in the end, 24.69 saved against dedicated only" in shown
+    assert "12.35 spent, 19.50 expected in the end, 24.69 (67%) saved against dedicated only" in shown
     assert "7h12m" in shown
 
 

@@ -87,7 +87,7 @@ it saved.
 
 WHAT THE POLICY SAYS NOW
   Deadline: spot: up for 2.0 h, stay; 10.0 h of slack for 27.5 h of work
-  asked again within 10m00s, and at once when a tier comes, goes or is lost
+  asked again within 1h00m, and at once when a tier comes, goes or is lost
 
 WHAT A TIER IS WORTH
                                                                         HOUR OF
@@ -249,7 +249,7 @@ def test_json_has_every_figure_under_names_that_stay():
     assert found["decision"] == {"action": "Run", "reason": "spot: up for 1.9 h, stay", "at": "2026-11-21T08:55:00Z"}
     assert found["policy"] == {"wanted": "Deadline", "inForce": "Deadline", "missing": None}
     assert found["choice"]["tier"] == "spot"
-    assert found["choice"]["askedAgainAt"] == "2026-11-21T09:10:00Z"
+    assert found["choice"]["askedAgainAt"] == "2026-11-21T10:00:00Z"
     assert found["work"] == {
         "goalSteps": 100_000,
         "doneSteps": 900,
