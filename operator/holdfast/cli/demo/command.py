@@ -91,6 +91,7 @@ def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableT
     return Group(
         Text(),
         summary.attempts(played.job),
+        summary.bars(played.job),
         summary.moves(played.book.moves(resumes(played.job))),
         summary.money(played.job),
         Text(f"$ kubectl -n {NAMESPACE} get tj", style="dim"),

@@ -13,6 +13,7 @@ from holdfast.cli import words
 from holdfast.cli.costs import costs
 from holdfast.cli.demo.losses import Move
 from holdfast.cli.demo.verify import Check
+from holdfast.cli.timeline import timeline
 
 
 def attempts(job: TrainingJob) -> Table:
@@ -49,6 +50,13 @@ def moves(found: Sequence[Move]) -> Table:
     for move in found:
         table.add_row(str(move.attempt), words.count(move.resumed), _loss(move.before), _loss(move.after), _twice(move))
     return table
+
+
+def bars(job: TrainingJob) -> RenderableType:
+    """The attempts over time."""
+    ended = job.status.finished_at
+    shown = timeline(job, ended) if ended else None
+    return Group(Text("Timeline", style="bold"), shown or Text(words.NOTHING), Text())
 
 
 def money(job: TrainingJob) -> RenderableType:

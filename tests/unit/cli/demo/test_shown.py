@@ -37,6 +37,9 @@ def test_the_screen_says_what_was_done_and_what_comes() -> None:
 
 
 def test_tables() -> None:
+    over = running_job({"phase": "Completed", "finishedAt": "2026-11-21T09:03:00Z"})
+    assert "spot  " in text(summary.bars(over))
+    assert "Money" in text(summary.money(over))
     shown = text(summary.attempts(running_job()))
     assert "Loss: SpotInterruption" in shown
     assert "6.5" in shown
