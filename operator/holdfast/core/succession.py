@@ -42,9 +42,9 @@ def started(draft: Draft, s: Situation) -> None:
 
 
 def handed_over(draft: Draft, s: Situation) -> bool:
-    """True if the current attempt says that it has saved and left, and the successor waits for nothing else."""
+    """True if the current attempt says that it has saved and left, told or not, and the successor waits for no more."""
     current = draft.status.current
-    if current is None or current.drain is None or draft.attempt.go is not None or not current.pods:
+    if current is None or draft.attempt.go is not None or not current.pods:
         return False
     report = draft.snapshot.reports.get(current.pods[0].uid or "")
     return report is not None and report.state == "left"
