@@ -53,6 +53,7 @@ def fresh_namespace(cluster: Cluster, prefix: str = "test") -> Iterator[str]:
 # Tests look at objects many times a second; kubectl would need as much of the machine as what they wait for.
 _GROUPS = {
     "trainingjob": f"apis/{names.API_VERSION}",
+    "capacityprofile": f"apis/{names.API_VERSION}",
     "customresourcedefinition": "apis/apiextensions.k8s.io/v1",
     "lease": "apis/coordination.k8s.io/v1",
     **dict.fromkeys(("pod", "node", "event", "namespace", "configmap", "resourcequota", "serviceaccount"), "api/v1"),

@@ -87,8 +87,11 @@ def _trainingjobs() -> Manifest:
 
 def _capacityprofiles() -> Manifest:
     columns = [
-        _column("Tiers", ".spec.tiers[*].name"),
+        _column("First", ".spec.tiers[0].name", about="The best of its tiers"),
         _column("Age", ".metadata.creationTimestamp", "date"),
+        _column("Up", ".status.up", wide=True, about="Tiers that gave nodes when they were last seen"),
+        _column("Out", ".status.out", wide=True, about="Tiers that gave none, or took one back, when last seen"),
+        _column("Seen", ".status.seenAt", "date", wide=True, about="How long ago any of them was seen"),
     ]
     properties = {
         "spec": structural(CapacityProfileSpec),

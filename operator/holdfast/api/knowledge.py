@@ -52,6 +52,6 @@ class TierKnowledge(Model):
     losses: Count = 0
     """How often it took a node back."""
     had: Duration = timedelta(0)
-    """How long its nodes were had, by attempts that are over."""
+    """How long its nodes were had: of a job by attempts that are over, of a profile by all attempts."""
     pace: Duration | None = None
     """How long one step took, in the newest attempt that took enough of them. Not known of a profile."""

@@ -1,6 +1,7 @@
 """CapacityProfile and its tiers: what the platform offers."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -9,10 +10,19 @@ from holdfast.api.knowledge import MAX_TIERS, Observation, TierKnowledge
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.rules import Rule
-from holdfast.api.scalars import Count, DurationBounds, Money, Quantity
+from holdfast.api.scalars import Clip, Count, DurationBounds, Hours, Money, Quantity, Time
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 
-__all__ = ["MAX_TIERS", "CapacityProfileSpec", "CapacityProfileStatus", "ProfileTier", "Tier", "TierKind", "Toleration"]
+__all__ = [
+    "MAX_TIERS",
+    "CapacityProfileSpec",
+    "CapacityProfileStatus",
+    "Counted",
+    "ProfileTier",
+    "Tier",
+    "TierKind",
+    "Toleration",
+]
 
 TierKind = Literal["Spot", "Dedicated", "CPU"]
 
@@ -112,8 +122,29 @@ class CapacityProfileSpec(Model):
     """The tiers, best first."""
 
 
+class Counted(Model):
+    """What the jobs that use a profile have counted of one tier themselves."""
+
+    tier: Annotated[str, Clip(253)]
+    """Name of the tier."""
+    losses: Count = 0
+    """How often these jobs were told that it took a node back."""
+    hours: Hours = Decimal(0)
+    """For how many hours these jobs had its nodes."""
+
+
 class CapacityProfileStatus(Model):
     """What the jobs of the cluster found out about the tiers. Holdfast writes it, nobody else."""
 
+    up: Annotated[str, Clip(1100)] = ""
+    """The tiers that gave nodes when they were last seen."""
+    out: Annotated[str, Clip(1100)] = ""
+    """The tiers that took a node back, or gave none, when they were last seen."""
+    seen_at: Time | None = None
+    """When any of them was last seen, but for some minutes."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
-    """What is known of each tier."""
+    """What is known of each tier, also from jobs that are gone. What is long past counts less: once a tier has taken
+    100 nodes back, its losses and had are halved."""
+    counted: Annotated[tuple[Counted, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
+    """How much of that the jobs that use the profile now had counted when this was written. An operator that takes over
+    goes on from there."""

@@ -17,6 +17,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [names.GROUP], "resources": [names.JOB_PLURAL], "verbs": ["get", "list", "watch", "delete"]},
     {"apiGroups": [names.GROUP], "resources": [f"{names.JOB_PLURAL}/status"], "verbs": ["patch"]},
     {"apiGroups": [names.GROUP], "resources": [names.PROFILE_PLURAL], "verbs": ["list", "watch"]},
+    {"apiGroups": [names.GROUP], "resources": [f"{names.PROFILE_PLURAL}/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},

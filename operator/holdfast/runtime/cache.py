@@ -18,6 +18,7 @@ from holdfast.core.views import ClusterView, NodeView, PodView
 
 Raw = Mapping[str, Any]
 TOMBSTONES = 20_000
+_UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,10 @@ class Cache:
         self.malformed: dict[Key, Malformed] = {}
         self.profiles: dict[str, CapacityProfile] = {}
         self.bad_profiles: dict[str, str] = {}  # name -> what is wrong with it
+        self.bad_status: dict[str, str] = {}  # name of a profile that can be used -> why its status cannot be read
         self.cluster = ClusterView()
+        # Told of every job that comes, changes or goes: what it was, what it is. One that cannot be read has not gone.
+        self.job_changed: Callable[[TrainingJob | None, TrainingJob | None], None] = lambda before, after: None
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
@@ -154,11 +158,17 @@ class Cache:
         key = _key(raw)
         before = self.jobs.pop(key, None)
         self.malformed.pop(key, None)
+        uid = raw["metadata"]["uid"]
+        if before and before.metadata.uid != uid:  # its end was missed: another job has its name
+            self.job_changed(before, None)
+            before = None
         try:
-            self.jobs[key] = TrainingJob.parse_next(raw, before)
-        except (HoldfastError, ValueError, TypeError, KeyError) as error:
+            job = self.jobs[key] = TrainingJob.parse_next(raw, before)
+        except _UNREADABLE as error:
             message = f"{error}"[:1024]
-            self.malformed[key] = Malformed(raw["metadata"]["uid"], _version(raw), message, raw)
+            self.malformed[key] = Malformed(uid, _version(raw), message, raw)
+        else:
+            self.job_changed(before, job)
         return {key}
 
     def drop_job(self, raw: Raw) -> set[Key]:
@@ -170,12 +180,14 @@ class Cache:
         if (job := self.jobs.get(key)) and job.metadata.uid == uid:
             self._versions["jobs"].lose(key, uid)
             del self.jobs[key]
+            self.job_changed(job, None)
 
     def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
         if not self._versions["jobs"].bury(key, uid, version):
             return set()
-        self.jobs.pop(key, None)
         self.malformed.pop(key, None)
+        if job := self.jobs.pop(key, None):
+            self.job_changed(job, None)
         return {key}
 
     # --- pods
@@ -279,18 +291,37 @@ class Cache:
     # --- profiles
 
     def put_profile(self, raw: Raw) -> set[Key]:
-        """A CapacityProfile as it is now. One that cannot be read counts as absent."""
+        """A CapacityProfile as it is now. One that cannot be read counts as absent.
+
+        Its status is only what was learned: a profile whose status cannot be read is used without it. No job is
+        touched by a new status.
+        """
         if not self._versions["profiles"].accept(raw):
             return set()
         name = raw["metadata"]["name"]
-        self.bad_profiles.pop(name, None)
-        before = self.profiles.pop(name, None)
+        before = self._forget_profile(name)
+        now: CapacityProfile | None
         try:
-            self.profiles[name] = CapacityProfile.parse(raw)
-        except (HoldfastError, ValueError, TypeError, KeyError) as error:
-            self.bad_profiles[name] = str(error)[:1024]
-        now = self.profiles.get(name)
+            now = CapacityProfile.parse(raw)
+        except _UNREADABLE as error:
+            now = self._without_status(name, raw, str(error)[:1024])
+        if now:
+            self.profiles[name] = now
         return set() if before and now and before.spec == now.spec else self._using(name)
+
+    def _without_status(self, name: str, raw: Raw, message: str) -> CapacityProfile | None:
+        try:
+            profile = CapacityProfile.parse({**raw, "status": {}})
+        except _UNREADABLE:
+            self.bad_profiles[name] = message
+            return None
+        self.bad_status[name] = message
+        return profile
+
+    def _forget_profile(self, name: str) -> CapacityProfile | None:
+        self.bad_profiles.pop(name, None)
+        self.bad_status.pop(name, None)
+        return self.profiles.pop(name, None)
 
     def drop_profile(self, raw: Raw) -> set[Key]:
         """A CapacityProfile that is gone."""
@@ -299,8 +330,7 @@ class Cache:
     def _drop_profile(self, name: str, uid: str, version: int) -> set[Key]:
         if not self._versions["profiles"].bury(("", name), uid, version):
             return set()
-        self.profiles.pop(name, None)
-        self.bad_profiles.pop(name, None)
+        self._forget_profile(name)
         return self._using(name)
 
     def _using(self, profile: str) -> set[Key]:

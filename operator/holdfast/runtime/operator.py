@@ -26,6 +26,7 @@ from holdfast.runtime.kube import Client
 from holdfast.runtime.lease import Elector
 from holdfast.runtime.limit import TokenBucket
 from holdfast.runtime.membership import Membership
+from holdfast.runtime.profiles import Profiles
 from holdfast.runtime.queue import WorkQueue
 from holdfast.runtime.reconcile import Decide, Reconciler
 from holdfast.runtime.resync import Resync
@@ -86,6 +87,14 @@ class Operator:
         notes = Writer(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
         self._events = EventRecorder(notes, self._identity, urgent=lambda: self._queue.urgent)
         self._config = config
+        self._profiles = Profiles(
+            self._writer,
+            self._cache,
+            self._queue,
+            every=settings.profile_writes_every,
+            asking=config.assumed.asking,
+            now=utc_now,
+        )
         self._decide = decide
         self._executor: Executor | None = None
         self._progress: ProgressServer | None = None
@@ -178,11 +187,13 @@ class Operator:
         )
         reconciler.observe = self._metrics.observe_pass
         await self._resync.until_done()
+        self._profiles.begin()
         await self._serve(ca)
         for number in range(settings.workers):
             self._spawn(reconciler.work(), f"worker-{number}")
         self._spawn(self._events.run(), "events")
         self._spawn(self._resync.run(), "resync")
+        self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._tidy(), "tidy")
         watches = Watches(self._client, self._cache, self._queue, self._frames)
         self._spawn(watches.run(), "watches")
@@ -224,6 +235,7 @@ class Operator:
         self._board.keep_only(uids)
         self._slots.keep_only(uids)
         self._book.keep_only(self._cache.pod_uids(), self._cache.jobs)
+        self._profiles.keep_only(uids | {job.uid for job in self._cache.malformed.values()})
         if self._executor:
             self._executor.keep_only(uids)
 
@@ -263,6 +275,7 @@ class Operator:
                 await asyncio.wait(workers, timeout=self._settings.drain_timeout)
             with suppress(TimeoutError):
                 async with asyncio.timeout(3):
+                    await self._profiles.flush()
                     await self._events.flush()
         for task in self._tasks:
             if task.get_name() != "watches":

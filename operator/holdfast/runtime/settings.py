@@ -38,6 +38,9 @@ class Settings(BaseModel):
     qps: float = Field(200, ge=1, le=10_000, description="API writes a second in the long run")
     burst: float = Field(400, ge=1, le=20_000, description="API writes at once")
     progress_writes: float = Field(10, ge=0.1, le=1_000, description="progress writes a second over all jobs")
+    profile_writes_every: Seconds = Field(
+        30, ge=0.1, le=300, description="how often what is known of tiers is written to a CapacityProfile at most"
+    )
     lease_duration: Seconds = Field(15, ge=1, le=600, description="how long a silent leader stays leader")
     lease_renew: Seconds = Field(5, ge=0.2, le=200, description="how often the leader renews the Lease")
     resync_every: Seconds = Field(600, ge=1, le=86_400, description="how often everything is listed anew, about")

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.api import crds
 from holdfast.api.model import merge_patch
 from holdfast.api.names import API_VERSION, JOB_PLURAL
 from holdfast.api.objects import TrainingJob
+from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.review import is_ours
 from holdfast.api.status import Phase, Progress, TrainingJobStatus
 from holdfast.cli.manifests import read
@@ -131,6 +133,18 @@ def test_columns_show_the_status(server: Server, namespace: str) -> None:
     wide = server.cluster.kubectl("get", "training", "-n", namespace, "-o", "wide")
     assert "LOSS" in wide
     assert "2.113" in wide
+
+
+def test_columns_of_a_profile_show_which_tiers_are_up(server: Server) -> None:
+    apply(server.cluster, GOOD_PROFILE)
+    status = CapacityProfileStatus(up="spot, cpu", out="v100", seen_at=datetime.now(UTC) - timedelta(hours=3))
+    path = f"/apis/{API_VERSION}/capacityprofiles/good/status"
+    server.ask("PATCH", path, body={"status": status.to_object()}, params={"fieldValidation": "Strict"})
+    header, row = server.cluster.kubectl("get", "capprof", "-o", "wide").splitlines()
+    server.cluster.kubectl("delete", "capprof", "good")
+    assert header.split() == ["NAME", "FIRST", "AGE", "UP", "OUT", "SEEN"]
+    assert row.split()[:2] == ["good", "spot"]
+    assert row.split()[3:] == ["spot,", "cpu", "v100", "3h"]
 
 
 def test_a_full_status_comes_back_as_it_was(server: Server, namespace: str) -> None:

@@ -75,8 +75,9 @@ def test_what_is_known_of_tiers_is_read_as_it_was_written() -> None:
             "observation": "Free", "acquire": {"recent": ["3s", "1m2s"], "worst": "10m"}, "losses": 3, "had": "9h",
         }
     ]  # fmt: skip
-    profile = CapacityProfile.parse({**GOOD_PROFILE, "status": {"tiers": tiers}})
-    assert profile.to_object()["status"]["tiers"] == tiers
+    written = {"up": "", "out": "spot", "tiers": tiers, "counted": [{"tier": "spot", "losses": 2, "hours": "7.500001"}]}
+    profile = CapacityProfile.parse({**GOOD_PROFILE, "status": written})
+    assert profile.to_object()["status"] == written
     job = TrainingJob.parse({**GOOD, "status": {"tiers": tiers}})
     assert job.status.tiers == profile.status.tiers
 

@@ -53,6 +53,7 @@ def test_the_operator_may_do_what_it_does_and_nothing_else() -> None:
         *(("holdfast.dev", "trainingjobs", verb) for verb in ("get", "list", "watch", "delete")),
         ("holdfast.dev", "trainingjobs/status", "patch"),
         *(("holdfast.dev", "capacityprofiles", verb) for verb in ("list", "watch")),
+        ("holdfast.dev", "capacityprofiles/status", "patch"),
         *(("", "pods", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
         *(("", "nodes", verb) for verb in ("list", "watch")),
         *(("", "events", verb) for verb in ("create", "patch")),

@@ -145,6 +145,48 @@ def test_a_profile_touches_the_jobs_that_use_it(cache: Cache) -> None:
     assert "default" in cache.bad_profiles
 
 
+def test_a_profile_whose_status_cannot_be_read_is_used_without_it(cache: Cache) -> None:
+    job = raw_job("a")
+    job["spec"]["capacity"] = {"profile": "default"}
+    cache.put_job(job)
+    profile: dict[str, Any] = {
+        "metadata": {"name": "default", "uid": "c1", "resourceVersion": "3"},
+        "spec": {"tiers": [{"name": "cpu", "kind": "CPU"}]},
+        "status": {"tiers": [{"tier": "cpu", "losses": "many"}]},
+    }
+    assert cache.put_profile(profile) == {A}
+    assert cache.profiles["default"].status.tiers == ()
+    assert "status.tiers[0].losses" in cache.bad_status["default"]
+    profile["metadata"]["resourceVersion"], profile["status"] = "4", {"tiers": [{"tier": "cpu", "losses": 3}]}
+    assert cache.put_profile(profile) == set(), "no job is woken by a new status"
+    assert cache.profiles["default"].status.tiers[0].losses == 3
+    assert cache.bad_status == {}
+
+
+def test_what_becomes_of_jobs_is_told(cache: Cache) -> None:
+    told: list[tuple[str, ...]] = []
+
+    def listen(before: Any, after: Any) -> None:
+        told.append(
+            tuple(f"{job.metadata.uid}@{job.metadata.resource_version}" if job else "" for job in (before, after))
+        )
+
+    cache.job_changed = listen
+    cache.put_job(raw_job(version=10))
+    cache.put_job(raw_job(version=12))
+    cache.put_job(raw_job(version=11))
+    cache.put_job(raw_job(version=13, phase=7))  # it cannot be read, but is not gone
+    cache.put_job(raw_job(version=14))
+    cache.put_job(raw_job(uid="u2", version=15))
+    cache.drop_job(raw_job(uid="u2", version=16))
+    cache.put_job(raw_job(uid="u3", version=17))
+    cache.lose_job(A, "u3")
+    assert told == [
+        ("", "u1@10"), ("u1@10", "u1@12"), ("", "u1@14"), ("u1@14", ""), ("", "u2@15"), ("u2@15", ""),
+        ("", "u3@17"), ("u3@17", ""),
+    ]  # fmt: skip
+
+
 def test_a_malformed_job_is_kept_aside(cache: Cache) -> None:
     raw = raw_job(version=5)
     raw["spec"]["trainer"] = 7

@@ -4,7 +4,6 @@ Each event is folded in by the same patch that records it (an attempt's node, it
 cannot count it twice, and deciding again from the same status gives the same knowledge.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
@@ -15,9 +14,7 @@ from holdfast.core.capacity.spells import (
     NOT_THE_TIER,
     Spell,
     patience,
-    prevailing,
     stored,
-    taken_back,
     watched,
     with_attempt,
 )
@@ -52,7 +49,7 @@ def got_node(
             update={
                 "acquire": _measure(one.acquire, took) if in_time else one.acquire,
                 "observation": _observe(one.observation, asked, node_created_at),
-                **_spell(watched(stored(one), Seen.UP, min(up_since or at, at), at)),
+                **spell_fields(watched(stored(one), Seen.UP, min(up_since or at, at), at)),
             }
         ),
     )
@@ -73,7 +70,7 @@ def first_step(known: Known, attempt: Attempt) -> Known:
 def refused(known: Known, tier: str, asked: datetime, now: datetime) -> Known:
     """A pod has waited for a node of the tier since `asked`, and gives up."""
     one = _open(known, tier)
-    return _put(known, one.model_copy(update=_spell(watched(stored(one), Seen.REFUSED, asked, now))))
+    return _put(known, one.model_copy(update=spell_fields(watched(stored(one), Seen.REFUSED, asked, now))))
 
 
 def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) -> Known:
@@ -95,7 +92,7 @@ def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) 
                 "had": min(one.had + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
                 "pace": pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at)
                 or one.pace,
-                **_spell(spell),
+                **spell_fields(spell),
             }
         ),
     )
@@ -123,13 +120,8 @@ def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Know
     """
     known = status.tiers
     for attempt in (status.current, status.successor):
-        if attempt is None:
-            continue
-        known = shown(known, attempt, asking, now)
-        since, one = attempt.scheduled_at, find(known, attempt.tier.name)
-        if one and since and taken_back(attempt) is None:
-            had = min(one.had + max(now - since, ZERO), LONGEST)
-            known = _put(known, one.model_copy(update={"had": had}))
+        if attempt is not None:
+            known = shown(known, attempt, asking, now)
     return known
 
 
@@ -137,44 +129,7 @@ def shown(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> K
     """With what an attempt shows of its tier at this moment: that it is up, or that a pod waits in vain."""
     one = _open(known, attempt.tier.name)
     spell = with_attempt(stored(one), attempt, patience(attempt.tier, one, asking), now)
-    return known if spell is None else _put(known, one.model_copy(update=_spell(spell)))
-
-
-def merge(jobs: Iterable[Known]) -> Known:
-    """What several jobs know together, in whatever order they are given; at most MAX_TIERS, those of the newest news.
-
-    How long something took: the worst of all, and of the rest a few that are typical. The pace of a job says nothing
-    about another one.
-    """
-    by_tier: dict[str, list[TierKnowledge]] = {}
-    for known in jobs:
-        for one in known:
-            by_tier.setdefault(one.tier, []).append(one)
-    merged = [_together(tier, several) for tier, several in by_tier.items()]
-    return _bounded(tuple(sorted(merged, key=lambda one: one.tier)))
-
-
-def _together(tier: str, several: list[TierKnowledge]) -> TierKnowledge:
-    observed = {one.observation for one in several}
-    return TierKnowledge(
-        tier=tier,
-        **_spell(prevailing([spell for one in several if (spell := stored(one))])),
-        observation="Billed" if "Billed" in observed else "Free" if "Free" in observed else None,
-        acquire=_pool([one.acquire for one in several if one.acquire]),
-        start=_pool([one.start for one in several if one.start]),
-        losses=min(sum(one.losses for one in several), 2**31 - 1),
-        had=min(sum((one.had for one in several), ZERO), LONGEST),
-    )
-
-
-def _pool(several: list[Measured]) -> Measured | None:
-    """All times together: of those that are recent evenly spaced ones, from the shortest to the longest."""
-    times = sorted(time for one in several for time in one.recent)
-    if not times:
-        return None
-    if (last := len(times) - 1) >= MAX_MEASURED:
-        times = [times[last * place // (MAX_MEASURED - 1)] for place in range(MAX_MEASURED)]
-    return Measured(recent=tuple(times), worst=max(one.worst for one in several))
+    return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))
 
 
 def _measure(before: Measured | None, took: timedelta) -> Measured:
@@ -191,7 +146,7 @@ def _observe(before: Observation | None, asked: datetime, node_created_at: datet
     return "Billed" if node_created_at > asked else "Free"
 
 
-def _spell(spell: Spell | None) -> dict[str, Seen | datetime]:
+def spell_fields(spell: Spell | None) -> dict[str, Seen | datetime]:
     """Its fields in status."""
     return {"state": spell.state, "since": spell.since, "seen_at": spell.seen_at} if spell else {}
 

@@ -1,14 +1,12 @@
 """What is known of the tiers, event by event."""
 
-from itertools import permutations
-
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from tests.support.capacity import SECOND, known, measured, seen
 from tests.support.core import NOW, at, attempt, drain, status, tier
+from tests.support.histories import TIERS, TIMES, histories, record
 
-from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
+from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Seen, TierKnowledge
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
@@ -16,16 +14,6 @@ from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.typical import Assumptions, at_worst, median
 
 UP = seen("Up", -590, -590)
-
-
-def record(**changes):
-    """Attempt 1 on spot: it had its node for 600 s, 400 steps of 1 s each, and was reclaimed a minute ago."""
-    fields = {
-        "number": 1, "tier": "spot", "kind": EndKind.LOSS, "reason": "SpotInterruption", "raised_at": at(-700),
-        "scheduled_at": at(-660), "first_step": 1, "first_step_at": at(-460), "last_step": 401, "last_step_at": at(-60),
-        "ended_at": at(-60),
-    }  # fmt: skip
-    return AttemptRecord(**{**fields, **changes})
 
 
 def only(found):
@@ -160,9 +148,9 @@ def test_a_tier_that_is_had_for_very_long():
 def test_what_a_job_can_tell_others_at_this_moment():
     minute = Assumptions().asking
     given_status = status(attempt(), tiers=(known(had=60 * SECOND),))
-    assert only(knowledge.present(given_status, NOW, minute)) == known(had=650 * SECOND, **seen("Up", -590, 0))
+    assert only(knowledge.present(given_status, NOW, minute)) == known(had=60 * SECOND, **seen("Up", -590, 0))
     lost = attempt(state=AttemptState.DRAINING, drain=drain())
-    assert only(knowledge.present(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))  # its end will count
+    assert only(knowledge.present(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))
     second = tier().model_copy(update={"name": "second"})
     waits = attempt(2, AttemptState.ACQUIRING, tier=second, created_at=at(-61))
     both = knowledge.present(status(attempt(), successor=waits), NOW, minute)
@@ -175,26 +163,7 @@ def test_what_a_job_can_tell_others_at_this_moment():
     assert only(knowledge.present(quick, NOW, 62 * SECOND)).state is None
 
 
-# Together
-
-
-def test_several_jobs():
-    one = known(
-        acquire=measured(1, 9), start=measured(7, worst=70), losses=1, had=SECOND, pace=SECOND, observation="Free", **UP
-    )
-    other = known(acquire=measured(5), losses=2, had=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
-    together = known(
-        acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, had=3 * SECOND, observation="Billed",
-        **seen("Lost", -100, -100),
-    )  # fmt: skip
-    assert knowledge.merge([(one,), (other, known("cpu"))]) == (known("cpu"), together)
-    assert knowledge.merge([(one,)]) == (one.model_copy(update={"pace": None}),)
-    assert knowledge.merge([]) == ()
-
-
-def test_many_times_together_keep_their_shape():
-    jobs = [(known(start=measured(*range(first, first + 5))),) for first in (10, 0, 20, 5, 15)]
-    assert only(knowledge.merge(jobs)).start == measured(0, 6, 12, 18, 24)
+# Bounds
 
 
 def test_no_more_tiers_than_the_api_holds():
@@ -203,7 +172,6 @@ def test_no_more_tiers_than_the_api_holds():
     assert len(more) == MAX_TIERS
     assert knowledge.find(more, "new")
     assert knowledge.find(more, "t15") is None  # of which nothing was seen for the longest time
-    assert len(knowledge.merge([more, many])) == MAX_TIERS
 
 
 # Typical and worst
@@ -216,43 +184,6 @@ def test_typical_and_worst():
 
 
 # Anything
-
-TIMES = st.integers(-100_000, 100_000).map(at)
-TIERS = st.sampled_from(("spot", "dedicated", "cpu"))
-
-
-@st.composite
-def events(draw):
-    """A function that folds one event into what is known."""
-    name, times = draw(TIERS), sorted(draw(st.lists(TIMES, min_size=4, max_size=4)))
-    one = attempt(
-        tier=tier(name), created_at=times[0], scheduled_at=draw(TIMES), progress_at=draw(TIMES),
-        acquire_deadline=draw(st.none() | TIMES),
-    )  # fmt: skip
-    over = record(
-        tier=name, raised_at=times[0], scheduled_at=draw(st.none() | st.just(times[1])), ended_at=draw(TIMES),
-        kind=draw(st.sampled_from(EndKind)), reason=draw(st.sampled_from(("AcquireTimeout", "NodeGone"))),
-        last_step_at=draw(TIMES),
-    )  # fmt: skip
-    node = draw(st.none() | TIMES)
-    return draw(
-        st.sampled_from(
-            (
-                lambda found: knowledge.got_node(found, one, node),
-                lambda found: knowledge.first_step(found, one),
-                lambda found: knowledge.ended(found, over),
-                lambda found: knowledge.refused(found, name, times[0], times[2]),
-            )
-        )
-    )
-
-
-@st.composite
-def histories(draw):
-    found = ()
-    for event in draw(st.lists(events(), max_size=12)):
-        found = event(found)
-    return found
 
 
 @given(histories())
@@ -272,18 +203,6 @@ def test_whatever_happens_fits_into_status_and_survives_a_restart(found):
 def test_a_refusal_that_is_told_twice_is_one(found, name, asked, now):
     once = knowledge.refused(found, name, asked, now)
     assert knowledge.refused(once, name, asked, now) == once
-
-
-@given(st.lists(histories(), max_size=3))
-def test_the_order_of_jobs_does_not_matter(jobs):
-    assert len({knowledge.merge(order) for order in permutations(jobs)}) == 1
-
-
-@given(st.lists(histories(), min_size=1, max_size=3))
-def test_the_worst_of_all_is_never_forgotten(jobs):
-    together = knowledge.merge(jobs)
-    for one in (one for job in jobs for one in job if one.start):
-        assert knowledge.find(together, one.tier).start.worst >= one.start.worst
 
 
 def test_events_do_not_touch_other_tiers():

@@ -176,6 +176,7 @@ def test_life():
     assert life("dedicated") == 720
     assert life(own=few) == life(shared=few) == 12 / 4
     assert life(own=few, shared=many) == life(own=many, shared=few) == 5
+    assert life(own=few, shared=few) == life(own=few), "its own losses, told by its profile, are no further ones"
 
 
 def test_losses_of_yesterday_are_forgotten_once_nobody_has_looked_for_a_day():

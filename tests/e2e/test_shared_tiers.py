@@ -1,0 +1,52 @@
+"""What one job finds out about a tier spares the others of the same profile the trouble."""
+
+from collections.abc import Callable
+
+from tests.support.cluster import apply, get
+from tests.support.operator import OperatorProcess
+from tests.support.training import Job, Pool, job_manifest, s3_secret, stub
+from tests.support.waiting import wait_for
+
+from holdfast.api import names
+from holdfast.local.cluster import Cluster
+
+QUICK = stub("--step-seconds", 0.02, "--steps", 50)
+
+
+def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
+    cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], pool: Pool
+) -> None:
+    """Breaks if knowledge goes with the job that has it, with the operator that was told, or is not heeded."""
+    for name in ("spot-1", "spot-2"):
+        cluster.crash(pool.node(name))
+        cluster.kubectl("delete", "node", pool.node(name))
+    tiers = [pool.tier("spot", pricePerNodeHour="1"), pool.tier("dedicated", pricePerNodeHour="3")]
+    profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": namespace}}
+    apply(cluster, s3_secret(cluster), namespace=namespace)
+    apply(cluster, {**profile, "spec": {"tiers": tiers}})
+    operator = lone_operator()
+
+    def submit(name: str, policy: str) -> Job:
+        manifest = job_manifest(cluster, namespace, name, [], QUICK, goal={"steps": 50})
+        manifest["spec"]["capacity"] = {"profile": namespace, "policy": policy, "returnPolicy": "Never"}
+        apply(cluster, manifest)
+        return Job(cluster, namespace, name, manifest)
+
+    def spot() -> str:
+        known = get(cluster, f"capacityprofile/{namespace}").get("status", {}).get("tiers", [])
+        return next((one.get("state", "") for one in known if one["tier"] == "spot"), "")
+
+    try:
+        operator.start()
+        first = submit("first", "Ordered")
+        tried = [record["tier"] for record in first.wait_phase("Completed")["history"]]
+        assert tried == ["spot", "dedicated"]
+        wait_for(lambda: spot() == "Refused", 20, "the profile to say that spot is out")
+        first.delete()
+        operator.bury()
+        operator.start()
+
+        done = submit("second", "Cheapest").wait_phase("Completed")
+    finally:
+        cluster.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
+    assert [(record["number"], record["tier"]) for record in done["history"]] == [(1, "dedicated")]
