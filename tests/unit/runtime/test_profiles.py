@@ -473,7 +473,6 @@ class Lives:
         if self.deleted:
             self.missable = _sum(self.missable, self.befell, (-self.written[0], -self.written[1]))
         self.world.restart()
-        self.deleted = False
 
     def stop(self) -> None:
         """The operator ends, and another one begins."""
