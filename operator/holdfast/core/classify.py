@@ -45,7 +45,7 @@ class Evidence:
 
 
 # Reasons a kubelet gives for pods that it would not or could not keep; the pod is to be made again elsewhere.
-_KUBELET_REASONS = frozenset(
+KUBELET_REASONS = frozenset(
     ("Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError", "Preempting",
      "TopologyAffinityError")
 )  # fmt: skip
@@ -55,7 +55,7 @@ _ASKED_TOO_LITTLE = ("memory", "ephemeral", "EmptyDir")
 STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
 # What a container runtime calls a container that it could not start, and how it says that there is no such program.
 # A GPU runtime that is missing on a node sounds the same, but for its name.
-_NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
+NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
 _NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
 _SIGKILL, _SIGTERM = 137, 143
 
@@ -117,14 +117,14 @@ def _deleted(e: Evidence) -> End | None:
 def _kubelet(e: Evidence) -> End | None:
     """The kubelet rejected or gave up the pod."""
     reason = e.pod.reason
-    if reason in _KUBELET_REASONS or reason.startswith("OutOf") or reason == "Evicted":
+    if reason in KUBELET_REASONS or reason.startswith("OutOf") or reason == "Evicted":
         return End(EndKind.LOSS, reason, _cap(e.pod.message), infrastructure=True)
     return None
 
 
 def _not_begun(e: Evidence) -> End | None:
     """The container runtime could not begin the program: the command is not in the image, or the node is broken."""
-    if e.container is None or e.container.reason not in _NOT_BEGUN:
+    if e.container is None or e.container.reason not in NOT_BEGUN:
         return None
     text = _cap(e.container.message)
     if _NO_COMMAND.search(text) and "nvidia" not in text:

@@ -81,12 +81,12 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
 def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledger:
     """The ledger once it is known what the end of an attempt cost; `after` is its record with that in it."""
     lost, proved = after.steps_lost or 0, after.steps - before.steps
-    by_tier = list(ledger.by_tier)
+    totals = list(ledger.by_tier)
     if (place := _place(ledger.by_tier, after.tier)) is not None:
-        one = by_tier[place]
-        by_tier[place] = one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
+        one = totals[place]
+        totals[place] = one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
     update = {
-        "by_tier": tuple(by_tier),
+        "by_tier": tuple(totals),
         "steps_lost": ledger.steps_lost + lost,
         "seconds_lost": ledger.seconds_lost + (after.seconds_lost or timedelta(0)),
         "recovery": _sum(ledger.recovery, after.recovery or Recovery()),
@@ -118,12 +118,10 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime)
     """The ledger with what depends on the present: money so far, what was saved, goodput."""
     ledger, current = status.ledger, status.current
     alive = [attempt for attempt in (current, status.successor) if attempt]
-    over = sum((one.spent for one in ledger.by_tier), Decimal(0))
-    running = sum((charge(attempt, attempt.scheduled_at, now) or Decimal(0) for attempt in alive), Decimal(0))
-    totals = (*ledger.by_tier, *map(_running, alive))
+    totals = (*ledger.by_tier, *(_running(attempt, now) for attempt in alive))
     started = current.started_at if current else None
     ran_at = ledger.ran_at or started
-    spent = _capped(over + running)
+    spent = _capped(sum((one.spent for one in totals), Decimal(0)))
     paused = status.suspended_for + (now - status.suspended_at if status.suspended_at else timedelta(0))
     return ledger.model_copy(
         update={
@@ -135,12 +133,39 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime)
     )
 
 
-def _running(attempt: Attempt) -> TierTotals:
+def by_tier(status: TrainingJobStatus, now: datetime) -> tuple[TierTotals, ...]:
+    """Sums over the attempts of each tier that had or have a node, up to now; `now` says what the others cost so far.
+
+    Attempts and steps only grow. Money may go down by what was reckoned after an end that was seen late.
+    """
+    totals = status.ledger.by_tier
+    for attempt in (status.current, status.successor):
+        if attempt and attempt.scheduled_at:
+            totals = _add(totals, _running(attempt, now))
+    return totals
+
+
+def totals_of(ledger: Ledger, tier: str) -> TierTotals | None:
+    """The sums that hold those of this tier; None if no attempt on it is over."""
+    place = _place(ledger.by_tier, tier)
+    return None if place is None else ledger.by_tier[place]
+
+
+def _running(attempt: Attempt, now: datetime) -> TierTotals:
+    """What an attempt that is not over would add to its tier if it ended now."""
     first, last = attempt.first_step, attempt.last_step
     steps = last - first + 1 if first is not None and last is not None and last >= first else 0
     begun, ended = attempt.progress_at, attempt.last_step_at
     training = max(ended - begun, timedelta(0)) if begun and ended else timedelta(0)
-    return TierTotals(tier=attempt.tier.name, kind=attempt.tier.kind, attempts=1, steps=steps, training=training)
+    return TierTotals(
+        tier=attempt.tier.name,
+        kind=attempt.tier.kind,
+        attempts=1,
+        node_hours=hours(now - attempt.scheduled_at) if attempt.scheduled_at else Decimal(0),
+        spent=charge(attempt, attempt.scheduled_at, now) or Decimal(0),
+        steps=steps,
+        training=training,
+    )
 
 
 def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal) -> str | None:

@@ -42,6 +42,8 @@ TAINTS = {
     "remediator.aks.microsoft.com/unschedulable": _Sign("NodeRemediation", _THIRTY_SECONDS),
     "node.kubernetes.io/out-of-service": _Sign("NodeOutOfService", timedelta(0)),
 }
+# Of notices on nodes; those on pods are Kubernetes' own words.
+NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted"))
 
 
 def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timedelta) -> Notice | None:

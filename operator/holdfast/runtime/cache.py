@@ -20,6 +20,7 @@ Raw = Mapping[str, Any]
 TOMBSTONES = 20_000
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
+Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job as it was, and as it is now
 
 log = logging.getLogger(__name__)
 
@@ -124,12 +125,16 @@ class Cache:
         self.bad_profiles: dict[str, str] = {}  # name -> what is wrong with it
         self.bad_status: dict[str, str] = {}  # name of a profile that can be used -> why its status cannot be read
         self.cluster = ClusterView()
-        # Told of every job that comes, changes or goes: what it was, what it is. One that cannot be read has not gone.
-        self.job_changed: Callable[[TrainingJob | None, TrainingJob | None], None] = lambda before, after: None
+        # Told of every job that comes, changes or goes, once. One that cannot be read has not gone.
+        self.listeners: list[Changed] = []
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, _Versions] = defaultdict(_Versions)
+
+    def _tell(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
+        for listener in self.listeners:
+            listener(before, after)
 
     # --- reading
 
@@ -160,7 +165,7 @@ class Cache:
         self.malformed.pop(key, None)
         uid = raw["metadata"]["uid"]
         if before and before.metadata.uid != uid:  # its end was missed: another job has its name
-            self.job_changed(before, None)
+            self._tell(before, None)
             before = None
         try:
             job = self.jobs[key] = TrainingJob.parse_next(raw, before)
@@ -168,7 +173,7 @@ class Cache:
             message = f"{error}"[:1024]
             self.malformed[key] = Malformed(uid, _version(raw), message, raw)
         else:
-            self.job_changed(before, job)
+            self._tell(before, job)
         return {key}
 
     def drop_job(self, raw: Raw) -> set[Key]:
@@ -180,14 +185,14 @@ class Cache:
         if (job := self.jobs.get(key)) and job.metadata.uid == uid:
             self._versions["jobs"].lose(key, uid)
             del self.jobs[key]
-            self.job_changed(job, None)
+            self._tell(job, None)
 
     def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
         if not self._versions["jobs"].bury(key, uid, version):
             return set()
         self.malformed.pop(key, None)
         if job := self.jobs.pop(key, None):
-            self.job_changed(job, None)
+            self._tell(job, None)
         return {key}
 
     # --- pods

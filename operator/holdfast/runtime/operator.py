@@ -38,7 +38,8 @@ from holdfast.runtime.watch import Frames, Watches
 from holdfast.runtime.writer import Writer
 from holdfast.serve.auth import Authenticator
 from holdfast.serve.certs import KeyPair, hosts_of, make_serving, server_context
-from holdfast.serve.metrics import JobCollector, Metrics
+from holdfast.serve.collectors import JobCollector, ProfileCollector
+from holdfast.serve.metrics import Metrics
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress import ProgressServer
 from holdfast.serve.reports import ReportBook
@@ -113,6 +114,8 @@ class Operator:
     def _measure(self) -> None:
         metrics = self._metrics
         metrics.registry.register(JobCollector(lambda: list(self._cache.jobs.values()), utc_now))
+        metrics.registry.register(ProfileCollector(lambda: list(self._cache.profiles.values())))
+        self._cache.listeners.append(metrics.observe_change)
         metrics.gauge("queue_depth", "Keys that wait for a worker", lambda: len(self._queue))
         metrics.gauge("queue_oldest_seconds", "How long the oldest key has waited", lambda: self._queue.oldest)
         metrics.gauge("queue_scheduled", "Keys that come back later", lambda: self._queue.scheduled)

@@ -116,7 +116,7 @@ class Profiles:
 
     def begin(self) -> None:
         """Take over what was written, once the cache is filled: all that is counted from here on is counted here."""
-        self._cache.job_changed = self._job_changed
+        self._cache.listeners.append(self._job_changed)
         self._keep()
 
     async def run(self) -> None:

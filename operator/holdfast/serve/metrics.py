@@ -1,8 +1,8 @@
-"""Metrics for Prometheus. Series of a job are made from the cache at every scrape, so they vanish with the job."""
+"""Metrics for Prometheus. Series of jobs are made from the cache at every scrape, see collectors.py."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from itertools import product
+from typing import get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -12,126 +12,17 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Phase
+from holdfast.api.profile import TierKind
+from holdfast.core.moves import REASONS, moves, recoveries
+from holdfast.serve.collectors import PHASES
 
 PASS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 ORDER_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-LABELS = ("namespace", "job")
-
-log = logging.getLogger(__name__)
+RECOVERY_SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 14_400, 86_400)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each one, which nobody reads
-
-
-class JobCollector(Collector):
-    """What every job says of itself."""
-
-    def __init__(self, jobs: Callable[[], Iterable[TrainingJob]], now: Callable[[], datetime]) -> None:
-        self._jobs = jobs
-        self._now = now
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the series depend on the cluster."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """One sample for each job and figure that it has."""
-        phase = GaugeMetricFamily("holdfast_job_phase", "1 for the phase the job is in", labels=(*LABELS, "phase"))
-        gauges = {
-            name: GaugeMetricFamily(f"holdfast_job_{name}", text, labels=LABELS)
-            for name, text in (
-                ("step", "newest step that was reported"),
-                ("goal_steps", "steps that the job is to reach"),
-                ("loss", "newest loss that was reported"),
-                ("percent_ratio", "share of the goal that is reached, 0 to 1"),
-                ("attempt", "number of the newest attempt"),
-                ("checkpoint_age_seconds", "time since the newest checkpoint was committed"),
-                ("saved", "money saved against dedicated only; negative if more was spent"),
-                ("goodput_ratio", "time in steps that were not lost over all time since the first one, 0 to 1"),
-            )
-        }
-        counters = {
-            name: CounterMetricFamily(f"holdfast_job_{name}", text, labels=LABELS)
-            for name, text in (
-                ("losses", "attempts that ended for a reason that is not the user's"),
-                ("failures", "attempts that ended for the user's reason"),
-                ("seconds_lost", "time between a last step and the next attempt's first one"),
-                ("steps_lost", "steps that had to be done again"),
-                ("spent", "money for nodes so far"),
-            )
-        }
-        recovery = CounterMetricFamily(
-            "holdfast_job_recovery_seconds", "time of interruptions by what was done in it", labels=(*LABELS, "part")
-        )
-        now = self._now()
-        for job in self._jobs():
-            labels = (job.metadata.namespace, job.metadata.name)
-            try:
-                figures, totals = list(_figures(job, now)), list(_totals(job))
-                parts = list(_recovery(job))
-            except Exception:  # one job must not take the metrics of all others away
-                log.exception("this job's figures cannot be read", extra={"job": "/".join(labels)})
-                continue
-            for one in Phase:
-                phase.add_metric((*labels, one.value), float(job.status.phase == one))
-            for name, value in figures:
-                gauges[name].add_metric(labels, value)
-            for name, value in totals:
-                counters[name].add_metric(labels, value)
-            for name, value in parts:
-                recovery.add_metric((*labels, name), value)
-        yield phase
-        yield from gauges.values()
-        yield from counters.values()
-        yield recovery
-
-
-def _figures(job: TrainingJob, now: datetime) -> Iterator[tuple[str, float]]:
-    status = job.status
-    progress, goal = status.progress, job.spec.goal.steps or status.progress.steps
-    yield "attempt", float(status.attempt)
-    if progress.updated_at:
-        yield "step", float(progress.step)
-        if goal:
-            yield "percent_ratio", min(1.0, progress.step / goal)
-    if goal:
-        yield "goal_steps", float(goal)
-    if (loss := _number(progress.loss)) is not None:
-        yield "loss", loss
-    for name, text in (("saved", status.ledger.saved_versus_dedicated), ("goodput_ratio", status.ledger.goodput)):
-        if (value := _number(text)) is not None:
-            yield name, value
-    if status.checkpoint:
-        yield "checkpoint_age_seconds", max(0.0, (now - status.checkpoint.committed_at).total_seconds())
-
-
-def _number(text: str | None) -> float | None:
-    """The number, or None if the text is none: it came from a program that we do not know."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
-def _totals(job: TrainingJob) -> Iterator[tuple[str, float]]:
-    status = job.status
-    lost: timedelta = status.ledger.seconds_lost
-    yield "losses", float(status.restarts.losses)
-    yield "failures", float(status.restarts.failures)
-    yield "seconds_lost", lost.total_seconds()
-    yield "steps_lost", float(status.ledger.steps_lost)
-    yield "spent", float(status.ledger.spent)
-
-
-def _recovery(job: TrainingJob) -> Iterator[tuple[str, float]]:
-    parts = job.status.ledger.recovery
-    for name in ("notice", "acquire", "start", "restore", "replay"):
-        part: timedelta = getattr(parts, name)
-        yield name, part.total_seconds()
 
 
 class Metrics:
@@ -158,6 +49,27 @@ class Metrics:
             buckets=ORDER_SECONDS,
             registry=self.registry,
         )
+        self.moves = Counter(
+            "holdfast_moves",
+            "Attempts that left their node before training was complete or had failed, by reason",
+            ["tier_kind", "reason"],
+            registry=self.registry,
+        )
+        self.recovery_seconds = Histogram(
+            "holdfast_recovery_seconds",
+            "Duration of each phase of a recovery; together from a last step until what was lost is done again",
+            ["phase"],
+            buckets=RECOVERY_SECONDS,
+            registry=self.registry,
+        )
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Make the series of what is rare: `increase` does not count the first of a series that begins with it."""
+        for kind, reason in product(get_args(TierKind), sorted(REASONS)):
+            self.moves.labels(kind, reason)
+        for phase in PHASES:
+            self.recovery_seconds.labels(phase)
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A figure that is read at every scrape."""
@@ -183,6 +95,16 @@ class Metrics:
         """Count one order that reached its pod."""
         self.orders.labels(kind).inc()
         self.order_seconds.observe(seconds)
+
+    def observe_change(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
+        """Count what a job's newer version tells: attempts that left their nodes, interruptions that are over."""
+        if before is None or after is None:  # who has just come, or is gone, tells of what others have counted
+            return
+        for move in moves(before.status, after.status):
+            self.moves.labels(move.kind, move.reason).inc()
+        for recovery in recoveries(before.status, after.status):
+            for phase in PHASES:
+                self.recovery_seconds.labels(phase).observe(getattr(recovery, phase).total_seconds())
 
     def scrape(self) -> bytes:
         """All series in Prometheus' text format."""

@@ -1,0 +1,231 @@
+"""Series that are made from the cache at every scrape, so that they vanish with their job or profile."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from holdfast.api.attempt import Recovery
+from holdfast.api.knowledge import Seen
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.status import Phase, TierTotals
+from holdfast.core.ledger import by_tier
+
+LABELS = ("namespace", "job")
+PHASES = tuple(Recovery.model_fields)  # of a recovery
+# Conditions that are told as figures; the others say no more than the phase does.
+CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback")
+
+log = logging.getLogger(__name__)
+
+Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> figure
+
+
+class JobView:
+    """A job at the time of a scrape, and what is reckoned from it."""
+
+    def __init__(self, job: TrainingJob, now: datetime) -> None:
+        self.spec = job.spec
+        self.status = job.status
+        self.now = now
+
+    @cached_property
+    def tiers(self) -> tuple[TierTotals, ...]:
+        """Sums by tier, with the attempts that are not over."""
+        return by_tier(self.status, self.now)
+
+    @property
+    def goal(self) -> int | None:
+        """Steps that the job is to reach."""
+        return self.spec.goal.steps or self.status.progress.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric of jobs: its name without prefix and suffix, its help, and how it is read from one of them."""
+
+    name: str
+    text: str
+    read: Callable[[JobView], Samples]
+    labels: tuple[str, ...] = ()
+    counter: bool = False
+
+    def empty(self) -> GaugeMetricFamily | CounterMetricFamily:
+        """The metric without samples."""
+        made = CounterMetricFamily if self.counter else GaugeMetricFamily
+        return made(f"holdfast_job_{self.name}", self.text, labels=(*LABELS, *self.labels))
+
+
+class JobCollector(Collector):
+    """What every job says of itself."""
+
+    def __init__(self, jobs: Callable[[], Iterable[TrainingJob]], now: Callable[[], datetime]) -> None:
+        self._jobs = jobs
+        self._now = now
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the series depend on the cluster."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample for each job and figure that it has."""
+        found = [(family, family.empty()) for family in FAMILIES]
+        now = self._now()
+        for job in self._jobs():
+            labels = (job.metadata.namespace, job.metadata.name)
+            try:
+                view = JobView(job, now)
+                samples = [family.read(view) for family in FAMILIES]
+            except Exception:  # one job must not take the metrics of all others away
+                log.exception("this job's figures cannot be read", extra={"job": "/".join(labels)})
+                continue
+            for (_, metric), values in zip(found, samples, strict=True):
+                for more, value in values.items():
+                    metric.add_metric((*labels, *more), value)
+        for _, metric in found:
+            yield metric
+
+
+class ProfileCollector(Collector):
+    """What the jobs of the cluster found out about the tiers of capacity profiles."""
+
+    def __init__(self, profiles: Callable[[], Iterable[CapacityProfile]]) -> None:
+        self._profiles = profiles
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the series depend on the cluster."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample for each tier of which something was seen."""
+        up = GaugeMetricFamily(
+            "holdfast_profile_tier_up",
+            "1 if the tier was last seen to give nodes, 0 if it gave none in time or took one back",
+            labels=("profile", "tier", "tier_kind"),
+        )
+        for profile in self._profiles():
+            known = {one.tier: one.state for one in profile.status.tiers}
+            for tier in profile.spec.tiers:
+                if state := known.get(tier.name):
+                    up.add_metric((profile.metadata.name, tier.name, tier.kind), float(state is Seen.UP))
+        yield up
+
+
+def _gauge(name: str, text: str, read: Callable[[JobView], float | None]) -> Family:
+    """A figure that goes up and down; none where it is not known."""
+    return Family(name, text, lambda job: {} if (value := read(job)) is None else {(): float(value)})
+
+
+def _counter(name: str, text: str, read: Callable[[JobView], float]) -> Family:
+    """A figure that only grows."""
+    return Family(name, text, lambda job: {(): float(read(job))}, counter=True)
+
+
+def _number(text: str | None) -> float | None:
+    """The number, or None if the text is none: it came from a program that we do not know."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _phase(job: JobView) -> Samples:
+    return {(one.value,): float(job.status.phase == one) for one in Phase}
+
+
+def _conditions(job: JobView) -> Samples:
+    said = {one.type: one.status for one in job.status.conditions}
+    return {(name,): float(said[name] == "True") for name in CONDITIONS if said.get(name) in ("True", "False")}
+
+
+def _step(job: JobView) -> float | None:
+    return job.status.progress.step if job.status.progress.updated_at else None
+
+
+def _share(job: JobView) -> float | None:
+    step = _step(job)
+    return None if step is None or not job.goal else min(1.0, step / job.goal)
+
+
+def _checkpoint_age(job: JobView) -> float | None:
+    saved = job.status.checkpoint
+    return max(0.0, (job.now - saved.committed_at).total_seconds()) if saved else None
+
+
+def _slack(job: JobView) -> float | None:
+    slack = job.status.forecast.slack
+    return None if slack is None else slack.total_seconds()
+
+
+def _late(job: JobView) -> float | None:
+    """0 where the deadline can be met: a series that ends would look as if nobody knew."""
+    late = job.status.forecast.late
+    if late is None:
+        return None if job.status.forecast.slack is None else 0.0
+    return late.total_seconds()
+
+
+def _deadline(job: JobView) -> float | None:
+    deadline = job.spec.capacity.deadline
+    return deadline.timestamp() if deadline else None
+
+
+def _money(amount: object) -> float | None:
+    return None if amount is None else float(str(amount))
+
+
+def _spent(job: JobView) -> float:
+    return sum(float(one.spent) for one in job.tiers)
+
+
+def _tier_spent(job: JobView) -> Samples:
+    return {(one.tier, one.kind): float(one.spent) for one in job.tiers}
+
+
+def _tier_attempts(job: JobView) -> Samples:
+    return {(one.tier, one.kind): float(one.attempts) for one in job.tiers}
+
+
+def _recovery(job: JobView) -> Samples:
+    parts = job.status.ledger.recovery
+    return {(name,): getattr(parts, name).total_seconds() for name in PHASES}
+
+
+# Money is a gauge although it seldom falls: an attempt whose end is seen late has cost less than was reckoned, and a
+# counter that falls counts from 0 again.
+FAMILIES = (
+    Family("phase", "1 for the phase the job is in", _phase, ("phase",)),
+    _gauge("attempt", "Number of the newest attempt", lambda job: job.status.attempt),
+    _gauge("step", "Newest step that was reported", _step),
+    _gauge("goal_steps", "Steps that the job is to reach", lambda job: job.goal or None),
+    _gauge("percent_ratio", "Share of the goal that is reached, 0 to 1", _share),
+    _gauge("loss", "Newest loss that was reported", lambda job: _number(job.status.progress.loss)),
+    _gauge("checkpoint_age_seconds", "Time since the newest checkpoint was committed", _checkpoint_age),
+    _gauge("spent", "Money for nodes so far", _spent),
+    Family("tier_spent", "Money for nodes of a tier so far", _tier_spent, ("tier", "tier_kind")),
+    _gauge("expected_cost", "Money that the job will have cost when it is done",
+           lambda job: _money(job.status.forecast.cost)),
+    _gauge("budget", "Money that the job may cost", lambda job: _money(job.spec.capacity.budget)),
+    _gauge("saved", "Money saved against dedicated only; negative if more was spent",
+           lambda job: _number(job.status.ledger.saved_versus_dedicated)),
+    _gauge("deadline_timestamp_seconds", "When the job is to be done, in seconds since 1970", _deadline),
+    _gauge("slack_seconds", "Time that may be wasted before only the surest tier makes the deadline", _slack),
+    _gauge("late_seconds", "By how much the deadline will be missed if nothing more goes wrong; 0 if it is met", _late),
+    Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
+    Family("tier_attempts", "Attempts that had or have a node of the tier", _tier_attempts, ("tier", "tier_kind"),
+           counter=True),
+    _counter("losses", "Attempts that ended for a reason that is not the user's",
+             lambda job: job.status.restarts.losses),
+    _counter("failures", "Attempts that ended for the user's reason", lambda job: job.status.restarts.failures),
+    _counter("steps_lost", "Steps that had to be done again", lambda job: job.status.ledger.steps_lost),
+    _counter("seconds_lost", "Time between a last step and the next attempt's first one",
+             lambda job: job.status.ledger.seconds_lost.total_seconds()),
+    Family("recovery_seconds", "The same time, and that of steps done again, by phase of the recovery", _recovery,
+           ("phase",), counter=True),
+    _gauge("goodput_ratio", "Time in steps that were not lost over all time since the first one, 0 to 1",
+           lambda job: _number(job.status.ledger.goodput)),
+)  # fmt: skip

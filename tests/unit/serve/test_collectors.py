@@ -1,0 +1,196 @@
+"""Series that are made from jobs and profiles at every scrape."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from tests.support.core import profile
+from tests.support.fakes import T0, raw_job
+
+from holdfast.api.knowledge import Seen, TierKnowledge
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import MAX_TIERS, CapacityProfileStatus
+from holdfast.serve.collectors import JobCollector, ProfileCollector
+
+WHERE = 'job="a",namespace="ns"'
+
+
+def told(collector: JobCollector | ProfileCollector) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+
+
+def job(**status: Any) -> TrainingJob:
+    raw = raw_job(**status)
+    raw["spec"]["goal"] = {"steps": 200}
+    return TrainingJob.parse(raw)
+
+
+def scrape(*jobs: TrainingJob) -> list[str]:
+    return told(JobCollector(lambda: jobs, lambda: T0))
+
+
+def test_the_figures_of_a_job() -> None:
+    lines = scrape(
+        job(
+            phase="Running",
+            attempt=3,
+            progress={"step": 50, "loss": "2.5", "updatedAt": "2026-11-21T11:59:00Z"},
+            checkpoint={"step": 40, "uri": "s3://b/p", "committedAt": "2026-11-21T11:58:00Z"},
+            restarts={"losses": 2, "failures": 1},
+            ledger={
+                "stepsLost": 9,
+                "secondsLost": "1m5s",
+                "savedVersusDedicated": "-3.25",
+                "goodput": "0.9",
+                "recovery": {"acquire": "1m5s"},
+            },
+        )
+    )
+    for line in (
+        f'holdfast_job_phase{{{WHERE},phase="Running"}} 1.0',
+        f'holdfast_job_phase{{{WHERE},phase="Failed"}} 0.0',
+        f"holdfast_job_step{{{WHERE}}} 50.0",
+        f"holdfast_job_goal_steps{{{WHERE}}} 200.0",
+        f"holdfast_job_loss{{{WHERE}}} 2.5",
+        f"holdfast_job_percent_ratio{{{WHERE}}} 0.25",
+        f"holdfast_job_attempt{{{WHERE}}} 3.0",
+        f"holdfast_job_checkpoint_age_seconds{{{WHERE}}} 120.0",
+        f"holdfast_job_losses_total{{{WHERE}}} 2.0",
+        f"holdfast_job_failures_total{{{WHERE}}} 1.0",
+        f"holdfast_job_seconds_lost_total{{{WHERE}}} 65.0",
+        f"holdfast_job_steps_lost_total{{{WHERE}}} 9.0",
+        f"holdfast_job_saved{{{WHERE}}} -3.25",
+        f"holdfast_job_goodput_ratio{{{WHERE}}} 0.9",
+        f'holdfast_job_recovery_seconds_total{{{WHERE},phase="acquire"}} 65.0',
+        f'holdfast_job_recovery_seconds_total{{{WHERE},phase="replay"}} 0.0',
+    ):
+        assert line in lines
+
+
+def test_series_vanish_with_the_job_and_absent_figures_are_absent() -> None:
+    assert scrape() == []
+    assert not any(line.startswith("holdfast_job_loss{") for line in scrape(job()))
+
+
+def test_a_loss_that_is_not_a_number_is_shown_as_such() -> None:
+    lines = scrape(job(progress={"step": 1, "loss": "nan"}))
+    assert 'holdfast_job_loss{job="a",namespace="ns"} NaN' in lines
+
+
+def test_a_figure_that_cannot_be_read_is_left_out_and_spoils_no_other_job() -> None:
+    lines = scrape(
+        job(progress={"step": 1, "loss": "2." + "1" * 40, "updatedAt": "2026-11-21T11:59:00Z"}),
+        TrainingJob.parse(raw_job("b", "u2", progress={"step": 2, "loss": "3.5"})),
+    )
+    assert 'holdfast_job_step{job="a",namespace="ns"} 1.0' in lines
+    assert not any(line.startswith('holdfast_job_loss{job="a"') for line in lines)
+    assert 'holdfast_job_loss{job="b",namespace="ns"} 3.5' in lines
+
+
+def spending(**changes: Any) -> TrainingJob:
+    """A job that had Spot twice, and has had a dedicated node for half an hour."""
+    tier = {"name": "v100", "kind": "Dedicated", "pricePerNodeHour": "3.06"}
+    times = {"raisedAt": "2026-11-21T11:20:00Z", "scheduledAt": "2026-11-21T11:30:00Z"}
+    raw = raw_job(
+        attempt=3,
+        phase="Running",
+        current={"number": 3, "state": "Running", "tier": tier, **times},
+        ledger={
+            "attempts": 2,
+            "byTier": [{"tier": "spot", "kind": "Spot", "attempts": 2, "nodeHours": "10", "spent": "10.2"}],
+            "spent": "10.9",
+        },
+        **changes.pop("status", {}),
+    )
+    raw["spec"]["capacity"] |= changes
+    return TrainingJob.parse(raw)
+
+
+# Breaks if what is spent stands still while an attempt runs, or the whole is not the sum of its parts.
+def test_money_and_attempts_by_tier_up_to_now() -> None:
+    lines = scrape(spending())
+    for line in (
+        f'holdfast_job_tier_spent{{{WHERE},tier="spot",tier_kind="Spot"}} 10.2',
+        f'holdfast_job_tier_spent{{{WHERE},tier="v100",tier_kind="Dedicated"}} 1.53',
+        f'holdfast_job_tier_attempts_total{{{WHERE},tier="spot",tier_kind="Spot"}} 2.0',
+        f'holdfast_job_tier_attempts_total{{{WHERE},tier="v100",tier_kind="Dedicated"}} 1.0',
+    ):
+        assert line in lines
+    (spent,) = (float(line.rpartition(" ")[2]) for line in lines if line.startswith("holdfast_job_spent{"))
+    assert spent == pytest.approx(11.73)
+
+
+def test_an_attempt_that_waits_for_a_node_counts_once_it_has_one() -> None:
+    waiting = spending()
+    current = waiting.status.current
+    assert current is not None
+    current = current.model_copy(update={"scheduled_at": None})
+    lines = scrape(waiting.model_copy(update={"status": waiting.status.model_copy(update={"current": current})}))
+    assert not any("v100" in line for line in lines)
+
+
+# Breaks if a job whose grid is edited again and again makes series without end.
+def test_tiers_of_a_job_are_bounded() -> None:
+    many = [{"tier": f"t{number}", "kind": "Spot", "attempts": 1} for number in range(MAX_TIERS - 1)]
+    many.append({"tier": "(others)", "kind": "Spot", "attempts": 9})
+    tier = {"name": "new", "kind": "Spot"}
+    times = {"raisedAt": "2026-11-21T11:20:00Z", "scheduledAt": "2026-11-21T11:30:00Z"}
+    current = {"number": 3, "state": "Running", "tier": tier, **times}
+    lines = [line for line in scrape(job(ledger={"byTier": many}, current=current)) if "_tier_attempts" in line]
+    assert len(lines) == MAX_TIERS
+    assert f'holdfast_job_tier_attempts_total{{{WHERE},tier="(others)",tier_kind="Spot"}} 10.0' in lines
+
+
+def test_what_is_to_be_expected() -> None:
+    status = {"forecast": {"cost": "41.25", "slack": "1h30m"}}
+    lines = scrape(spending(policy="Deadline", deadline="2026-11-22T12:00:00Z", budget="60", status=status))
+    for line in (
+        f"holdfast_job_expected_cost{{{WHERE}}} 41.25",
+        f"holdfast_job_budget{{{WHERE}}} 60.0",
+        f"holdfast_job_slack_seconds{{{WHERE}}} 5400.0",
+        f"holdfast_job_late_seconds{{{WHERE}}} 0.0",
+    ):
+        assert line in lines
+    (deadline,) = (line for line in lines if line.startswith("holdfast_job_deadline_timestamp_seconds"))
+    assert float(deadline.rpartition(" ")[2]) == T0.timestamp() + 86_400
+    late = scrape(job(forecast={"slack": "0s", "late": "20m"}))
+    assert f"holdfast_job_late_seconds{{{WHERE}}} 1200.0" in late
+    nothing = scrape(job())
+    for name in ("expected_cost", "budget", "deadline_timestamp_seconds", "slack_seconds", "late_seconds"):
+        assert not any(line.startswith(f"holdfast_job_{name}{{") for line in nothing)
+
+
+# Breaks if an alert goes on for what nobody knows, or any condition that is added makes series.
+def test_conditions_that_are_at_risk() -> None:
+    at = "2026-11-21T11:00:00Z"
+    conditions = [
+        {"type": kind, "status": status, "reason": "Why", "lastTransitionTime": at}
+        for kind, status in (("DeadlineAtRisk", "True"), ("BudgetAtRisk", "False"), ("PolicyFallback", "Unknown"),
+                             ("Progressing", "True"))
+    ]  # fmt: skip
+    lines = [line for line in scrape(job(conditions=conditions)) if line.startswith("holdfast_job_condition")]
+    assert sorted(lines) == [
+        f'holdfast_job_condition{{condition="BudgetAtRisk",{WHERE}}} 0.0',
+        f'holdfast_job_condition{{condition="DeadlineAtRisk",{WHERE}}} 1.0',
+    ]
+
+
+# Breaks if a tier that left the profile stays on screens, or one that nobody has tried looks as if it were out.
+def test_tiers_of_a_profile_of_which_something_is_known() -> None:
+    known = [
+        TierKnowledge(tier="spot", state=Seen.LOST),
+        TierKnowledge(tier="dedicated", state=Seen.UP),
+        TierKnowledge(tier="cpu"),
+        TierKnowledge(tier="gone", state=Seen.UP),
+    ]
+    seen = profile().model_copy(update={"status": CapacityProfileStatus(tiers=tuple(known))})
+    profiles: list[CapacityProfile] = [seen]
+    collector = ProfileCollector(lambda: profiles)
+    assert told(collector) == [
+        'holdfast_profile_tier_up{profile="grid",tier="spot",tier_kind="Spot"} 0.0',
+        'holdfast_profile_tier_up{profile="grid",tier="dedicated",tier_kind="Dedicated"} 1.0',
+    ]
+    profiles.clear()
+    assert told(collector) == []
