@@ -3,6 +3,7 @@
 crds/*.yaml                        from operator/holdfast/api
 charts/holdfast/files/crds/*.yaml  the same, for the chart
 charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
+charts/holdfast/files/dashboards/  from operator/holdfast/serve/dashboard.py
 docs/api.md                        from operator/holdfast/api
 docs/cli.md                        from the commands' own help
 docs/decisions.md                  from operator/holdfast/core
@@ -19,6 +20,7 @@ from holdfast.api import crds, rbac
 from holdfast.api import reference as fields
 from holdfast.cli import reference
 from holdfast.core import table
+from holdfast.serve import dashboard
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = Path("/home/you")
@@ -52,6 +54,7 @@ def files() -> dict[Path, str]:
         made[ROOT / "crds" / name] = text
         made[ROOT / "charts" / "holdfast" / "files" / "crds" / name] = kept(text)
     made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
+    made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / "holdfast.json"] = dashboard.render()
     made[ROOT / "docs" / "api.md"] = fields.text()
     made[ROOT / "docs" / "cli.md"] = commands()
     made[ROOT / "docs" / "decisions.md"] = DECISIONS_HEADER + table.render()
@@ -60,7 +63,8 @@ def files() -> dict[Path, str]:
 
 def strays(made: dict[Path, str]) -> list[Path]:
     """Files in folders that hold nothing but generated files, and that nothing generates any more."""
-    folders = (ROOT / "crds", ROOT / "charts" / "holdfast" / "files" / "crds")
+    chart = ROOT / "charts" / "holdfast" / "files"
+    folders = (ROOT / "crds", chart / "crds", chart / "dashboards")
     return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in made]
 
 

@@ -171,6 +171,8 @@ class Forecast(Model):
     """How much time may yet be wasted before only the surest tier makes the deadline."""
     late: Duration | None = None
     """By how much the deadline will be missed if nothing goes wrong from here on."""
+    at: Time | None = None
+    """When the slack was this. While nothing trains it is less by the time since."""
 
 
 class Requests(Model):

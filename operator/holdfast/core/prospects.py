@@ -52,7 +52,8 @@ def forecast(draft: Draft) -> Forecast:
         return found
     net = find_net(view)
     slack = net.slack if net else view.left - view.work / max(tier.speed for tier in view.tiers)
-    return found.model_copy(update={"slack": _rough(slack), "late": _rough(lateness(view, answer.choice)) or None})
+    late = _rough(lateness(view, answer.choice)) or None
+    return found.model_copy(update={"slack": _rough(slack), "late": late, "at": draft.now})
 
 
 def _rough(seconds: float) -> timedelta:

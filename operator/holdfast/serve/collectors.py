@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -157,8 +157,13 @@ def _checkpoint_age(job: JobView) -> float | None:
 
 
 def _slack(job: JobView) -> float | None:
-    slack = job.status.forecast.slack
-    return None if slack is None else slack.total_seconds()
+    """As of now: a job that waits writes no status, and its slack runs out all the same."""
+    forecast = job.status.forecast
+    if forecast.slack is None:
+        return None
+    trains = job.status.phase in (Phase.RUNNING, Phase.MIGRATING)
+    waited = timedelta(0) if trains or forecast.at is None else job.now - forecast.at
+    return max((forecast.slack - waited).total_seconds(), 0.0)
 
 
 def _late(job: JobView) -> float | None:

@@ -16,6 +16,7 @@ from holdfast.local import toolchain
 from holdfast.local.cluster import Cluster
 from holdfast.local.errors import LocalError
 from holdfast.runtime.settings import Settings
+from holdfast.serve import dashboard
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "holdfast"
@@ -106,6 +107,31 @@ def test_ports_agree(helm: Path) -> None:
     assert one(rendered, "Service", "holdfast-metrics")["spec"]["ports"][0]["port"] == 9080
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+
+
+# Breaks if Grafana's sidecar does not find the dashboard, or Helm takes its legends for templates of its own.
+def test_brings_the_dashboard(helm: Path) -> None:
+    made = one(render(helm), "ConfigMap", "holdfast-dashboards")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert made["data"] == {"holdfast.json": dashboard.render()}
+    assert not [m for m in render(helm, "--set", "dashboards.install=false") if m["kind"] == "ConfigMap"]
+
+
+# Breaks if a cluster without the Prometheus Operator is given what it does not know, or series lose their job's name.
+def test_brings_alerts_and_a_monitor_if_asked(helm: Path) -> None:
+    kinds = {"ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {m["kind"] for m in render(helm)}
+    on = ("metrics.serviceMonitor.install=true", "alerts.install=true", "alerts.labels.release=stack")
+    rendered = render(helm, "--set", ",".join(on))
+    monitor = one(rendered, "ServiceMonitor", "holdfast")["spec"]
+    selected = monitor["selector"]["matchLabels"].items()
+    services = [m for m in rendered if m["kind"] == "Service" and selected <= m["metadata"]["labels"].items()]
+    assert [m["metadata"]["name"] for m in services] == ["holdfast-metrics"]
+    assert [port["name"] for port in services[0]["spec"]["ports"]] == [monitor["endpoints"][0]["port"]]
+    assert monitor["endpoints"][0]["honorLabels"] is True
+    rule = one(rendered, "PrometheusRule", "holdfast")
+    assert rule["metadata"]["labels"]["release"] == "stack"
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
 # Breaks if a selector and the labels of the pods drift apart: the Service would find nobody.

@@ -271,6 +271,7 @@ def test_nothing_is_foretold_without_a_goal_or_a_price_or_once_the_work_is_done(
 def test_a_forecast_is_never_worth_a_write():
     given = under("Deadline", a_status(training(), decision=RUNS))
     first = decided(given, pod())
+    assert first.status.forecast.at == NOW
     again = stored(given, first.status)
     later = decided(again, pod(), now=NOW + timedelta(seconds=90))
     assert later.status.forecast == first.status.forecast

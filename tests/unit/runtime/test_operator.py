@@ -1,6 +1,9 @@
+import re
+from pathlib import Path
 from typing import Any
 
 from tests.support.fakes import Clock, FakeClient
+from tests.support.metrics import AT, Told, every_metric, job_with_everything, operator
 
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.operator import Operator
@@ -18,3 +21,36 @@ def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> 
     assert operator._may_answer()
     clock.tick(0.2)  # another process may lead by now: pods have to connect anew
     assert not operator._may_answer()
+
+
+# Breaks if a metric is added, renamed or dropped and its page goes on to tell of what was.
+def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text()
+    told: dict[str, Told] = {}
+    for name, kind, labels in re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE):
+        of_job = {"namespace", "job"} if name.startswith("holdfast_job_") else set()
+        told[name] = Told(kind, of_job | set(re.findall(r"`(\w+)`", labels)))
+    assert told == every_metric()
+
+
+# Breaks if a loss is not counted, is counted at every later change of the status, or by the next operator again.
+def test_what_a_job_lived_through_is_counted_once() -> None:
+    lost = {"number": 1, "tier": "v100", "kind": "Loss", "reason": "NodeGone", "scheduledAt": AT, "raisedAt": AT}
+    after = job_with_everything(version=2)
+    after["status"]["history"] = [{**lost, "endedAt": AT, "recovery": {"restore": "7s"}}]
+    after["status"]["ledger"] |= {
+        "attempts": 1,
+        "byTier": [{"tier": "v100", "kind": "Dedicated", "attempts": 1}],
+    }
+    first = operator()
+    for version in (2, 3):
+        first._cache.put_job({**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}})
+    text = first._metrics.scrape().decode()
+    assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 1.0' in text
+    assert 'holdfast_recovery_seconds_sum{phase="restore"} 7.0' in text
+    client: Any = FakeClient()
+    second = Operator(Settings(namespace="ns"), client)
+    second._cache.sweep("jobs", [after], 3)
+    text = second._metrics.scrape().decode()
+    assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
+    assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text

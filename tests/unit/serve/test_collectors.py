@@ -162,6 +162,17 @@ def test_what_is_to_be_expected() -> None:
         assert not any(line.startswith(f"holdfast_job_{name}{{") for line in nothing)
 
 
+# Breaks if a screen shows hours of slack that a job has waited away, or less than it has while it trains.
+@pytest.mark.parametrize(
+    ("phase", "left"), [("Running", 5400.0), ("Acquiring", 3600.0), ("Recovering", 3600.0), ("Migrating", 5400.0)]
+)
+def test_slack_runs_out_while_a_job_waits(phase: str, left: float) -> None:
+    lines = scrape(job(phase=phase, forecast={"slack": "1h30m", "at": "2026-11-21T11:30:00Z"}))
+    assert f"holdfast_job_slack_seconds{{{WHERE}}} {left}" in lines
+    lines = scrape(job(phase=phase, forecast={"slack": "5m", "at": "2026-11-21T11:30:00Z"}))
+    assert f"holdfast_job_slack_seconds{{{WHERE}}} {300.0 if left > 4000 else 0.0}" in lines
+
+
 # Breaks if an alert goes on for what nobody knows, or any condition that is added makes series.
 def test_conditions_that_are_at_risk() -> None:
     at = "2026-11-21T11:00:00Z"
