@@ -1,16 +1,21 @@
 """An independent replay of what a job cost: from every status that was ever written, and the price list."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
-from holdfast.api.attempt import AttemptRecord
+from tests.support.core import NOW
+
+from holdfast.api.attempt import AttemptRecord, EndKind, Recovery
 from holdfast.api.names import TRAINER_CONTAINER
 from holdfast.api.scalars import parse_time
 from holdfast.api.status import Ledger, TrainingJobStatus
+from holdfast.core.ledger import by_tier
+from holdfast.core.moves import known_reason, moves, recoveries
 
 Raw = Mapping[str, Any]
 
@@ -134,6 +139,21 @@ def check(ledger: Ledger, replay: Replay) -> None:
 
 def _microseconds(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
+
+
+def check_counters(statuses: Sequence[TrainingJobStatus], replay: Replay) -> None:
+    """What is counted from one status to the next is what happened, each once, and what must only grow never falls."""
+    steps = list(pairwise(statuses))
+    left = [one for one in replay.records.values() if one.scheduled_at and one.kind in (EndKind.LOSS, EndKind.STOPPED)]
+    moved = [move for before, after in steps for move in moves(before, after)]
+    assert sorted(move.reason for move in moved) == sorted(known_reason(one.reason) for one in left)
+    spans = [recovery for before, after in steps for recovery in recoveries(before, after)]
+    for phase in Recovery.model_fields:
+        total = sum((getattr(one, phase) for one in spans), timedelta(0))
+        assert total == getattr(statuses[-1].ledger.recovery, phase)
+    for before, after in steps:
+        had, has = ({one.tier: one.attempts for one in by_tier(status, NOW)} for status in (before, after))
+        assert all(count <= has.get(tier, 0) for tier, count in had.items())
 
 
 def _units(money: Decimal) -> int:
