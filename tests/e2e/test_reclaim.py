@@ -35,11 +35,15 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
 def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if acquireTimeout is not kept, a walk does not start at the top, or the ledger is not what was written."""
+    """Breaks if acquireTimeout is not kept, a walk does not start at the top, or the ledger is not what was written.
+
+    Or if the operator's metrics tell something else than was written.
+    """
     prices = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
     tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in prices.items()]
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 400})
     seen = []
+    moved, recovered = _counted(operator)
     for kind in ("spot", "spot", "dedicated"):
         status = job.wait(
             f"running on {kind}",
@@ -62,6 +66,21 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     ledger.check_times(replay, events)
     assert float(done["ledger"]["spent"]) > 0
     assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated is dear"
+
+    assert _counted(operator) == (moved + 3, recovered + 3)
+    of_job = {"namespace": namespace, "job": job.name}
+    for one in done["ledger"]["byTier"]:
+        tier = {"tier": one["tier"], **of_job}
+        assert operator.metric("holdfast_job_tier_attempts_total", **tier) == one["attempts"]
+        assert operator.metric("holdfast_job_tier_spent", **tier) == float(one["spent"])
+    assert operator.metric("holdfast_job_steps_lost_total", **of_job) == 0
+    assert operator.metric("holdfast_job_goodput_ratio", **of_job) == float(done["ledger"]["goodput"])
+
+
+def _counted(operator: OperatorProcess) -> tuple[float, float]:
+    """Moves because a node was reclaimed, and recoveries."""
+    moves = operator.metric("holdfast_moves_total", reason="SpotInterruption")
+    return moves, operator.metric("holdfast_recovery_seconds_count", phase="restore")
 
 
 def test_dead_node_costs_only_what_was_not_saved(

@@ -134,7 +134,7 @@ ECONOMY = (
         defaults={"unit": "s"}, custom=STACKED, options=TABLE,
     ),
     Panel(
-        "Recovery by phase, worst of twenty", "The 95th percentile over the whole time that is shown.", "bargauge",
+        "Recovery by phase, 95th percentile", "Over the whole time that is shown, in the whole cluster.", "bargauge",
         (
             Query(
                 "histogram_quantile(0.95, sum by (le, phase) (increase(holdfast_recovery_seconds_bucket[$__range])))",

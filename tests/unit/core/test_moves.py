@@ -25,7 +25,7 @@ from tests.support.core import (
 
 from holdfast import core
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, Recovery
-from holdfast.api.status import TierTotals
+from holdfast.api.status import Ledger, TierTotals
 from holdfast.core.moves import OTHER, REASONS, Move, known_reason, moves, recoveries
 
 # Calls of core that end an attempt for a reason, and where in their arguments that stands.
@@ -66,10 +66,12 @@ def test_an_attempt_that_ended_by_itself_did_not_move(message):
 
 
 def test_an_attempt_without_a_node_did_not_move():
-    waiting = attempt(1, AttemptState.ACQUIRING, acquire_deadline=at(-1))
-    after = settled(snapshot(job(status(waiting)), pending())).status
+    waiting = attempt(2, AttemptState.ACQUIRING, acquire_deadline=at(-1))
+    ledger = Ledger(attempts=1, by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1),))
+    before = status(waiting, history=(record(1),), ledger=ledger)
+    after = settled(snapshot(job(before), pending(2))).status
     assert (after.history[-1].reason, after.current.tier.name) == ("AcquireTimeout", "dedicated")
-    assert moves(status(waiting), after) == ()
+    assert moves(before, after) == ()
 
 
 def test_the_kind_is_that_of_the_tier_that_was_left():

@@ -72,7 +72,7 @@ def test_panels_stand_side_by_side(rows: Any) -> None:
 
 def test_a_lower_panel_begins_below_the_highest_of_the_line() -> None:
     low, high = (Panel("p", "a", "stat", (Query("up"),), width=12, height=height) for height in (4, 9))
-    panels = dashboard("u", "t", "a", (), {"row": (low, high, low)})["panels"]
+    panels = dashboard("u", "t", "a", (), {"row": (high, low, low)})["panels"]
     assert [panel["gridPos"]["y"] for panel in panels] == [0, 1, 1, 10]
 
 
