@@ -1,11 +1,22 @@
-"""Fixtures that need a running local cluster. One cluster serves a whole pytest process."""
+"""Fixtures that need a running local cluster. One cluster serves a whole pytest process.
+
+Also how hypothesis works: the same examples in every run, however slow the machine is. To look for more, run
+`pytest --hypothesis-profile=explore` now and then.
+"""
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.support.cluster import fresh_namespace, running_cluster
 
 from holdfast.local.cluster import Cluster
+
+settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

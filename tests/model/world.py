@@ -105,11 +105,11 @@ class World:
     def _check_alone(self, job: str, action: CreatePod) -> None:
         stored = self.jobs.get(job)
         status = stored.view().status if stored else None
-        lost = {record.number for record in status.history if record.estimated} if status else set()
+        lost = {record.pod_uid for record in status.history if record.estimated} if status else set()
         env = {var["name"]: var.get("value") for var in action.manifest["spec"]["containers"][0]["env"]}
         waits_for = int(env.get("HOLDFAST_PREDECESSOR") or 0)
         for other in self._of(job):
-            over = other.ended or other.attempt in lost or (other.node is None and other.deleted_at)
+            over = other.ended or other.uid in lost or (other.node is None and other.deleted_at)
             outlived = other.deleted_at and self.now >= other.deleted_at + CONFIG.end_margin
             over = over or bool(stored and stored.library and outlived)
             follows = stored is not None and stored.library and waits_for == other.attempt and other.fenced

@@ -190,6 +190,8 @@ class AttemptRecord(Model):
     """When its trainer container ran."""
     ended_at: Time
     """When it ended."""
+    pod_uid: Name | None = None
+    """UID of its pod, if nobody saw it end: another pod under its name is not over."""
     estimated: Flag = False
     """Nobody saw the end."""
     first_step: Step | None = None

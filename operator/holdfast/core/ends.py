@@ -310,6 +310,7 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, est
         scheduled_at=scheduled_at,
         started_at=_started(attempt, s),
         ended_at=ended_at,
+        pod_uid=_pod_uid(attempt, s) if estimated else None,
         estimated=estimated,
         first_step=first,
         first_step_at=attempt.progress_at,
@@ -331,6 +332,10 @@ def _started(attempt: Attempt, s: Situation) -> datetime | None:
     """When its trainer ran; the operator may have been down all the while."""
     trainer = s.pod.trainer if s.pod else None
     return attempt.started_at or (trainer.started_at if trainer else None)
+
+
+def _pod_uid(attempt: Attempt, s: Situation) -> str | None:
+    return attempt.pods[0].uid if attempt.pods else s.pod.uid if s.pod else None
 
 
 def _node(attempt: Attempt) -> str | None:

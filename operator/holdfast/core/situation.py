@@ -74,12 +74,15 @@ def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
     """True if the pod may be computing, or may yet start to.
 
     A pod whose end nobody saw, but that status already counts as over (its node fell silent and the storage fence keeps
-    it harmless, or its node is gone), is not live.
+    it harmless, or its node is gone), is not live. But another pod under its name is: an operator whose view of the job
+    was old may have made it.
     """
     if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
         return False
-    lost = any(record.number == pod.attempt and record.estimated for record in status.history)
-    return not lost or pod.node is None  # what was lost had a node
+    lost = next((one for one in status.history if one.number == pod.attempt and one.estimated), None)
+    if lost is None or pod.node is None:  # what was lost had a node
+        return True
+    return lost.pod_uid not in (None, pod.uid)
 
 
 def _missing(attempt: Attempt, created: frozenset[int]) -> Sight:

@@ -52,9 +52,10 @@ def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs
         wait_for(lambda: spot().get("losses") == losses, 20, f"{losses} losses")
 
     first = operators("quiet", profile_writes_every=300).start()
+    before = first.metric("holdfast_reconcile_total")
     for name in ("a", "b"):
         jobs.create(name, capacity={"profile": profile})
-        learn(jobs, name, 0)
+    wait_for(lambda: first.metric("holdfast_reconcile_total") >= before + 2, 20, "the operator to know both")
     learn(jobs, "a", 2, state="Lost", since="2026-11-21T09:00:00Z", seenAt="2026-11-21T09:00:00Z")
     counted(2)
     passes = first.metric("holdfast_reconcile_total")

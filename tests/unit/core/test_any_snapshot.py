@@ -116,7 +116,7 @@ def snapshots(draw):
     return snapshot(given_job, *seen, cluster=cluster, reports=reports, refusal=refusal, listening_since=draw(MAYBE))
 
 
-@settings(max_examples=600, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(snapshots())
 def test_a_decision_is_made_and_holds(given_snapshot):
     """`settled` decides twice; counters grow by one at most for each attempt whose end is recorded."""
@@ -173,7 +173,7 @@ def under_a_policy(draw):
     return replace(given_snapshot, job=job(after, meta={"annotations": dict(annotations)}, **spec))
 
 
-@settings(max_examples=600, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(under_a_policy())
 def test_a_decision_is_made_under_every_policy(given_snapshot):
     """And it holds; a job over its budget starts nothing; no tier is gone to that is not in the grid."""

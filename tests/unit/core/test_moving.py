@@ -44,7 +44,7 @@ def test_a_probe_waits_for_as_long_as_it_takes(policy):
     assert after.successor.number == 2
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(slack=st.integers(-7200, 90_000), policy=st.sampled_from(("Deadline", "Cheapest")))
 def test_on_spot_whatever_the_slack_at_most_one_successor_comes_up(slack, policy):
     """It goes to the net if it has to, and then waits for it; it changes its mind about that at most once."""

@@ -51,10 +51,10 @@ def test_a_pod_of_this_very_decision():
     assert look(snapshot(job()), acquiring, frozenset({1})).sight is Sight.CREATED
 
 
-def record(number, *, estimated):
+def record(number, *, estimated, uid=None):
     return AttemptRecord(
         number=number, tier="spot", kind=EndKind.LOSS, reason="NodeGone", raised_at=at(-9), ended_at=at(-5),
-        estimated=estimated,
+        estimated=estimated, pod_uid=uid,
     )  # fmt: skip
 
 
@@ -67,6 +67,8 @@ def record(number, *, estimated):
         (pending(deleted_at=at(0)), {}, False),
         (ended(), {}, False),
         (pod(), {"history": (record(1, estimated=True),)}, False),
+        (pod(), {"history": (record(1, estimated=True, uid="u-1"),)}, False),
+        (pod(), {"history": (record(1, estimated=True, uid="u-0"),)}, True),  # made anew under its name
         (pod(), {"history": (record(1, estimated=False),)}, True),
         (pod(2), {"history": (record(1, estimated=True),)}, True),
         (pod(), {"ledger": {"folded_through": 1}}, False),

@@ -172,21 +172,21 @@ def seldom(rule):
 
 
 @given(promises(st.sampled_from([0.0, 600.0])))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_not_even_if_it_is_asked_only_when_it_must_be(promise):
     setting, markets = promise
     assert run(seldom(deadline), [market() for market in markets], setting).late <= 1e-6
 
 
 @given(promises(st.just(0.0)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_market_makes_a_job_late(promise):
     setting, markets = promise
     assert run(deadline, [market() for market in markets], setting).late <= 1e-6
 
 
 @given(promises(st.sampled_from([60.0, 600.0, 1800.0])))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_not_even_if_every_loss_costs_work(promise):
     setting, markets = promise
     assert run(deadline, [market() for market in markets], setting).late <= 1e-6
@@ -223,7 +223,7 @@ def test_baselines_are_in_time_too(slack):
     st.integers(1, 2),
     st.floats(1.1, 1.8),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nobody_is_cheaper_than_the_omniscient(seed, changeover, lost, count, ample):
     traces = zones(seed, 300, count)
     work, total = 100, ceil(100 * ample)

@@ -70,7 +70,7 @@ def text(samples: str) -> Trace:
 @example(Window([text("1111")], 0, work=6, deadline=8, changeover=1, lost=1))  # one must leave just before the loss
 @example(Window([text("10111111")], 0, work=3, deadline=8, changeover=2))  # a changeover does not outlive an outage
 @example(Window([text("1111")], 0, work=3, deadline=4, changeover=1, lost=1))  # done as Spot goes
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_nothing_cheaper_can_be_found(window):
     wanted = searched(window)
     assert optimum(window) == (None if wanted is None else pytest.approx(wanted))

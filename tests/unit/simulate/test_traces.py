@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.errors import HoldfastError
@@ -124,7 +124,6 @@ def test_a_trace_is_checked(gap, up):
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_changes_and_ages(up):
     trace = Trace("zone", 600, up)
     for step in range(len(up)):
@@ -137,7 +136,6 @@ def test_changes_and_ages(up):
 
 
 @given(SAMPLES, st.sampled_from([600, 300, 200, 1]))
-@settings(deadline=None)
 def test_a_finer_trace_is_the_same(up, gap):
     coarse = Trace("zone", 600, up)
     fine = coarse.refined(gap)

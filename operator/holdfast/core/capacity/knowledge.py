@@ -22,6 +22,7 @@ from holdfast.core.capacity.spells import (
 Known = tuple[TierKnowledge, ...]
 
 ENOUGH_STEPS = 5  # fewer say little about the pace
+SETTLED_STEPS = 100  # of fewer, what was known of the pace before counts too
 TICK = timedelta(milliseconds=100)  # times are rounded up to it: status stays small, and quick to read
 ZERO = timedelta(0)
 
@@ -90,8 +91,9 @@ def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) 
             update={
                 "losses": one.losses + int(lost),
                 "had": min(one.had + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
-                "pace": pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at)
-                or one.pace,
+                "pace": pace_of(
+                    record.first_step, record.first_step_at, record.last_step, record.last_step_at, one.pace
+                ),
                 **spell_fields(spell),
             }
         ),
@@ -99,18 +101,30 @@ def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) 
 
 
 def pace_of(
-    first: int | None, first_at: datetime | None, last: int | None, last_at: datetime | None
+    first: int | None,
+    first_at: datetime | None,
+    last: int | None,
+    last_at: datetime | None,
+    before: timedelta | None = None,
 ) -> timedelta | None:
-    """The mean time of a step, saves and all; None before there are enough of them, or if the clock says nonsense."""
+    """The mean time of a step, saves and all, if `before` was known of the tier.
+
+    The first steps of an attempt, without a save among them, are weighed with that; if there are not enough of them, or
+    the clock says nonsense, it stays.
+    """
     if first is None or first_at is None or last is None or last_at is None or last - first < ENOUGH_STEPS:
-        return None
-    pace = (last_at - first_at) / (last - first)
-    return pace if pace > ZERO else None
+        return before
+    steps, took = last - first, last_at - first_at
+    if took <= ZERO:
+        return before
+    if before is None or steps >= SETTLED_STEPS:
+        return took / steps
+    return (took + before * (SETTLED_STEPS - steps)) / SETTLED_STEPS
 
 
-def pace_now(attempt: Attempt) -> timedelta | None:
-    """The pace of an attempt that is not over."""
-    return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at)
+def pace_now(attempt: Attempt, before: timedelta | None = None) -> timedelta | None:
+    """The pace of an attempt that is not over, if `before` was known of its tier."""
+    return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at, before)
 
 
 def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:

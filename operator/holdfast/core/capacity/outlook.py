@@ -185,11 +185,11 @@ class _Ahead:
 
     def _paces(self) -> dict[str, float]:
         """Seconds for a step, by tier, as far as it was measured."""
-        paces = {one.tier: one.pace.total_seconds() for one in self.status.tiers if one.pace}
+        paces = {one.tier: one.pace for one in self.status.tiers if one.pace}
         current = self.status.current
-        if current and (pace := pace_now(current)):
-            paces[current.tier.name] = pace.total_seconds()
-        return paces
+        if current and (pace := pace_now(current, paces.get(current.tier.name))):
+            paces[current.tier.name] = pace
+        return {tier: pace.total_seconds() for tier, pace in paces.items()}
 
     def _reference(self, tiers: tuple[ProfileTier, ...]) -> float | None:
         """Seconds for a step on the reference tier, to which all speeds are relative; None if no pace was measured.

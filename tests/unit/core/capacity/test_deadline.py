@@ -5,7 +5,7 @@ from decimal import Decimal
 from timeit import repeat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.support.capacity import CPU, DEDICATED, SPOT, view, views
 
 from holdfast.core.capacity.deadline import LOOK, deadline, patience, proof, span
@@ -305,7 +305,6 @@ def test_spans(seconds, words):
 
 
 @given(views())
-@settings(deadline=None)
 def test_any_view_gets_an_answer(given_view):
     choice = deadline(given_view)
     assert choice.tier in {None, *(tier.name for tier in given_view.tiers)}
@@ -316,7 +315,6 @@ def test_any_view_gets_an_answer(given_view):
 
 
 @given(views())
-@settings(deadline=None)
 def test_what_is_promised_rests_on_a_tier(given_view):
     choice = deadline(given_view)
     if choice.promised and given_view.work > 0:

@@ -122,20 +122,30 @@ def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
 
 
 @pytest.mark.parametrize(
-    ("last", "last_at", "pace"),
-    [(401, -60, SECOND), (6, -455, SECOND), (5, -456, None), (401, -460, None), (401, -9000, None), (None, None, None)],
+    ("last", "last_at", "pace", "after_nine"),
+    [
+        (401, -60, SECOND, SECOND),
+        (101, -360, SECOND, SECOND),
+        (51, -410, SECOND, 5 * SECOND),  # the first steps of an attempt say less than what was known before
+        (6, -455, SECOND, 8.6 * SECOND),
+        (5, -456, None, 9 * SECOND),
+        (401, -460, None, 9 * SECOND),
+        (401, -9000, None, 9 * SECOND),
+        (None, None, None, 9 * SECOND),
+    ],
 )
-def test_the_pace_needs_a_few_steps_and_a_sane_clock(last, last_at, pace):
+def test_the_pace_needs_a_few_steps_and_a_sane_clock(last, last_at, pace, after_nine):
     given_record = record(last_step=last, last_step_at=None if last_at is None else at(last_at))
     assert only(knowledge.ended((), given_record)).pace == pace
-    kept = only(knowledge.ended((known(pace=9 * SECOND),), given_record))
-    assert kept.pace == (pace or 9 * SECOND)
+    assert only(knowledge.ended((known(pace=9 * SECOND),), given_record)).pace == after_nine
 
 
 def test_the_pace_of_an_attempt_that_runs():
     runs = attempt(first_step=500, progress_at=at(-400), last_step=900, last_step_at=at(0))
     assert knowledge.pace_now(runs) == SECOND
     assert knowledge.pace_now(attempt()) is None
+    few = attempt(first_step=500, progress_at=at(-50), last_step=550, last_step_at=at(0))
+    assert knowledge.pace_now(few, 9 * SECOND) == 5 * SECOND
 
 
 def test_a_tier_that_is_had_for_very_long():

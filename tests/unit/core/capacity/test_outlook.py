@@ -5,7 +5,7 @@ from math import inf
 from timeit import repeat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.capacity import SECOND, known, measured, seen, training
 from tests.support.core import (
@@ -201,7 +201,6 @@ def statuses(draw):
 
 
 @given(statuses(), st.sampled_from(("Ordered", "Cheapest", "Deadline")), st.sampled_from(("Never", "Eager", "Slack")))
-@settings(deadline=None)
 def test_any_status_gets_an_answer_and_always_the_same(given_status, policy, returns):
     capacity = {"tiers": list(TIERS), "policy": policy, "returnPolicy": returns, "deadline": "2026-11-22T09:00:00Z"}
     made = snapshot(job(given_status, capacity=capacity, goal={"steps": 50_000}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.support.capacity import CPU, DEDICATED, SPOT, view, views
 
 from holdfast.core.capacity.cheapest import cheapest
@@ -67,7 +67,6 @@ def test_a_slow_tier_that_is_left_in_time_is_no_risk():
 
 
 @given(views())
-@settings(deadline=None)
 def test_a_miss_is_never_silent(given_view):
     choice = deadline(given_view)
     found = deadline_risk(Outlook(given_view), choice)
