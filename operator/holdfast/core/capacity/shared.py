@@ -99,7 +99,7 @@ def followed(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> Spel
         since = before.since
     if best.up:
         since = max([since, *(spell.seen_at for spell in spells if spell.state is Seen.REFUSED)])
-    return best._replace(since=since)
+    return best._replace(since=min(since, best.seen_at))  # the news that counts may be older than others
 
 
 def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: Tally, now: datetime) -> TierKnowledge:
