@@ -11,6 +11,7 @@ from holdfast.simulate.economy import Setting, playback, run
 from holdfast.simulate.traces import Trace
 
 FIRST, JOBS = 1, 240
+DECIDED, WORK = 150, 8 * 3600.0
 
 
 # Breaks if any market, made up or hostile, makes a job late.
@@ -19,6 +20,20 @@ def test_no_job_is_late():
     late = [seed for seed, outcome in outcomes.items() if outcome.missed]
     assert not late, f"late: seeds {late}; run each with python -m tests.model.promise --jobs 1 --seed SEED"
     assert sum(outcome.losses for outcome in outcomes.values()) > 10 * JOBS, "the markets are hostile"
+
+
+# Breaks if what decisions make of the rule is late: an attempt that waits, a back-off, a node that is given back.
+def test_no_job_is_late_in_the_virtual_cluster():
+    late, losses = [], 0
+    for seed in range(FIRST, FIRST + DECIDED):
+        case = promise.draw(seed)
+        load = case.setting.work / case.setting.deadline
+        deadline_at = max(WORK / load, WORK + (case.setting.worst or 0.0))
+        outcome, _ = promise.decided(replace(case, setting=replace(case.setting, work=WORK, deadline=deadline_at)))
+        losses += outcome.losses
+        late += [seed] if outcome.missed else []
+    assert not late, f"late: seeds {late}"
+    assert losses > 3 * DECIDED, "the markets are hostile"
 
 
 # Breaks if the drawn jobs get so easy that the test above could not fail.

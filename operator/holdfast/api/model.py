@@ -1,5 +1,6 @@
 """The base of every API model."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
@@ -41,6 +42,20 @@ class Model(BaseModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         schema.update(validations(cls.rules))
         return schema
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but several times as fast: decisions copy a lot. What is frozen needs no copy of its parts."""
+        if deep or not update:
+            return super().model_copy(update=update, deep=deep)
+        copy = type(self).__new__(type(self))
+        for name, value in (
+            ("__dict__", {**self.__dict__, **update}),
+            ("__pydantic_fields_set__", self.__pydantic_fields_set__ | update.keys()),
+            ("__pydantic_extra__", None),
+            ("__pydantic_private__", None),
+        ):
+            object.__setattr__(copy, name, value)
+        return copy
 
     def to_object(self) -> dict[str, Any]:
         """What the API server stores: plain JSON values, camelCase; nothing that is not set and no empty lists."""

@@ -1,6 +1,7 @@
 """`holdfast simulate`: what policies would have cost on recorded or made-up spot markets."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,10 +23,11 @@ from holdfast.cli.console import console
 from holdfast.cli.options import duration
 from holdfast.simulate.errors import StudyError
 from holdfast.simulate.plot import FORMATS, check_plot, plot
-from holdfast.simulate.study import POLICIES, Row, Study, simulate, summarize
+from holdfast.simulate.study import POLICIES, USUAL, Row, Study, simulate, summarize
 from holdfast.simulate.synthetic import made_up
 from holdfast.simulate.traces import Trace, read_traces
 
+WORTH_PROCESSES = 64  # jobs; fewer are done before other processes have started
 # By the field of a Study, the option that gives it.
 OPTIONS = {"policies": "--policy", "loads": "--load", "ratio": "--price-ratio"}
 
@@ -35,6 +37,17 @@ class Observation(StrEnum):
 
     FREE = "free"
     BILLED = "billed"
+
+
+class Format(StrEnum):
+    """How a trace is written."""
+
+    AUTO = "auto"
+    SKY = "sky"  # github.com/skypilot-org/spot-traces
+    CSV = "csv"
+
+
+ENDINGS = {Format.SKY: ".json", Format.CSV: ".csv"}
 
 
 class Zones(StrEnum):
@@ -58,7 +71,10 @@ def run(
     policy: Annotated[
         str,
         typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=complete.policies),
-    ] = ",".join(POLICIES),
+    ] = ",".join(USUAL),
+    format_: Annotated[
+        Format, typer.Option("--format", help="How traces are written: by their ending, or all as one of them.")
+    ] = Format.AUTO,
     work: Annotated[str, typer.Option(help="Work of a job, as time on dedicated.", metavar="DURATION")] = "48h",
     load: Annotated[str, typer.Option(help="Work over the time to the deadline; several with commas.")] = (
         "0.6,0.75,0.85,0.92"
@@ -71,6 +87,9 @@ def run(
     ] = Observation.FREE,
     windows: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs for each market and load.")] = 12,
     seed: Annotated[int, typer.Option(help="Starts, and made-up markets, are drawn with it.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes that share the work; the result is the same.")
+    ] = os.cpu_count() or 1,
     by_load: Annotated[bool, typer.Option("--by-load", help="A line for each load.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every job as JSON.")] = False,
     picture: Annotated[
@@ -84,7 +103,8 @@ def run(
 ) -> None:
     """Say what policies would have cost, beside the cheapest with the future known.
 
-    Jobs run on a small model of billing, changeovers and losses, not yet on the whole operator.
+    Under Holdfast's policies (deadline, cheapest, ordered-...) a job runs in a virtual cluster, and the operator's own
+    code decides, event by event. The others are rules, asked at every step of the traces. All pay the same prices.
 
     \b
     Examples:
@@ -104,13 +124,15 @@ def run(
             billed=observation is Observation.BILLED,
             windows=windows,
             seed=seed,
-            markets=_markets(traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed),
+            markets=_markets(
+                traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed, written=format_
+            ),
         )
     except StudyError as error:
         if not error.field:  # it is the traces, not the command line
             raise
         raise typer.BadParameter(error.problem, param_hint=OPTIONS.get(error.field, f"--{error.field}")) from error
-    rows = _simulate(study)
+    rows = _simulate(study, workers if len(study) >= WORTH_PROCESSES else 1)
     if picture:
         plot(rows, picture, f"{len(rows) // len(study.policies):,} jobs: {study.terms}")
     if as_json:
@@ -133,26 +155,28 @@ def show(rows: Sequence[Row], out: Console, *, by_load: bool) -> None:
     out.print(table)
 
 
-def _simulate(study: Study) -> list[Row]:
+def _simulate(study: Study, workers: int) -> list[Row]:
     """Every row, with a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     rows: list[Row] = []
     with Progress(*columns, console=console(sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("jobs", total=len(study))
-        for found in simulate(study):
+        for found in simulate(study, workers):
             rows += found
             progress.advance(task, len(found))
     return rows
 
 
-def _markets(paths: Sequence[Path], *, synthetic: bool, together: bool, seed: int) -> list[tuple[Trace, ...]]:
+def _markets(
+    paths: Sequence[Path], *, synthetic: bool, together: bool, seed: int, written: Format
+) -> list[tuple[Trace, ...]]:
     if bool(paths) == synthetic:
         raise typer.BadParameter(
             "say which markets: --traces FILE or FOLDER, or --synthetic, not both", param_hint="--traces, --synthetic"
         )
     if synthetic:
         return made_up(seed, together=together)
-    found = read_traces(paths)
+    found = read_traces(paths, ending=ENDINGS.get(written))
     return [found] if together else [(trace,) for trace in found]
 
 

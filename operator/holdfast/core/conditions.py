@@ -75,17 +75,18 @@ def set_condition(
     draft: Draft, kind: str, state: Literal["True", "False", "Unknown"], reason: str, message: str = ""
 ) -> None:
     """Set one condition; its time moves only when its status does."""
-    old = find_condition(draft, kind)
+    old, generation, message = find_condition(draft, kind), draft.snapshot.job.metadata.generation, message[:1024]
+    said = (state, reason, message, generation)
+    if old is not None and (old.status, old.reason, old.message, old.observed_generation) == said:
+        return
     new = Condition(
         type=kind,
         status=state,
         reason=reason,
-        message=message[:1024],
+        message=message,
         last_transition_time=old.last_transition_time if old and old.status == state else draft.now,
-        observed_generation=draft.snapshot.job.metadata.generation,
+        observed_generation=generation,
     )
-    if new == old:
-        return
     others = [condition for condition in draft.status.conditions if condition.type != kind]
     draft.set(conditions=tuple(sorted((*others, new), key=lambda condition: condition.type)))
 

@@ -6,7 +6,7 @@ from holdfast.core.errors import UndecidedError
 from holdfast.core.progress import take_progress
 from holdfast.core.situation import look
 from holdfast.core.snapshot import Snapshot
-from holdfast.core.transitions import SUCCESSOR_TABLE, TABLE
+from holdfast.core.transitions import candidates
 from holdfast.core.upkeep import upkeep
 
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
@@ -52,7 +52,8 @@ def _fire(draft: Draft, role: Role) -> bool:
         return False
     situation = look(draft.snapshot, draft.status, draft.created, successor=successor)
     draft.role = role
-    row = next((row for row in (SUCCESSOR_TABLE if successor else TABLE) if row.fits(draft, situation)), None)
+    rows = candidates(situation.state, situation.sight, successor=successor)
+    row = next((row for row in rows if row.when(draft, situation)), None)
     if row is not None:
         draft.trace.append(row.name)
         row.do(draft, situation)

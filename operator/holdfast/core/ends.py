@@ -13,7 +13,7 @@ from holdfast.core.draft import Draft, Role
 from holdfast.core.history import append
 from holdfast.core.holding import held_back
 from holdfast.core.ledger import charge
-from holdfast.core.placement import ask, elsewhere, in_order, tier_to_start, view_of
+from holdfast.core.placement import ask, elsewhere, idle_room, in_order, tier_to_start, view_of
 from holdfast.core.situation import Situation, look
 from holdfast.core.tiers import find_tier
 from holdfast.core.views import ContainerView
@@ -283,6 +283,8 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
         go_on(draft, attempt, avoid=(node,) if end.reason == "NodeSilent" and node else ())
         return
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
+    if not end.infrastructure:  # somebody took the node; that the deadline does not wait for
+        delay = min(delay, idle_room(draft))
     blamed = node and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
     go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 

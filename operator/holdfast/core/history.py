@@ -1,6 +1,7 @@
 """History: attempts that are over, bounded, each counted exactly once."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import takewhile
 
 from holdfast.api.attempt import AttemptRecord
@@ -63,6 +64,7 @@ def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[
     return history if len(waited) < max(tiers, 1) else (*history[:first], *history[first + 1 :])
 
 
+@lru_cache(maxsize=8192)
 def _size(record: AttemptRecord) -> int:
-    """Bytes of the record as it is stored."""
+    """Bytes of the record as it is stored. It is asked at every end of a job's attempts, and does not change."""
     return len(record.model_dump_json(by_alias=True, exclude_none=True).encode())

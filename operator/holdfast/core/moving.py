@@ -169,9 +169,15 @@ def wake_for_choice(draft: Draft, answer: Answer) -> None:
 
 
 def asked_again_at(draft: Draft, answer: Answer) -> datetime:
-    """When the policy is asked again at the latest while a job trains."""
-    at = _later(draft, answer)
-    return min(at, draft.now + draft.snapshot.config.probe_every) if answer.better else at
+    """When the policy is asked again at the latest.
+
+    No earlier for a tier that is worth watching if a pod waits already: that is the probe, and heard of when it gets a
+    node.
+    """
+    at, alive = _later(draft, answer), (draft.status.current, draft.status.successor)
+    probed = any(attempt is not None and attempt.state is AttemptState.ACQUIRING for attempt in alive)
+    watch = answer.better and answer.choice.watch and not probed
+    return min(at, draft.now + draft.snapshot.config.probe_every) if watch else at
 
 
 def _later(draft: Draft, answer: Answer) -> datetime:

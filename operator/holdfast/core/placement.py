@@ -10,6 +10,7 @@ from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.knowledge import find
+from holdfast.core.capacity.net import find_net
 from holdfast.core.capacity.spells import patience
 from holdfast.core.capacity.view import TierView
 from holdfast.core.draft import Draft
@@ -36,6 +37,15 @@ def in_order(draft: Draft) -> bool:
         return True
     answer = ask(draft)
     return answer is None or answer.policy == "Ordered"
+
+
+def idle_room(draft: Draft) -> timedelta:
+    """For how long nothing has to run, as far as the deadline is concerned; without one that is kept for ever."""
+    answer = ask(draft)
+    net = find_net(answer.outlook.view) if answer and answer.policy == "Deadline" else None
+    if answer is None or net is None:
+        return timedelta.max
+    return timedelta(seconds=max(net.room(answer.outlook.view, None), 0.0))
 
 
 # --- a new attempt ----------------------------------------------------------------------------------------------------

@@ -35,8 +35,14 @@ def take_progress(draft: Draft, s: Situation) -> None:
 
 
 def _newest(draft: Draft) -> Report | None:
-    """The newest report of the newest attempt that said anything; one that waits at the fence has nothing to say."""
-    reports = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
+    """The newest report of the newest attempt that said anything; one that waits at the fence has nothing to say.
+
+    An older pod that is kept for its logs is not asked again once the pod of a later attempt, which had come further,
+    is gone.
+    """
+    trained = max((record.number for record in draft.status.history if record.first_step is not None), default=0)
+    found = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
+    reports = [report for report in found if report.attempt >= trained]
     if current := draft.status.current:
         reports = [report for report in reports if report.attempt <= current.number or report.fenced]
     return max(reports, key=lambda report: (report.attempt, report.received_at), default=None)

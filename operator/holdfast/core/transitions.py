@@ -6,6 +6,7 @@ fit again. `docs/decisions.md` shows this table, generated from here.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core import departing, drains, ends, lifecycle, moving, requests, succession
@@ -36,10 +37,9 @@ class Row:
     do: Step
     then: str
 
-    def fits(self, draft: Draft, s: Situation) -> bool:
-        """True if the row is to fire."""
-        here = (not self.states or s.state in self.states) and (not self.sights or s.sight in self.sights)
-        return here and self.when(draft, s)
+    def may_fit(self, state: AttemptState | None, sight: Sight) -> bool:
+        """True if the row is for this state and sight; it fires if `when` says so too."""
+        return (not self.states or state in self.states) and (not self.sights or sight in self.sights)
 
 
 def _always(draft: Draft, s: Situation) -> bool:
@@ -285,3 +285,9 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
         succession.may_create, lifecycle.create_beside, "Acquiring",
     ),
 )  # fmt: skip
+
+
+@cache
+def candidates(state: AttemptState | None, sight: Sight, *, successor: bool) -> tuple[Row, ...]:
+    """The rows, in their order, for an attempt in this state whose pod is seen so."""
+    return tuple(row for row in (SUCCESSOR_TABLE if successor else TABLE) if row.may_fit(state, sight))

@@ -29,3 +29,7 @@ class StudyError(HoldfastError):
 
 class PlotError(HoldfastError):
     """The picture cannot be made, or not be written. The message says what is allowed or missing."""
+
+
+class SimulationError(HoldfastError):
+    """A job in the virtual cluster lacks something, or does not end. The message says what, or how it stands."""

@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from holdfast.simulate.errors import PlotError
-from holdfast.simulate.study import POLICIES, Row, Summary, summarize
+from holdfast.simulate.study import Row, Summary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +21,19 @@ HINT = "pip install 'holdfast[plot]'"
 
 # After Okabe and Ito's colours, which colour-blind people can tell apart, but dark enough for small letters on white;
 # the markers tell the same once more.
-_COLOURS = ("#0072B2", "#C85200", "#00805D", "#AA3377", "#595959")
-_LOOKS = dict(zip(POLICIES, zip(_COLOURS, "os^Dv", strict=True), strict=True))
+# What Holdfast does is in the blues and greens, what others do in the rest.
+_LOOKS = {
+    "deadline": ("#0072B2", "o"),
+    "cheapest": ("#00805D", "^"),
+    "ordered-slack": ("#2A8FA8", "P"),
+    "ordered-eager": ("#4A5FC1", "X"),
+    "ordered-never": ("#3D6B4F", "h"),
+    "uniform-progress": ("#C85200", "s"),
+    "greedy": ("#AA3377", "D"),
+    "eager": ("#8C5A00", "v"),
+    "never-return": ("#595959", "<"),
+    "deadline-rule": ("#6A4C93", "*"),
+}
 _INK, _FAINT = "#222222", "#888888"
 _GAP = 0.065  # of the height of the axes, between two names at the ends of lines
 _STYLE: dict[Any, Any] = {
@@ -64,7 +75,8 @@ def plot(rows: Sequence[Row], path: Path, title: str) -> None:
     with mpl.rc_context():
         mpl.rcdefaults()  # whatever this user has configured
         mpl.rcParams.update(_STYLE)
-        figure = Figure(figsize=(10.0 if len(loads) > 1 else 6.4, 4.0), layout="constrained", facecolor="white")
+        height = max(4.0, 1.5 + 0.5 * len({row.policy for row in rows}))
+        figure = Figure(figsize=(10.0 if len(loads) > 1 else 6.4, height), layout="constrained", facecolor="white")
         figure.suptitle(fill(title, 115 if len(loads) > 1 else 70), x=0.01, ha="left", fontsize=11)
         if len(loads) > 1:
             spread, trend = figure.subplots(1, 2, width_ratios=(3, 2))

@@ -1,21 +1,30 @@
-"""Many jobs on many traces, under several policies, each beside the cheapest that it could have cost."""
+"""Many jobs on many traces, under several policies, each beside the cheapest that it could have cost.
+
+Under Holdfast's own policies a job runs in a virtual cluster, and the code that ships decides (see trial.py).
+What others do is a rule, asked at every step of a small economy (see economy.py). Both bill alike.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from math import gcd
+from multiprocessing import get_context
 from random import Random
 from statistics import mean, median
+from typing import Final
 
 from holdfast.api.scalars import format_duration
 from holdfast.core.capacity.deadline import deadline as deadline_rule
 from holdfast.core.capacity.view import Rule
-from holdfast.simulate import baselines
+from holdfast.simulate import baselines, trial
 from holdfast.simulate.economy import Setting, playback, run
 from holdfast.simulate.errors import StudyError
 from holdfast.simulate.omniscient import Window, optimum
 from holdfast.simulate.traces import Trace
+from holdfast.simulate.trial import OWN
 
 DAY = 86_400
 MINUTE = timedelta(minutes=1)
@@ -24,13 +33,17 @@ MAX_STEPS = 20_000  # of one job
 Policy = Callable[[float, float], Rule]
 """From work and time to the deadline, both in seconds, to a rule."""
 
-POLICIES: dict[str, Policy] = {
-    "deadline": lambda _work, _total: deadline_rule,
+RULES: Final[dict[str, Policy]] = {
     "uniform-progress": baselines.uniform_progress,
     "greedy": lambda _work, _total: baselines.greedy,
-    "ordered-eager": lambda _work, _total: baselines.eager,
-    "ordered": lambda _work, total: baselines.never_return(total),
+    "eager": lambda _work, _total: baselines.eager,
+    "never-return": lambda _work, total: baselines.never_return(total),
+    "deadline-rule": lambda _work, _total: deadline_rule,
 }
+"""What is asked for a tier at every step of the economy: what others do, and the rule of Deadline by itself."""
+POLICIES: Final = (*OWN, *RULES)
+USUAL: Final = tuple(name for name in POLICIES if name != "deadline-rule")
+"""The policies of a study that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,31 +158,62 @@ class Summary:
     moves_per_day: float
 
 
-def simulate(study: Study) -> Iterator[list[Row]]:
-    """The rows of one job after the other, one row for each policy.
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """One job to be run: its market by number, its load, and its first and its last step."""
+
+    market: int
+    load: float
+    start: int
+    steps: int
+
+
+def simulate(study: Study, workers: int = 1) -> Iterator[list[Row]]:
+    """The rows of one job after the other, one row for each policy; in the same order with any number of processes.
 
     Starts are drawn with `seed`, so that the same study gives the same rows. A trace that is too short for a load is
     passed over. Raises StudyError if none is long enough.
     """
-    found = False
-    for traces in study.markets:
+    windows = list(_windows(study))
+    if not windows:
+        raise StudyError("", "no trace is long enough for this work and these loads; take less work or longer traces")
+    if workers < 2:
+        yield from (_job(study, window) for window in windows)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _take, (study,)) as pool:
+        yield from pool.map(_job_taken, windows, chunksize=4)
+
+
+def _windows(study: Study) -> Iterator[_Window]:
+    for market, traces in enumerate(study.markets):
         gap = study.gap(traces)
-        fine = tuple(trace.refined(gap) for trace in traces)
         for load in study.loads:
             steps = study.steps(load, gap)
-            last = min(map(len, fine)) - steps
-            if last < 0:
-                continue
-            found = True
+            last = min(len(trace) * (trace.gap // gap) for trace in traces) - steps
             random = Random(f"{study.seed} {'+'.join(trace.name for trace in traces)} {load}")  # noqa: S311
-            for _ in range(study.windows):
-                yield _job(study, fine, load, random.randint(0, last), steps)
-    if not found:
-        raise StudyError("", "no trace is long enough for this work and these loads; take less work or longer traces")
+            for _ in range(study.windows if last >= 0 else 0):
+                yield _Window(market, load, random.randint(0, last), steps)
 
 
-def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps: int) -> list[Row]:
-    gap, work = traces[0].gap, study.work.total_seconds()
+_taken: list[Study] = []  # the study of a worker process
+
+
+def _take(study: Study) -> None:
+    _taken.append(study)
+
+
+def _job_taken(window: _Window) -> list[Row]:
+    return _job(_taken[0], window)
+
+
+@lru_cache(maxsize=64)
+def _refined(traces: tuple[Trace, ...], gap: int) -> tuple[Trace, ...]:
+    return tuple(trace.refined(gap) for trace in traces)
+
+
+def _job(study: Study, window: _Window) -> list[Row]:
+    gap, work = study.gap(study.markets[window.market]), study.work.total_seconds()
+    traces, start, steps = _refined(study.markets[window.market], gap), window.start, window.steps
     in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.loss)]
     prices = (1.0,) * len(traces)
     best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))
@@ -187,14 +231,17 @@ def _job(study: Study, traces: tuple[Trace, ...], load: float, start: int, steps
     )
     rows = []
     for name in study.policies:
-        rule = POLICIES[name](work, setting.deadline)
-        outcome = run(rule, [playback(trace, start) for trace in traces], setting)
+        if name in OWN:
+            outcome = trial.run(setting, traces, OWN[name], start)
+        else:
+            rule = RULES[name](work, setting.deadline)
+            outcome = run(rule, [playback(trace, start) for trace in traces], setting)
         rows.append(
             Row(
                 policy=name,
                 trace="+".join(trace.name for trace in traces),
                 start=start * gap,
-                load=load,
+                load=window.load,
                 cost=outcome.cost,
                 omniscient=best,
                 missed=outcome.missed,

@@ -76,13 +76,13 @@ class Trace:
         return self if times == 1 else Trace(self.name, gap, b"".join(bytes((sample,)) * times for sample in self.up))
 
 
-def read_trace(path: Path, gap: int = 600) -> Trace:
-    """Read a trace; the name's ending says which format it has. `gap` is for CSV, a JSON file brings its own.
+def read_trace(path: Path, gap: int = 600, ending: str | None = None) -> Trace:
+    """Read a trace; the name's ending says which format it has, or `ending` does, .json or .csv.
 
-    Raises TraceError.
+    `gap` is for CSV, a JSON file brings its own. Raises TraceError.
     """
     readers = {".json": lambda text: _from_json(path, text), ".csv": lambda text: _from_csv(path, text, gap)}
-    reader = readers.get(path.suffix.lower())
+    reader = readers.get(ending or path.suffix.lower())
     if reader is None:
         raise TraceError(path, "", "the name of a trace must end in .json or .csv")
     try:
@@ -98,9 +98,9 @@ def read_trace(path: Path, gap: int = 600) -> Trace:
     return reader(text)
 
 
-def read_traces(paths: Iterable[Path], gap: int = 600) -> tuple[Trace, ...]:
-    """Read traces, and those in folders, in the order of their names. Raises TraceError."""
-    return tuple(read_trace(file, gap) for path in paths for file in _files(path))
+def read_traces(paths: Iterable[Path], gap: int = 600, ending: str | None = None) -> tuple[Trace, ...]:
+    """Read traces, and those in folders in the order of their names; `ending` as in read_trace. Raises TraceError."""
+    return tuple(read_trace(file, gap, ending) for path in paths for file in _files(path))
 
 
 def _files(path: Path) -> list[Path]:

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.core import at, nodes, pending, pod, settled, snapshot, status, stored
+from tests.support.core import NOW, at, attempt, nodes, pending, pod, settled, snapshot, status, stored
 from tests.support.core import stepped as reported
-from tests.support.policies import training, under
+from tests.support.policies import known, training, under
 from tests.support.successions import follower
 from tests.support.transitions import ACQUIRING, STARTING
 
@@ -67,3 +67,14 @@ def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
     assert decision.trace == ("successor not worth it",)
     assert decision.status.current.return_after > at(60)
     assert decision.status.current.return_after <= at(0) + timedelta(minutes=10)
+
+
+# Breaks if back-offs add up until the deadline cannot be kept: what a start that fails costs is all that was reckoned.
+@pytest.mark.parametrize(("slack", "waits"), [(36_000, 300), (1_600, 0), (60, 0)])
+def test_no_more_time_is_waited_after_a_loss_than_the_deadline_allows(slack, waits):
+    paces = (known(state=None), known("dedicated", state=None))
+    lost = status(attempt(1, STARTING), tiers=paces, progress={"step": 900}, fruitless_losses=5)
+    view = snapshot(under("Deadline", lost, slack=slack), pod(trainer=None), cluster=nodes(without=("n1",)))
+    after = decide(view).status
+    assert after.history[-1].reason == "NodeGone"
+    assert ((after.current.retry_at or NOW) - NOW).total_seconds() == waits

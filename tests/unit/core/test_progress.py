@@ -1,8 +1,9 @@
 """From reports to status: at a bounded rate, and never broken by what a program says."""
 
 import pytest
-from tests.support.core import at, attempt, ended, job, pod, settled, snapshot, status, stepped, verdict
+from tests.support.core import at, attempt, ended, job, pending, pod, settled, snapshot, status, stepped, verdict
 
+from holdfast.api.attempt import AttemptRecord, AttemptState
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.snapshot import SavedCheckpoint
 
@@ -102,3 +103,21 @@ def test_a_checkpoint_that_does_not_fit_breaks_nothing():
 
 def test_the_last_loss_stays_when_a_report_has_none():
     assert take(before=Progress(loss="1.5", updated_at=at(-60))).status.progress.loss == "1.5"
+
+
+# Breaks if the report of a pod that is kept for its logs takes the place of what a later attempt, now gone, had said.
+def test_an_older_pod_is_not_heard_again_once_a_later_one_is_gone():
+    later = AttemptRecord(
+        number=2, tier="spot", kind="Loss", reason="NodeGone", raised_at=at(-900), ended_at=at(-2), first_step=701,
+        last_step=900,
+    )  # fmt: skip
+    saved = CheckpointStatus(step=880, uri="s3://runs/880", committed_at=at(-20))
+    before = status(
+        attempt(3, AttemptState.ACQUIRING),
+        progress=Progress(step=900, updated_at=at(-60)),
+        checkpoint=saved,
+        history=(later,),
+    )
+    old = stepped(1, 700, checkpoint=SAVED, received_at=at(-600))
+    after = settled(snapshot(job(before), ended(1), pending(3), reports=[old])).status
+    assert (after.progress.step, after.checkpoint) == (900, saved)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from scripts import economy
-
-from holdfast.simulate.study import POLICIES
+from scripts.economy import COLUMNS, POLICIES
 
 PAGE = """# Costs
 
@@ -44,18 +43,18 @@ def traces(tmp_path: Path) -> Path:
 
 # Breaks if words that people wrote, or figures of markets that were not run, are lost.
 def test_only_what_was_run_is_replaced(page: Path) -> None:
-    economy.main(["--windows", "1", "--others", "0", "--page", str(page)])
+    economy.main(["--windows", "1", "--others", "0", "--workers", "1", "--page", str(page)])
     text = page.read_text()
     assert text.startswith("# Costs\n\nWords before.\n")
     assert text.endswith("figures of recorded markets\n<!-- end recorded -->\n\nWords after.\n")
     assert "old" not in text
     assert "8 made-up markets of 60 days each (seed 1); 1 jobs for each" in text
     assert "32 jobs under each policy" in text
-    assert "Late: 0 of 160 runs." in text
+    assert "Late, of those that keep the deadline: 0 of 192 runs." in text
     assert (page.parent / "images" / "economy-synthetic.svg").exists()
     assert "(images/economy-synthetic.svg)" in text
     again = page.read_bytes()
-    economy.main(["--windows", "1", "--others", "0", "--page", str(page)])
+    economy.main(["--windows", "1", "--others", "0", "--workers", "1", "--page", str(page)])
     assert page.read_bytes() == again, "the same markets give the same page"
 
 
@@ -64,9 +63,9 @@ def test_traces_are_run_as_well_under_all_terms(page: Path, traces: Path) -> Non
     text = economy.figures(markets, 2, 1, page, lambda _text: None)
     assert "2 traces of 6 days each on average (north, south); 2 jobs for each" in text
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert [row[0] for row in rows if len(row) == 5][2:] == [f"`{name}`" for name in POLICIES]
-    wide = [row for row in rows if len(row) == 1 + len(POLICIES)]
-    assert wide[0][1:] == [f"`{name}`" for name in POLICIES]
+    assert [row[0] for row in rows if len(row) == 6][2:] == [f"`{name}`" for name in (*POLICIES, "deadline-rule")]
+    wide = [row for row in rows if len(row) == 1 + len(COLUMNS)]
+    assert wide[0][1:] == [f"`{name}`" for name in COLUMNS]
     assert {len(cell.split(" / ")) for row in wide[2:] for cell in row[1:]} == {2}
     said = [row[0] for row in wide[2:]]
     assert said[:4] == ["load 0.6 (4)", "load 0.75 (4)", "load 0.85 (4)", "load 0.92 (4)"]

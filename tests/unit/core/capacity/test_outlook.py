@@ -63,6 +63,12 @@ def test_work_that_is_done():
     assert view(status(training()), goal=800).work == 0
 
 
+# Breaks if a job that is lost after its last step, and before it could say so, waits for Spot as if nothing pressed.
+def test_work_that_is_done_and_lost_has_to_be_ended_somewhere():
+    lost = status(attempt(2, AttemptState.ACQUIRING), checkpoint=saved(900), tiers=(known(pace=SECOND),))
+    assert view(lost, goal=900).work == 1
+
+
 def test_the_goal_may_come_from_the_trainer():
     told = status(training(), progress=Progress(step=900, steps=1900))
     assert view(told, goal=None).work == 1000

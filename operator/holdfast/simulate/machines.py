@@ -1,0 +1,201 @@
+"""Nodes of the virtual cluster: when each can be had, and when it goes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.api.profile import Tier
+from holdfast.core.views import NodeView, Taint
+from holdfast.simulate.economy import Market, Watched
+from holdfast.simulate.traces import Trace
+
+ZERO = timedelta(0)
+NOTICE = Taint("aws-node-termination-handler/spot-itn", effect="NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """For how long a node can be had: from `start` to `end`, since the beginning; without an end for ever.
+
+    Its end is announced `notice` before, by a taint, as clouds do; with 0 it goes without a word.
+    """
+
+    start: timedelta = ZERO
+    end: timedelta | None = None
+    notice: timedelta = ZERO
+
+    def __post_init__(self) -> None:
+        if self.notice < ZERO or self.start < ZERO or (self.end is not None and self.end <= self.start):
+            raise ValueError(f"a spell must have an end after its start, and no negative time; got {self}")
+
+
+def spells(trace: Trace, start: int = 0, *, notice: timedelta = ZERO) -> Iterator[Spell]:
+    """The spells of a trace in which Spot is up, from its step `start` on; times count from there."""
+    step, gap = start, timedelta(seconds=trace.gap)
+    while step < len(trace):
+        end = trace.next_change(step)
+        if trace.is_up(step):
+            yield Spell((step - start) * gap, (end - start) * gap, notice)
+        step = end
+
+
+class Machine:
+    """A node that comes and goes; one pod fits on it.
+
+    `up` says that it can be had, `since` from when on. Where it stands (`stands`) there is a Node object while it can
+    be had; else an autoscaler brings one when a pod asks, and takes it away once it was idle for `linger`.
+    """
+
+    def __init__(self, tier: Tier, name: str, *, stands: bool = True, linger: timedelta = ZERO) -> None:
+        self.tier = tier
+        self.name = name
+        self.stands = stands
+        self.linger = linger
+        self.up = False
+        self.since: datetime | None = None
+        self.view: NodeView | None = None
+        self.next_at: datetime | None = None
+        self.idle_since: datetime | None = None
+        self._made = 0
+
+    def begin(self, now: datetime) -> None:
+        """The world begins."""
+        raise NotImplementedError
+
+    def turn(self, now: datetime, watched: Watched) -> bool:
+        """Go on to `now`, which is `next_at`; True if anything has changed."""
+        raise NotImplementedError
+
+    def bring(self, now: datetime) -> NodeView:
+        """The Node object, for a pod that gets it now."""
+        self.idle_since = None
+        if self.view is None:
+            self._make(now)
+        if self.view is None:
+            raise AssertionError("a node that was made is there")
+        return self.view
+
+    def leave(self, now: datetime) -> None:
+        """The pod on it has ended."""
+        self.idle_since = now
+
+    @property
+    def idle_until(self) -> datetime | None:
+        """When an autoscaler takes the idle node away, if it was brought by one."""
+        if self.stands or self.view is None or self.idle_since is None:
+            return None
+        return self.idle_since + self.linger
+
+    def remove(self) -> None:
+        """The Node object goes."""
+        self.view = self.idle_since = None
+
+    def _rise(self, now: datetime) -> None:
+        self.up, self.since = True, now
+        if self.stands:
+            self._make(now)
+
+    def _fall(self) -> None:
+        self.up, self.since = False, None
+        self.remove()
+
+    def _make(self, now: datetime) -> None:
+        self._made += 1
+        name = f"{self.name}-{self._made}"  # what comes back is another machine
+        self.view = NodeView(
+            name=name, uid=f"u-{name}", labels=self.tier.node_selector, ready_changed_at=now, created_at=now
+        )
+
+    def _announce(self) -> bool:
+        """Say that it will go; True if there is somebody to be told."""
+        self.up = False  # nothing new comes to it
+        if self.view is not None:
+            view = self.view
+            self.view = NodeView(
+                name=view.name,
+                uid=view.uid,
+                labels=view.labels,
+                taints=(NOTICE,),
+                ready_changed_at=view.ready_changed_at,
+                created_at=view.created_at,
+            )
+        return True
+
+
+class Recorded(Machine):
+    """A node that comes and goes as recorded, or as written down."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        name: str,
+        known: Iterable[Spell],
+        *,
+        stands: bool = True,
+        linger: timedelta = ZERO,
+    ) -> None:
+        super().__init__(tier, name, stands=stands, linger=linger)
+        self._spells = iter(known)
+        self._spell: Spell | None = None
+        self._origin: datetime | None = None
+
+    def begin(self, now: datetime) -> None:
+        """The world begins."""
+        self._origin = now
+        self._next_spell()
+        while self.next_at is not None and self.next_at <= now:
+            self.turn(now, Watched(on=False, changing=0))
+
+    def turn(self, now: datetime, watched: Watched) -> bool:
+        """It comes, is about to go, or goes."""
+        spell, origin = self._spell, self._origin
+        if spell is None or origin is None:
+            raise AssertionError("only a node with a spell to come has a time to turn")
+        if spell.end is not None and now >= origin + spell.end:
+            self._fall()
+            self._next_spell()
+            return True
+        last = None if spell.end is None else max(spell.end - spell.notice, spell.start)
+        if last is None or now < origin + last:
+            self._rise(now)
+            self.next_at = None if last is None else origin + last
+            return True
+        self.next_at = origin + (spell.end or ZERO)
+        return self._announce()
+
+    def _next_spell(self) -> None:
+        self._spell = next(self._spells, None)
+        self.next_at = None if self._spell is None or self._origin is None else self._origin + self._spell.start
+
+
+class Hostile(Machine):
+    """A node that sees the job, and goes when it likes: a market is asked every `gap`, and gives no notice."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        name: str,
+        market: Market,
+        gap: timedelta,
+        *,
+        stands: bool = True,
+        linger: timedelta = ZERO,
+    ) -> None:
+        super().__init__(tier, name, stands=stands, linger=linger)
+        self._market = market
+        self._gap = gap
+        self._step = 0
+
+    def begin(self, now: datetime) -> None:
+        """The world begins."""
+        self.turn(now, Watched(on=False, changing=0))
+
+    def turn(self, now: datetime, watched: Watched) -> bool:
+        """Ask the market."""
+        up = self._market(self._step, watched)
+        self._step += 1
+        self.next_at = now + self._gap
+        if up == self.up:
+            return False
+        self._rise(now) if up else self._fall()
+        return True

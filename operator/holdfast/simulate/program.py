@@ -1,0 +1,416 @@
+"""A pod of the virtual cluster and the program in it, which starts, waits at the fence, restores, trains and saves."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any
+
+from holdfast.api import names
+from holdfast.core.decision import CreatePod, Order
+from holdfast.core.snapshot import Report, SavedCheckpoint
+from holdfast.core.views import ContainerView, PodView
+from holdfast.simulate.machines import ZERO, Machine
+
+SECOND = timedelta(seconds=1)
+KNOWN_AFTER = 5  # steps after the first one, its pace is known
+KILLED = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long things take on a tier.
+
+    `acquire` is from asking for a node of a tier that is up until the pod has it; `start` from there until the trainer
+    runs (image, storage check); `load` until it is at the fence, where a successor waits; `restore` from the fence
+    until it trains; `pace` is that of one step; `save` is from the order to leave, or from the last step, until that
+    is committed; `leave` from there until the pod has ended.
+    """
+
+    acquire: timedelta = ZERO
+    start: timedelta = ZERO
+    load: timedelta = ZERO
+    restore: timedelta = ZERO
+    pace: timedelta = SECOND
+    save: timedelta = ZERO
+    leave: timedelta = ZERO
+
+    def __post_init__(self) -> None:
+        if min(self.acquire, self.start, self.load, self.restore, self.save, self.leave) < ZERO or self.pace <= ZERO:
+            raise ValueError(f"durations must not be negative, and pace above 0; got {self}")
+
+    @property
+    def changeover(self) -> timedelta:
+        """From asking for a node to the beginning of the first step."""
+        return self.acquire + self.start + self.load + self.restore
+
+
+@dataclass(slots=True)
+class Storage:
+    """Where the job's checkpoints lie: how far its work is safe, in steps, and how its program saves.
+
+    It saves every `every` steps of an attempt. `unlucky`: losses come just before a commit, so that each costs `every`
+    steps, or all that the attempt has done.
+    """
+
+    goal: int
+    every: int = 0  # 0: each step is safe at once
+    unlucky: bool = False
+    step: int = 0
+
+    def safe(self, base: int, step: int) -> int:
+        """What is safe of an attempt that went on from `base` and has come to `step`."""
+        if not self.every:
+            return step
+        if self.unlucky:
+            return max(base, step - self.every)
+        return step - (step - base) % self.every
+
+
+class Stage(Enum):
+    """What the program is about, in its order."""
+
+    PENDING = auto()
+    PULLING = auto()  # it has a node
+    LOADING = auto()
+    HOLDING = auto()  # at the fence
+    RESTORING = auto()
+    TRAINING = auto()
+    SAVING = auto()
+    LEAVING = auto()
+    ENDED = auto()
+
+
+class Pod:
+    """One pod. `due` is when the next thing happens to it by itself."""
+
+    def __init__(
+        self,
+        action: CreatePod,
+        uid: str,
+        durations: Durations,
+        storage: Storage,
+        now: datetime,
+        *,
+        pace_known: bool = False,
+    ) -> None:
+        """`pace_known` says that the job has run on this tier before: its first steps tell nothing new."""
+        self.attempt = action.attempt
+        self.uid = uid
+        self.durations = durations
+        self.storage = storage
+        self.manifest = action.manifest
+        self.pace_known = pace_known
+        self.created_at = now
+        self.stage = Stage.PENDING
+        self.due: datetime | None = None
+        self.machine: Machine | None = None
+        self.node: str | None = None
+        self.scheduled_at: datetime | None = None
+        self.deleted_at: datetime | None = None
+        self.ended_at: datetime | None = None
+        self.finalized = True
+        self.gone = False  # with its node
+        env = {one["name"]: one.get("value") for one in action.manifest["spec"]["containers"][0]["env"]}
+        self.follows = env.get("HOLDFAST_PREDECESSOR") is not None
+        self.avoids = _avoided(action.manifest)
+        labels, meta = action.manifest["metadata"]["labels"], action.manifest["metadata"]
+        self.tier = str(labels[names.LABEL_TIER])
+        self._static: dict[str, Any] = {
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": uid,
+            "resource_version": uid,
+            "job": labels[names.LABEL_JOB],
+            "job_uid": labels[names.LABEL_JOB_UID],
+            "attempt": self.attempt,
+            "rank": 0,
+            "created_at": now,
+            "tier": self.tier,
+            "program": meta["annotations"][names.ANNOTATION_PROGRAM],
+        }
+        self.name = str(meta["name"])
+        self._protected = True
+        self._grace: int | None = None
+        self._kill_at: datetime | None = None
+        self._started_at: datetime | None = None
+        self._trains_at: datetime | None = None
+        self._base = 0
+        self._frozen: int | None = None  # the step at which it stopped to leave
+        self._saved: SavedCheckpoint | None = None
+        self._acknowledged = 0
+        self._acknowledged_at: datetime | None = None
+        self._told = self._completed = self._left = self._fenced = self._passes = False
+        self._view: PodView | None = None
+        self._last_report: Report | None = None
+
+    # --- what happens to it
+
+    def bind(self, machine: Machine, now: datetime) -> None:
+        """It gets this node."""
+        self.machine, self.node, self.scheduled_at = machine, machine.bring(now).name, now
+        self._go(Stage.PULLING, now + self.durations.start)
+        self.advance(now)
+
+    def advance(self, now: datetime) -> bool:
+        """Do all that is due; True if anything has changed that somebody could see."""
+        changed = False
+        while self.due is not None and self.due <= now and not self.gone:
+            changed = True
+            self._next(self.due)
+        if self._kill_at is not None and now >= self._kill_at and self.stage is not Stage.ENDED:
+            self._end(now)
+            changed = True
+        return changed
+
+    def tell(self, order: Order, now: datetime) -> bool:
+        """An order comes; True if it is new."""
+        if order.id <= self._acknowledged or self.gone or self.stage in (Stage.PENDING, Stage.PULLING):
+            return False
+        self._acknowledged, self._acknowledged_at = order.id, now
+        if order.type == "drain":
+            self._leave(now)
+        elif order.type == "go":
+            self._passes = True
+            if self.stage is Stage.HOLDING:
+                self._pass(now)
+        elif self.stage is Stage.TRAINING:
+            self._commit(self.step(now), now)
+        return True
+
+    def delete(self, grace: int | None, now: datetime) -> bool:
+        """DELETE, with a grace in seconds; True if that is new."""
+        if self.deleted_at is not None:
+            return False
+        full = int(self.manifest["spec"]["terminationGracePeriodSeconds"])
+        waits = self.stage is Stage.PENDING or self.stage is Stage.ENDED
+        self._grace = 0 if waits else full if grace is None else grace
+        self.deleted_at = now + timedelta(seconds=self._grace)
+        self._view = None
+        if not waits and not self.gone:
+            self._kill_at = self.deleted_at
+            self._leave(now)
+            self.advance(now)
+        return self.stage is not Stage.ENDED or not waits
+
+    def release(self) -> None:
+        """Our finalizer is taken off."""
+        self.finalized, self._view = False, None
+
+    def unprotect(self) -> None:
+        """The annotations against disruption are taken off."""
+        self._protected, self._view = False, None
+
+    def lose(self, now: datetime) -> None:
+        """Its machine is off; nobody sees the pod end."""
+        if self.stage is not Stage.ENDED:
+            self.storage.step = max(self.storage.step, self._safe(now))
+            self._frozen = self.step(now)
+            self.ended_at = now
+        self.gone, self.due, self._kill_at = True, None, None
+
+    # --- what can be seen of it
+
+    @property
+    def over(self) -> bool:
+        """The object is gone."""
+        ended = self.stage in (Stage.PENDING, Stage.ENDED) or self.gone
+        return self.deleted_at is not None and not self.finalized and ended
+
+    @property
+    def wake_at(self) -> datetime | None:
+        """When it has to be looked at next."""
+        if self._kill_at is None or self.stage is Stage.ENDED:
+            return self.due
+        return self._kill_at if self.due is None else min(self.due, self._kill_at)
+
+    @property
+    def trains(self) -> bool:
+        """Whether it has passed the fence."""
+        return self._fenced
+
+    def changing(self, now: datetime) -> float:
+        """Seconds until it trains, at the least; for markets that watch the job."""
+        if self._trains_at is not None:
+            return 0.0
+        if self.stage is Stage.RESTORING and self.due is not None:
+            return max((self.due - self.durations.pace - now).total_seconds(), 0.0)
+        return self.durations.changeover.total_seconds()
+
+    def step(self, now: datetime) -> int:
+        """The newest step."""
+        if self._frozen is not None:
+            return self._frozen
+        if self._trains_at is None or now <= self._trains_at:
+            return self._base
+        return min(self._base + (now - self._trains_at) // self.durations.pace, self.storage.goal)
+
+    @property
+    def view(self) -> PodView:
+        """The pod as the API server shows it."""
+        if self._view is None:
+            self._view = self._see()
+        return self._view
+
+    def report(self, now: datetime) -> Report | None:
+        """What the trainer says of itself."""
+        if self._last_report is not None:
+            return self._last_report
+        if self.stage in (Stage.PENDING, Stage.PULLING):
+            return None
+        report = self._say(now)
+        if self.ended_at is not None:  # nothing more will be heard of it
+            self._last_report = report
+        return report
+
+    def _say(self, now: datetime) -> Report:
+        step = self.step(now) if self._fenced else None
+        first, first_at, step_at = None, None, None
+        if step is not None and self._trains_at is not None and step > self._base:
+            first, first_at = self._base + 1, self._trains_at + self.durations.pace
+            step_at = self._trains_at + (step - self._base) * self.durations.pace
+        if self._fenced and (safe := self._safe(now)) > (self._saved.step if self._saved else self._base):
+            self._saved = SavedCheckpoint(safe, "sim:/", 0, now, self.durations.save)
+        return Report(
+            pod_uid=self.uid,
+            attempt=self.attempt,
+            received_at=now,
+            state=self._state(),
+            step=step,
+            first_step=first,
+            first_step_at=first_at,
+            step_at=step_at,
+            steps=self.storage.goal,
+            fenced=self._fenced,
+            resumed_step=self._base if self._fenced and self._base else None,
+            checkpoint=self._saved,
+            acknowledged=self._acknowledged,
+            acknowledged_at=self._acknowledged_at,
+        )
+
+    # --- how it goes on
+
+    def _go(self, stage: Stage, due: datetime | None) -> None:
+        self.stage, self.due, self._view = stage, due, None
+
+    def _next(self, at: datetime) -> None:
+        took = self.durations
+        match self.stage:
+            case Stage.PULLING:
+                self._started_at = at
+                self._go(Stage.LOADING, at + took.load)
+            case Stage.LOADING if self.follows and not self._passes:
+                self._go(Stage.HOLDING, None)
+            case Stage.LOADING:
+                self._pass(at)
+            case Stage.RESTORING:  # the first step is the first that is heard of it
+                self._trains_at = at - took.pace
+                self._train(at)
+            case Stage.TRAINING:
+                self._train(at)
+            case Stage.SAVING:
+                self._commit(self._frozen or 0, at)
+                self._left = True
+                self._go(Stage.LEAVING, at + took.leave)
+            case Stage.LEAVING:
+                self._end(at)
+
+    def _train(self, at: datetime) -> None:
+        """Train on until the pace is known, then until the last step."""
+        begun, pace, goal = self._trains_at or at, self.durations.pace, self.storage.goal
+        if self.step(at) >= goal:
+            self._completed, self._frozen = True, goal
+            self._go(Stage.SAVING, at + self.durations.save)
+            return
+        known, done = begun + (1 + KNOWN_AFTER) * pace, begun + (goal - self._base) * pace
+        self._go(Stage.TRAINING, done if self.pace_known or known <= at else min(known, done))
+
+    def _pass(self, now: datetime) -> None:
+        self._fenced, self._base = True, self.storage.step
+        self._go(Stage.RESTORING, now + self.durations.restore + self.durations.pace)
+
+    def _leave(self, now: datetime) -> None:
+        """Save, and leave; what has nothing to save leaves at once."""
+        if self._told or self._completed:
+            return
+        self._told, self._frozen = True, self.step(now)
+        if self.stage is Stage.TRAINING:
+            self._go(Stage.SAVING, now + self.durations.save)
+        elif self.stage.value < Stage.TRAINING.value:
+            self._left = self._fenced
+            self._go(Stage.LEAVING, now + self.durations.leave)
+
+    def _commit(self, step: int, now: datetime) -> None:
+        self.storage.step = max(self.storage.step, step)
+        self._saved = SavedCheckpoint(step, "sim:/", 0, now, self.durations.save)
+
+    def _safe(self, now: datetime) -> int:
+        saved = self._saved.step if self._saved else self._base
+        return max(self.storage.safe(self._base, self.step(now)), saved) if self._fenced else 0
+
+    def _end(self, now: datetime) -> None:
+        self.ended_at = now
+        if not self._left:  # killed
+            self.storage.step = max(self.storage.step, self._safe(now))
+            self._frozen = self.step(now)
+        self._go(Stage.ENDED, None)
+        if self.machine is not None:
+            self.machine.leave(now)
+
+    def _state(self) -> str:
+        if self._left:
+            return "completed" if self._completed else "left"
+        if self.stage is Stage.HOLDING:
+            return "holding"
+        if self.stage is Stage.SAVING:
+            return "saving"
+        return "training" if self._trains_at is not None else "starting"
+
+    def _see(self) -> PodView:
+        trainer = None
+        phase = "Pending" if self._started_at is None else "Running"
+        if self.stage is Stage.ENDED:
+            said = self._last_words()
+            phase = "Succeeded" if said else "Failed"
+            trainer = ContainerView(
+                names.TRAINER_CONTAINER,
+                message=said,
+                started_at=self._started_at,
+                ended=True,
+                exit_code=0 if said else KILLED,
+                ended_at=self.ended_at,
+            )
+        elif self._started_at is not None:
+            trainer = ContainerView(names.TRAINER_CONTAINER, started_at=self._started_at, running=True)
+        elif self.node is not None:
+            trainer = ContainerView(names.TRAINER_CONTAINER, waiting="ContainerCreating")
+        return PodView(
+            **self._static,
+            phase=phase,
+            node=self.node,
+            deleted_at=self.deleted_at,
+            deletion_grace=self._grace,
+            finalized=self.finalized,
+            scheduled_at=self.scheduled_at,
+            trainer=trainer,
+            protected=self._protected,
+        )
+
+    def _last_words(self) -> str:
+        """The launcher's verdict; empty if it was killed."""
+        if self._completed and self._left:
+            return json.dumps({"v": 1, "outcome": "completed", "reason": "Exited", "step": self._frozen})
+        if self._told and (self._left or not self._fenced):
+            step = {"step": self._frozen} if self._fenced and self._frozen else {}
+            return json.dumps({"v": 1, "outcome": "drained", "reason": "SavedAndLeft", **step})
+        return ""
+
+
+def _avoided(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names of nodes that the pod must not go to."""
+    affinity = manifest["spec"].get("affinity")
+    if not affinity:
+        return frozenset()
+    terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return frozenset(name for term in terms for field in term["matchFields"] for name in field["values"])

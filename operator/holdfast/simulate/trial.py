@@ -1,0 +1,120 @@
+"""One job of a study under a policy of Holdfast's own: its manifest, and the virtual cluster that it runs in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from holdfast.api.knowledge import MAX_MEASURED, Measured, TierKnowledge
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.scalars import format_time
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity.typical import Assumptions
+from holdfast.simulate.economy import DEDICATED, SPOT, Market, Outcome, Setting
+from holdfast.simulate.machines import ZERO, Hostile, Machine, Recorded, Spell, spells
+from holdfast.simulate.program import SECOND, Durations, Storage
+from holdfast.simulate.traces import Trace
+from holdfast.simulate.world import BEGIN, CONFIG, World
+
+Capacity = dict[str, str]
+
+OWN: Final[dict[str, Capacity]] = {
+    "deadline": {"policy": "Deadline"},
+    "cheapest": {"policy": "Cheapest"},
+    "ordered-slack": {"policy": "Ordered", "returnPolicy": "Slack"},
+    "ordered-eager": {"policy": "Ordered", "returnPolicy": "Eager"},
+    "ordered-never": {"policy": "Ordered", "returnPolicy": "Never"},
+}
+"""What a job says under each of Holdfast's own policies, in spec.capacity."""
+
+LINGER = timedelta(minutes=10)  # for so long autoscalers usually leave an idle node standing
+PAID_OVERLAP = "3h"  # where watching is billed, Spot has to prove itself on a node that is paid for meanwhile
+ALLOWANCE = timedelta(seconds=10)  # for what takes seconds in a cluster, a step or a grace, and nothing in the economy
+
+
+def world(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity, start: int = 0) -> World:
+    """The virtual cluster of a job of the economy's setting, on traces from their step `start` on, or hostile markets.
+
+    Everything is as in the economy: a start takes the changeover, all of it after the fence; a loss comes without a
+    word and takes what the setting says; policies are asked on the beat of the traces, which say nothing in between.
+    The job knows its pace and how long starts take, as one that has run before, and has ALLOWANCE more time.
+    Raises ValueError if the setting's changeover is not one number, or tiers differ in speed.
+    """
+    if callable(setting.changeover) or setting.spot_speeds:
+        raise ValueError("in the virtual cluster a changeover is one number, and all tiers are of one speed")
+    changeover, gap = timedelta(seconds=setting.changeover), timedelta(seconds=setting.gap)
+    stands = not setting.billed_probe
+    profile = _profile(str(setting.dedicated_price), tuple(map(str, setting.spot_prices)), billed=not stands)
+    *spots, dedicated = profile.spec.tiers
+    machines: list[Machine] = [Recorded(dedicated, DEDICATED, [Spell()])]
+    for tier, market in zip(spots, markets, strict=True):
+        if isinstance(market, Trace):
+            machines.append(Recorded(tier, tier.name, spells(market, start), stands=stands, linger=LINGER))
+        else:
+            machines.append(Hostile(tier, tier.name, market, gap, stands=stands, linger=LINGER))
+    return World(
+        _job(setting, capacity, [tier.name for tier in profile.spec.tiers], changeover),
+        machines,
+        {tier.name: Durations(restore=changeover) for tier in profile.spec.tiers},
+        Storage(int(setting.work), int(setting.lost), unlucky=True),
+        profile=profile,
+        config=replace(CONFIG, assumed=Assumptions(unasked=gap, unnoticed=ZERO)),
+        beat=gap,
+    )
+
+
+def run(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity, start: int = 0) -> Outcome:
+    """What came of it: the cost is that of status.ledger and, where watching is billed, of nodes that stood idle.
+
+    Raises SimulationError if the job does not end.
+    """
+    made = world(setting, markets, capacity, start)
+    status = made.run(timedelta(seconds=2 * (setting.deadline + setting.work)))
+    finished = (made.now - BEGIN).total_seconds()
+    idle = sum((one.cost for one in made.bill if one.idle), Decimal(0))
+    return Outcome(
+        cost=float(status.ledger.spent + idle),
+        finished=finished,
+        late=max(finished - setting.deadline - ALLOWANCE.total_seconds(), 0.0),
+        moves=made.starts,
+        losses=made.losses,
+        hours={one.tier: float(one.node_hours) for one in status.ledger.by_tier},
+    )
+
+
+@lru_cache(maxsize=64)
+def _profile(dedicated: str, spots: tuple[str, ...], *, billed: bool) -> CapacityProfile:
+    """The grid: Spot tiers, then the dedicated one. Where a node can be had a pod has it at once, else not at all."""
+    observation = "Billed" if billed else "Free"
+    tiers: list[dict[str, Any]] = [
+        {"kind": "Spot", "pricePerNodeHour": price, "observation": observation, "acquireTimeout": "1s"}
+        for price in spots
+    ]
+    tiers.append({"kind": "Dedicated", "pricePerNodeHour": dedicated, "observation": "Free"})
+    known = [*(SPOT.format(number) for number in range(len(spots))), DEDICATED]
+    for tier, name in zip(tiers, known, strict=True):
+        tier |= {"name": name, "accelerator": "nvidia.com/gpu", "nodeSelector": {"tier": name}}
+    return CapacityProfile.parse({"metadata": {"name": "simulated"}, "spec": {"tiers": tiers}})
+
+
+def _job(setting: Setting, capacity: Capacity, tiers: Sequence[str], changeover: timedelta) -> TrainingJob:
+    deadline = format_time(BEGIN + timedelta(seconds=int(setting.deadline)) + ALLOWANCE)
+    every = f"{int(setting.lost) or 1} steps"
+    overlap = {"maxOverlap": PAID_OVERLAP} if setting.billed_probe else {}
+    spec = {
+        "trainer": {"image": "simulated", "command": ["train"]},
+        "capacity": {"profile": "simulated", "deadline": deadline, **overlap, **capacity},
+        "checkpoint": {
+            "storage": {"volumeClaim": {"name": "simulated", "path": "job"}},
+            "every": every,
+            "gracePeriod": "1s",
+        },
+        "goal": {"steps": int(setting.work)},
+    }
+    job = TrainingJob.parse({"metadata": {"name": "job", "namespace": "simulated", "uid": "u-job"}, "spec": spec})
+    start = Measured(recent=(changeover,) * MAX_MEASURED, worst=changeover)
+    at_once = Measured(recent=(ZERO,) * MAX_MEASURED, worst=ZERO)
+    known = tuple(TierKnowledge(tier=tier, start=start, acquire=at_once, pace=SECOND) for tier in tiers)
+    return job.model_copy(update={"status": TrainingJobStatus(tiers=known)})

@@ -1,0 +1,316 @@
+"""One job in a virtual cluster, decided by the code that ships, on a clock that goes from event to event.
+
+The cluster has nodes that come and go, a scheduler, pods whose programs start, step, save and leave, and a storage with
+its fence. `core.decide.decide` sees it as the operator would, and what it says is done. Nothing happens between events:
+a node that comes, is announced to go, or goes; a pod that gets its node, starts, waits at the fence, takes its first
+step, saves, ends; a time at which the decision wants to look again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from holdfast.api import names
+from holdfast.api.attempt import AttemptState
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import Tier
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.decide import decide
+from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, ReleasePod, UnprotectPod
+from holdfast.core.draft import Draft
+from holdfast.core.progress import take_progress
+from holdfast.core.situation import look
+from holdfast.core.snapshot import OperatorConfig, Snapshot
+from holdfast.core.views import ClusterView, NodeView
+from holdfast.simulate.economy import Watched
+from holdfast.simulate.errors import SimulationError
+from holdfast.simulate.machines import ZERO, Machine
+from holdfast.simulate.program import Durations, Pod, Stage, Storage
+
+BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+MOMENT = timedelta(milliseconds=1)
+ROUNDS = 32  # of decisions at one moment; far more than anything takes
+# Reports arrive whenever a decision is made: nothing is written for them alone, and no silence is ever waited for.
+CONFIG: Final = OperatorConfig(
+    progress_url="https://holdfast.simulated:8443", status_interval=ZERO, unreported_after=timedelta(days=3650)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """A node that was had: by a pod, or by nobody, where an autoscaler had brought it and it stood idle."""
+
+    tier: str
+    since: datetime
+    until: datetime
+    price: Decimal
+    idle: bool = False
+
+    @property
+    def cost(self) -> Decimal:
+        """Money for it."""
+        return self.price * ((self.until - self.since) // timedelta(microseconds=1)) / (3_600_000_000)
+
+
+class World:
+    """The cluster and the job in it."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        machines: Sequence[Machine],
+        durations: Mapping[str, Durations],
+        storage: Storage,
+        *,
+        profile: CapacityProfile | None = None,
+        config: OperatorConfig = CONFIG,
+        beat: timedelta = ZERO,
+    ) -> None:
+        """`durations` by tier. The job begins at BEGIN."""
+        self.job = job
+        self.machines = machines
+        self.durations = durations
+        self.storage = storage
+        self.profile = profile
+        self.config = config
+        self.beat = beat
+        self.now = BEGIN
+        self.pods: list[Pod] = []
+        self.losses = 0
+        self.decisions = 0
+        self._wake: datetime | None = None
+        self._bound: list[Pod] = []
+        self._paid: list[Paid] = []
+        self._pods_made = 0
+        self._views: tuple[NodeView | None, ...] | None = None
+        self._cluster = ClusterView()
+        for machine in machines:
+            machine.begin(BEGIN)
+
+    @property
+    def status(self) -> TrainingJobStatus:
+        """What the job's status says."""
+        return self.job.status
+
+    @property
+    def starts(self) -> int:
+        """How many attempts have passed the fence, on any tier."""
+        return sum(pod.trains for pod in self._bound)
+
+    @property
+    def over(self) -> bool:
+        """Whether the job is complete, or has failed."""
+        return bool(self.status.phase and self.status.phase.final)
+
+    def run(self, limit: timedelta) -> TrainingJobStatus:
+        """Until the job is over. Raises SimulationError if it is not after `limit`."""
+        last = BEGIN + limit
+        self._settle()
+        while not self.over:
+            self._pass_time(last)
+            self._settle()
+        return self.status
+
+    @property
+    def bill(self) -> list[Paid]:
+        """What nodes cost up to now, seen from outside: those that pods had, and those that stood idle."""
+        idle = [self._idle(machine) for machine in self.machines if machine.idle_since and machine.view]
+        return [*self._paid, *[one for one in idle if one], *map(self._had, self._bound)]
+
+    # --- time
+
+    def _pass_time(self, last: datetime) -> None:
+        """Go on to the next moment at which a decision may say something new."""
+        while True:
+            at = self._next()
+            if at is None or at > last:
+                said = self.status.decision.reason if self.status.decision else "nothing was decided"
+                raise SimulationError(f"the job is not over after {last - BEGIN}: {self.status.phase}: {said}")
+            self.now = at
+            if self._turn() or (self._wake is not None and at >= self._wake):
+                return
+
+    def _next(self) -> datetime | None:
+        """When something happens next."""
+        times = [at for machine in self.machines for at in (machine.next_at, machine.idle_until) if at]
+        for pod in self.pods:
+            if at := pod.wake_at:
+                times.append(at)
+            if pod.stage is Stage.PENDING and (found := self._finds(pod)):
+                times.append(found[0])
+        if self._wake is not None:
+            times.append(max(self._wake, self.now + MOMENT))
+        return min(times, default=None)
+
+    def _turn(self) -> bool:
+        """Do what is due now; True if a decision could depend on it."""
+        changed = False
+        for pod in self.pods:  # who is done at the moment when its node goes is done
+            changed = pod.advance(self.now) or changed
+        for machine in self.machines:
+            if (until := machine.idle_until) is not None and until <= self.now:
+                self._pay_idle(machine)
+                machine.remove()
+                changed = True
+            while machine.next_at is not None and machine.next_at <= self.now:
+                changed = self._turn_machine(machine) or changed
+        return self._schedule() or changed
+
+    def _turn_machine(self, machine: Machine) -> bool:
+        pod = self._on(machine)
+        watched = Watched(pod is not None, pod.changing(self.now) if pod else 0.0)
+        idle = self._idle(machine)
+        changed = machine.turn(self.now, watched)
+        if machine.view is None:
+            if idle:
+                self._paid.append(idle)
+            if pod is not None:
+                self.losses += 1
+                pod.lose(self.now)
+        return changed
+
+    # --- the scheduler
+
+    def _schedule(self) -> bool:
+        """Bind the pods that find a node; True if there was one."""
+        bound = False
+        for pod in self.pods:
+            if pod.stage is Stage.PENDING and (found := self._finds(pod)) and found[0] <= self.now:
+                self._pay_idle(found[1])
+                pod.bind(found[1], self.now)
+                self._bound.append(pod)
+                bound = True
+        return bound
+
+    def _finds(self, pod: Pod) -> tuple[datetime, Machine] | None:
+        """The node that a pod gets next as things stand, and when."""
+        if pod.deleted_at is not None:
+            return None
+        free = [
+            (max(pod.created_at, machine.since) + pod.durations.acquire, machine)
+            for machine in self.machines
+            if machine.up and machine.since and machine.tier.name == pod.tier and self._on(machine) is None
+            if machine.view is None or machine.view.name not in pod.avoids
+        ]
+        return min(free, key=lambda found: found[0], default=None)
+
+    def _on(self, machine: Machine) -> Pod | None:
+        """The pod that is on it."""
+        return next((pod for pod in self.pods if pod.machine is machine and pod.ended_at is None), None)
+
+    # --- who pays
+
+    def _pay_idle(self, machine: Machine) -> None:
+        if idle := self._idle(machine):
+            self._paid.append(idle)
+        machine.idle_since = None
+
+    def _idle(self, machine: Machine) -> Paid | None:
+        """What is to be paid for a node that was brought, and that nobody has used since."""
+        if machine.stands or machine.idle_since is None or machine.idle_since == self.now:
+            return None
+        return Paid(machine.tier.name, machine.idle_since, self.now, _price(machine.tier), idle=True)
+
+    def _had(self, pod: Pod) -> Paid:
+        if pod.machine is None or pod.scheduled_at is None:
+            raise AssertionError("a pod that was bound has a node")
+        tier = pod.machine.tier
+        return Paid(tier.name, pod.scheduled_at, pod.ended_at or self.now, _price(tier))
+
+    # --- the operator
+
+    def _settle(self) -> None:
+        """Decide and obey, until there is nothing more to do at this moment."""
+        self._schedule()
+        snapshot = self._hear(self._snapshot())
+        for _ in range(ROUNDS):
+            decision = decide(snapshot)
+            self.decisions += 1
+            self._wake = self._on_beat(decision.requeue_at)
+            self._store(decision.status)
+            if not self._obey(decision):
+                return
+            snapshot = self._snapshot()
+        raise SimulationError(f"decisions do not come to rest at {self.now}: {decision.trace}")
+
+    def _on_beat(self, at: datetime | None) -> datetime | None:
+        """When the policy is asked again: on the beat, but where seconds count, as in a back-off or on a notice."""
+        current = self.status.current
+        calm = current is not None and current.state in _CALM and not current.departure
+        if at is None or not self.beat or not calm:
+            return at
+        return BEGIN + -(-(at - BEGIN) // self.beat) * self.beat
+
+    def _hear(self, snapshot: Snapshot) -> Snapshot:
+        """With progress taken into status: an operator does so every few seconds, and a decision never finds it old."""
+        if self.status.current is None or not snapshot.reports:
+            return snapshot
+        draft = Draft(snapshot)
+        take_progress(draft, look(snapshot, draft.status))
+        self._store(draft.status)
+        return replace(snapshot, job=self.job)
+
+    def _snapshot(self) -> Snapshot:
+        views = tuple(machine.view for machine in self.machines)
+        if self._views is None or any(one is not other for one, other in zip(views, self._views, strict=True)):
+            self._views, self._cluster = views, ClusterView(view for view in views if view)
+        reports = {pod.uid: report for pod in self.pods if (report := pod.report(self.now))}
+        return Snapshot(
+            now=self.now,
+            job=self.job,
+            pods=tuple([pod.view for pod in self.pods]),
+            cluster=self._cluster,
+            reports=reports,
+            profile=self.profile,
+            listening_since=BEGIN,
+            config=self.config,
+        )
+
+    def _store(self, status: TrainingJobStatus) -> None:
+        if status is not self.job.status:
+            self.job = self.job.model_copy(update={"status": status})
+
+    def _obey(self, decision: Decision) -> bool:
+        """Carry the decision out; True if that changed anything."""
+        changed = False
+        for order in decision.orders:
+            for pod in self.pods:
+                if pod.uid == order.pod_uid:
+                    changed = pod.tell(order, self.now) or changed
+                    changed = pod.advance(self.now) or changed
+        for action in decision.actions:
+            changed = self._act(action) or changed
+        self.pods = [pod for pod in self.pods if not pod.over]
+        return self._schedule() or changed
+
+    def _act(self, action: Action) -> bool:
+        if isinstance(action, CreatePod):
+            return self._create(action)
+        if not isinstance(action, DeletePod | ReleasePod | UnprotectPod):
+            return False  # a job that is over, and is deleted
+        pod = next((pod for pod in self.pods if pod.uid == action.uid), None)
+        if pod is None:
+            return False
+        if isinstance(action, DeletePod):
+            return pod.delete(action.grace, self.now)
+        pod.release() if isinstance(action, ReleasePod) else pod.unprotect()
+        return False  # that it is so now is no news for whoever wanted it
+
+    def _create(self, action: CreatePod) -> bool:
+        """POST a pod; one of its name is there already if the operator's word was lost, which does not happen here."""
+        self._pods_made += 1
+        tier = str(action.manifest["metadata"]["labels"][names.LABEL_TIER])
+        durations = self.durations.get(tier, Durations())
+        known = any(one.tier == tier and one.pace for one in self.status.tiers)
+        made = Pod(action, f"pod-{self._pods_made}", durations, self.storage, self.now, pace_known=known)
+        self.pods.append(made)
+        return True
+
+
+def _price(tier: Tier) -> Decimal:
+    return tier.price_per_node_hour or Decimal(0)
+
+
+_CALM = (AttemptState.ACQUIRING, AttemptState.RUNNING)

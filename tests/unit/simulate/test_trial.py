@@ -1,0 +1,99 @@
+"""Jobs of a study under Holdfast's own policies, in the virtual cluster and beside the small economy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from holdfast.core.capacity.deadline import deadline
+from holdfast.simulate import trial
+from holdfast.simulate.economy import Market, Outcome, Setting, playback
+from holdfast.simulate.economy import run as run_rule
+from holdfast.simulate.synthetic import comb, siren, sniper, weather, zones
+from holdfast.simulate.traces import Trace
+
+HOUR = 3600.0
+SETTING = Setting(work=24 * HOUR, deadline=32 * HOUR, changeover=1200.0)
+UP = Trace("up", 600, b"\1" * 1000)
+
+
+def run(setting: Setting = SETTING, *markets: Trace | Market, policy: str = "deadline") -> Outcome:
+    spots = (Decimal(1),) * len(markets)
+    return trial.run(replace(setting, spot_prices=spots), markets, trial.OWN[policy])
+
+
+# Breaks if starts, work or their prices differ from what the economy bills.
+@pytest.mark.parametrize("policy", trial.OWN)
+def test_where_there_is_nothing_to_choose_the_world_costs_what_the_economy_does(policy: str) -> None:
+    outcome = run(SETTING, UP, policy=policy)
+    assert (outcome.cost, outcome.moves, outcome.losses) == (pytest.approx(24 + 1 / 3, abs=1e-4), 1, 0)
+
+
+def test_losses_cost_the_work_that_the_setting_says() -> None:
+    lossy = replace(SETTING, lost=600.0)
+    trace = comb(400, 12, 3)
+    mild, hard = run(SETTING, trace), run(lossy, trace)
+    assert mild.losses and hard.cost > mild.cost
+    assert not (mild.missed or hard.missed)
+
+
+# Breaks if the code that ships strays from the rule that it is made of: the economy shares nothing with either.
+@pytest.mark.parametrize(("billed", "within"), [(False, 0.02), (True, 0.03)])
+def test_deadline_costs_in_the_world_what_its_rule_costs_in_the_economy(billed: bool, within: float) -> None:
+    setting = replace(SETTING, billed_probe=billed)
+    traces = [weather(seed, 400) for seed in range(8)]
+    world = sum(run(setting, trace).cost for trace in traces)
+    economy = sum(run_rule(deadline, [playback(trace)], setting).cost for trace in traces)
+    assert world == pytest.approx(economy, rel=within)
+
+
+# Breaks if decide's ledger forgets or doubles a node: the world keeps books of its own.
+@pytest.mark.parametrize("billed", [False, True])
+@pytest.mark.parametrize("policy", trial.OWN)
+def test_the_ledger_is_what_the_nodes_cost(policy: str, billed: bool) -> None:
+    setting = replace(SETTING, billed_probe=billed, lost=600.0)
+    made = trial.world(setting, [weather(3, 400)], trial.OWN[policy])
+    status = made.run(timedelta(days=9))
+    had = [one for one in made.bill if not one.idle]
+    assert float(status.ledger.spent) == pytest.approx(float(sum(one.cost for one in had)), abs=1e-4 * len(had))
+    for tier in status.ledger.by_tier:
+        hours = sum((one.until - one.since).total_seconds() for one in had if one.tier == tier.tier) / HOUR
+        assert float(tier.node_hours) == pytest.approx(hours, abs=1e-5 * len(had))
+    assert billed or not [one for one in made.bill if one.idle], "nodes that stand are nobody's to pay for"
+
+
+# Breaks if a market can make a job late: it dies after every start, looks dependable until the job comes, or flaps.
+@pytest.mark.parametrize("lost", [0.0, 600.0])
+@pytest.mark.parametrize(
+    "market",
+    [
+        lambda: sniper(0, 1), lambda: sniper(0, 9), lambda: sniper(600, 2), lambda: siren(0, 1), lambda: siren(2, 1),
+        lambda: siren(3, 20), lambda: comb(400, 1, 1), lambda: comb(400, 2, 1), lambda: comb(400, 5, 9),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("load", [0.7, 0.93])
+def test_hostile_markets_make_no_job_late(market: Callable[[], Trace | Market], lost: float, load: float) -> None:
+    for billed in (False, True):
+        setting = replace(SETTING, work=9 * HOUR, deadline=9 * HOUR / load // 1, lost=lost, billed_probe=billed)
+        outcome = run(setting, market())
+        assert not outcome.missed, f"late by {outcome.late:.0f} s"
+
+
+def test_zones_are_used_together() -> None:
+    several = zones(1, 400, 3)
+    outcome = run(SETTING, *several)
+    three = replace(SETTING, spot_prices=(Decimal(1),) * 3)
+    assert outcome.cost == pytest.approx(run_rule(deadline, list(map(playback, several)), three).cost, rel=0.05)
+    assert {"spot-0", "spot-1", "spot-2"} < outcome.hours.keys()
+
+
+def test_the_same_again_is_the_same() -> None:
+    assert run(SETTING, weather(5, 400)) == run(SETTING, weather(5, 400))
+
+
+def test_what_the_cluster_cannot_have_is_refused() -> None:
+    for setting in (replace(SETTING, changeover=lambda _move: 1.0), replace(SETTING, spot_speeds=(2.0,))):
+        with pytest.raises(ValueError, match="a changeover is one number, and all tiers are of one speed"):
+            run(setting, UP)
