@@ -29,7 +29,7 @@ def test_every_policy_runs_every_job_and_none_is_late_or_better_than_the_best() 
     found = rows(STUDY)
     assert len(found) == len(STUDY) == 2 * 2 * 2 * len(POLICIES)
     assert not any(row.missed for row in found if row.policy in ("deadline", *RULES))
-    assert all(row.ratio >= 1 - 1e-4 for row in found), "but for what the ledger rounds"
+    assert all(row.missed or row.ratio >= 1 - 1e-4 for row in found), "but for what the ledger rounds"
     starts = {(row.trace, row.load, row.start) for row in found}
     assert len(starts) == 8, "all policies run the same jobs"
 

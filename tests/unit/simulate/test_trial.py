@@ -76,7 +76,7 @@ def test_the_ledger_is_what_the_nodes_cost(policy: str, billed: bool) -> None:
 @pytest.mark.parametrize("load", [0.7, 0.93])
 def test_hostile_markets_make_no_job_late(market: Callable[[], Trace | Market], lost: float, load: float) -> None:
     for billed in (False, True):
-        setting = replace(SETTING, work=9 * HOUR, deadline=9 * HOUR / load // 1, lost=lost, billed_probe=billed)
+        setting = replace(SETTING, work=6 * HOUR, deadline=6 * HOUR / load // 1, lost=lost, billed_probe=billed)
         outcome = run(setting, market())
         assert not outcome.missed, f"late by {outcome.late:.0f} s"
 
