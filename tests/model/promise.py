@@ -200,7 +200,7 @@ def decided(case: Case) -> tuple[Outcome, float]:
     drawn = case.setting
     whole = {"work": float(int(drawn.work)), "deadline": float(int(drawn.deadline)), "changeover": drawn.worst or 0.0}
     outcome = trial.run(replace(drawn, typical=None, worst=None, **whole), case.markets, trial.OWN["deadline"])
-    return outcome, whole["deadline"] - outcome.finished
+    return outcome, whole["deadline"] + trial.ALLOWANCE.total_seconds() - outcome.finished
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -124,17 +124,29 @@ def _means(axes: "Axes", rows: Sequence[Row], loads: Sequence[float]) -> None:
         means = [of_policy[load].mean for load in loads]
         axes.plot(loads, means, marker + "-", color=colour, markeredgecolor="white", markersize=7)
         ends.append((means[-1], policy))
-    axes.set_ylim(bottom=1)
+    in_time = min(row.ratio for row in rows) >= 1  # who is late may have paid less than the best of those that are not
+    axes.set_ylim(bottom=1 if in_time else min(1, axes.get_ylim()[0]))
     axes.set_xticks(loads, [f"{load:g}" for load in loads])
     axes.set_title("mean by load", loc="left", fontsize=10)
     axes.set_xlabel("load: work ÷ time to the deadline")
     axes.set_ylabel("mean of cost ÷ the cheapest")
     axes.grid(axis="y", alpha=0.25)
     bottom, top = axes.get_ylim()
-    place = -1.0
-    for mean, policy in sorted(ends):
-        place = max((mean - bottom) / (top - bottom), place + _GAP)
+    ends.sort()
+    places = _apart([(mean - bottom) / (top - bottom) for mean, _ in ends])
+    for place, (_, policy) in zip(places, ends, strict=True):
         axes.annotate(policy, (1.02, place), xycoords="axes fraction", va="center", color=_LOOKS[policy][0], fontsize=9)
+
+
+def _apart(wanted: Sequence[float]) -> list[float]:
+    """Places from 0 to 1 for names, in their order, near those that are wanted and _GAP apart."""
+    places: list[float] = []
+    for place in wanted:
+        places.append(max(place, places[-1] + _GAP if places else 0.0))
+    for index in reversed(range(len(places))):
+        above = places[index + 1] - _GAP if index + 1 < len(places) else 1.0
+        places[index] = min(places[index], above)
+    return places
 
 
 def _by_policy(found: Sequence[Summary]) -> dict[str, dict[float, Summary]]:
