@@ -1,0 +1,110 @@
+"""Simulation and life agree: the same job, tiers and reclaims, in a cluster and in the virtual one, cost the same."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from tests.e2e.conftest import PATIENCE
+from tests.support.operator import OperatorProcess
+from tests.support.training import Job, Pool, stub, submit
+from tests.support.waiting import wait_for
+
+from holdfast.api.attempt import AttemptRecord
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.snapshot import OperatorConfig
+from holdfast.local.cluster import Cluster
+from holdfast.runtime.settings import Settings
+from holdfast.simulate.machines import Spell
+from holdfast.simulate.program import Durations
+from holdfast.simulate.replay import Node, Schedule, replay
+from holdfast.simulate.world import CONFIG
+
+EVERY, STEPS = 20, 1300  # enough for whole seconds, in which a kubelet tells starts and ends, to be small
+NOTICE = timedelta(seconds=8)
+ZERO = timedelta(0)
+PATH = ["spot", "dedicated", "spot"]
+
+
+def test_a_run_and_its_replay_cost_the_same(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if the virtual cluster starts, overlaps, leaves or pays otherwise than a real one does."""
+    prices = {"spot": "1.02", "dedicated": "3.06"}
+    tiers = [pool.tier(name, pricePerNodeHour=price) for name, price in prices.items()]
+    cluster.crash(pool.node("spot-2"))
+    cluster.kubectl("delete", "node", pool.node("spot-2"))
+    eager = {"tiers": tiers, "returnPolicy": "Eager"}
+    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), capacity=eager, goal={"steps": STEPS})
+
+    noticed = live(cluster, pool, job)
+
+    lived = TrainingJob.parse(job.get())
+    anew = lived.model_copy(update={"status": TrainingJobStatus()})
+    simulated = replay(anew, schedule(lived.status, noticed), durations(lived.status), config=config())
+    assert [record.tier for record in trained(lived.status)] == PATH
+    assert [record.tier for record in trained(simulated)] == PATH
+    assert sum(record.steps for record in trained(simulated)) == STEPS
+    assert abs(simulated.ledger.spent / lived.status.ledger.spent - 1) <= 0.05
+
+
+def live(cluster: Cluster, pool: Pool, job: Job) -> datetime:
+    """Train on Spot until its node is taken, then on dedicated, and go back; returns when the notice was given."""
+    job.wait_step(300)
+    noticed = datetime.now(UTC)
+    cluster.reclaim(pool.node("spot-1"), NOTICE)
+    job.wait("training on dedicated", lambda s: s.get("tier") == "dedicated" and s["progress"].get("step", 0) > 550)
+    wait_for(lambda: pool.node("spot-1") not in cluster.kubectl("get", "nodes", "-o", "name"), 60, "the node to go")
+    cluster.restore(pool.node("spot-1"))
+    job.wait_phase("Completed", timeout=120)
+    return noticed
+
+
+def config() -> OperatorConfig:
+    """That of the operator which runs in these tests, for a job whose reports are always heard."""
+    own = Settings(patience=PATIENCE).operator_config()
+    reports = {"progress_url": CONFIG.progress_url, "unreported_after": CONFIG.unreported_after}
+    return replace(own, status_interval=ZERO, **reports)
+
+
+def trained(status: TrainingJobStatus) -> list[AttemptRecord]:
+    """The attempts that took steps."""
+    return [record for record in status.history if record.steps]
+
+
+def schedule(status: TrainingJobStatus, noticed: datetime) -> Schedule:
+    """When Spot was there: until its notice was over, and again from the moment at which the last attempt had it."""
+    first, *_, last = trained(status)
+    gone, back = noticed + NOTICE - first.raised_at, known(last.scheduled_at) - first.raised_at
+    spot = Node("spot", "spot-1", (Spell(ZERO, gone, NOTICE), Spell(back)))
+    return Schedule([spot, Node("dedicated", "dedicated-1")], every=EVERY)
+
+
+def durations(status: TrainingJobStatus) -> dict[str, Durations]:
+    """What the run recorded, by tier. How long a program loads is not to be seen where it waited at the fence."""
+    first, second, third = trained(status)
+    restore = mean(one.recovery.restore for one in (first, second) if one.recovery)
+    load = max(known(first.first_step_at) - known(first.started_at) - restore, ZERO)
+
+    def of(*attempts: AttemptRecord) -> Durations:
+        return Durations(
+            start=mean(known(one.started_at) - known(one.scheduled_at) for one in attempts),
+            load=load,
+            restore=restore,
+            pace=mean((known(one.last_step_at) - known(one.first_step_at)) / (one.steps - 1) for one in attempts),
+            leave=mean(max(one.ended_at - known(one.last_step_at), ZERO) for one in attempts),
+        )
+
+    return {"spot": of(first, third), "dedicated": of(second)}
+
+
+def mean(spans: Iterable[timedelta]) -> timedelta:
+    """The mean of some spans."""
+    several = list(spans)
+    return sum(several, ZERO) / len(several)
+
+
+def known(at: datetime | None) -> datetime:
+    """A time that the run must have recorded."""
+    assert at is not None
+    return at
