@@ -43,6 +43,64 @@ UP_AND_OUT = [
     }
 ]
 
+JOB = "{{namespace}}/{{job}}"
+PACE = f"max by (namespace, job) (deriv(holdfast_job_step{{{JOBS}}}[15m])) > 0"  # steps a second
+TIME_LEFT = f"({each('holdfast_job_goal_steps')} - {each('holdfast_job_step')}) / ({PACE})"
+
+
+def in_phase(pattern: str) -> str:
+    """The jobs that are in one of these phases."""
+    phase = each("holdfast_job_phase", where=f'phase=~"{pattern}", {JOBS}')
+    return f"({phase} == 1)"
+
+
+def jobs(pattern: str) -> str:
+    """How many they are."""
+    return f"count({in_phase(pattern)}) or vector(0)"
+
+
+TRAINING = (
+    figure("Training", "Jobs that train now.", jobs("Running|Migrating"), decimals=0),
+    figure("On the way", "Jobs that wait for a node, or start.", jobs("Acquiring|Starting|Recovering"), decimals=0),
+    figure("Time left", "Of the job that takes longest, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
+           unit="s"),
+    figure("Preemptions", "Attempts that ended for a reason that is not the user's.",
+           total("holdfast_job_losses_total"), decimals=0),
+    figure("Failures", "Attempts that ended for the user's reason.", total("holdfast_job_failures_total"), decimals=0,
+           thresholds=thresholds((None, "text"), (1, ORANGE))),
+    figure(
+        "Oldest checkpoint", "How long ago a job that trains has committed its newest checkpoint, at most.",
+        f"max({each('holdfast_job_checkpoint_age_seconds')} and on (namespace, job) {in_phase('Running|Migrating')})",
+        unit="s",
+    ),
+    Panel(
+        "Phase", "The phases in which jobs are.", "state-timeline",
+        (Query(f"{each('holdfast_job_phase', 'phase')} == 1", f"{JOB}: {{{{phase}}}}"),),
+        defaults={"color": {"mode": "palette-classic"}}, options={"showValue": "never", "mergeValues": True},
+    ),
+    Panel(
+        "Progress", "The share of the goal that is reached.", "timeseries",
+        (Query(each("holdfast_job_percent_ratio"), JOB),),
+        defaults={"unit": "percentunit", "min": 0, "max": 1}, options=TABLE,
+    ),
+    Panel(
+        "Training loss", "As the trainers report it.", "timeseries", (Query(each("holdfast_job_loss"), JOB),),
+        options=TABLE,
+    ),
+    Panel(
+        "Steps a second", "Over the last 15 minutes.", "timeseries", (Query(PACE, JOB),), defaults={"decimals": 2},
+        options=TABLE,
+    ),
+    Panel(
+        "Time left by job", "Steps to go at the pace of the last 15 minutes.", "timeseries", (Query(TIME_LEFT, JOB),),
+        defaults={"unit": "s"}, options=TABLE,
+    ),
+    Panel(
+        "Preemptions by job", "Attempts that ended for a reason that is not the user's.", "timeseries",
+        (Query(each("holdfast_job_losses_total"), JOB),), defaults={"decimals": 0}, custom=STEPS, options=TABLE,
+    ),
+)  # fmt: skip
+
 ECONOMY = (
     figure("Spent", "Money for nodes so far, all jobs that are chosen.", total("holdfast_job_spent"), **MONEY),
     figure(
@@ -93,7 +151,7 @@ ECONOMY = (
         "the deadline will be missed.", "timeseries",
         (
             Query(
-                f"{each('holdfast_job_slack_seconds')} - {each('holdfast_job_late_seconds')}", "{{namespace}}/{{job}}"
+                f"{each('holdfast_job_slack_seconds')} - {each('holdfast_job_late_seconds')}", JOB
             ),
         ),
         defaults={"unit": "s", "thresholds": thresholds((None, RED), (0, ORANGE), (HOUR, GREEN))},
@@ -146,17 +204,17 @@ ECONOMY = (
     ),
     Panel(
         "Steps lost by job", "Steps that had to be done again.", "timeseries",
-        (Query(each("holdfast_job_steps_lost_total"), "{{namespace}}/{{job}}"),),
+        (Query(each("holdfast_job_steps_lost_total"), JOB),),
         defaults={"decimals": 0}, custom=STEPS, options=TABLE,
     ),
     Panel(
         "Goodput by job", "Time in steps that were not lost over all time since the first one.", "timeseries",
-        (Query(each("holdfast_job_goodput_ratio"), "{{namespace}}/{{job}}"),),
+        (Query(each("holdfast_job_goodput_ratio"), JOB),),
         defaults=GOODPUT, options=TABLE,
     ),
 )  # fmt: skip
 
-ROWS: Mapping[str, Sequence[Panel]] = {"Economy": ECONOMY}
+ROWS: Mapping[str, Sequence[Panel]] = {"Training": TRAINING, "Economy": ECONOMY}
 VARIABLES = (
     choice("namespace", "label_values(holdfast_job_phase, namespace)"),
     choice("job", 'label_values(holdfast_job_phase{namespace=~"$namespace"}, job)'),
@@ -165,5 +223,5 @@ VARIABLES = (
 
 def render() -> str:
     """The dashboard as Grafana imports it; the same for the same code."""
-    about = "Training jobs: what they cost, and what interruptions cost them."
+    about = "Training jobs: how they come on, what they cost, and what interruptions cost them."
     return json.dumps(dashboard("holdfast", "Holdfast", about, VARIABLES, ROWS), indent=2) + "\n"
