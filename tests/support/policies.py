@@ -26,7 +26,7 @@ from tests.support.transitions import ACQUIRING, DRAINED, DRAINING, INTENDED, RU
 from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.scalars import format_time
-from holdfast.core.snapshot import Snapshot
+from holdfast.core.snapshot import SavedCheckpoint, Snapshot
 
 WORK = 99_100  # seconds; 100,000 steps of 1 s each, 900 of them done
 NO_NODES = nodes(without=("n1", "n2", "n3", "n4"))
@@ -133,6 +133,16 @@ CASES = [
          trace=("no time to lose",),
          then={"state": DRAINING, "follows": (INTENDED, "dedicated", None), "created": [],
                "reason": "KeepingDeadline"}),
+    case("Deadline: nobody listened for hours, and it has come further meanwhile", under("Deadline",
+         status(training(progress_at=at(-36_400), last_step_at=at(-36_000), scheduled_at=at(-36_500),
+         started_at=at(-36_450))), slack=600), pod(), reports=[reported(step=36_900, step_at=at(0),
+         checkpoint=SavedCheckpoint(36_900, "s3://b/p/data/9", 1, at(0)))],
+         then={"state": RUNNING, "successor": None}),
+    Case("Deadline: nobody listened for hours, and it has not been heard yet", snapshot(under("Deadline",
+         status(training()), slack=600, **ALONE), pod(), listening_since=at(-10)), (),
+         {"state": RUNNING, "wake": at(110)}),
+    Case("Deadline: it is not heard at all", snapshot(under("Deadline", status(training()), slack=600, **ALONE), pod(),
+         listening_since=at(-120)), ("no time to lose",), {"state": DRAINING}),
     case("Deadline: its successor was given up just now", under("Deadline", status(training(return_after=at(60))),
          slack=600), pod(), trace=("no time to lose", "create beside"),
          then={"state": DRAINING, "follows": (ACQUIRING, "dedicated", 1)}),

@@ -124,7 +124,7 @@ def must_leave(draft: Draft, s: Situation) -> bool:
     current, answer = draft.attempt, ask(draft)
     if answer is None or not answer.choice.urgent or answer.choice.tier in (None, current.tier.name):
         return False
-    if current.departure or s.notice or (s.report and s.report.save_error):
+    if current.departure or s.notice or (s.report and s.report.save_error) or not _heard(draft, s):
         return False
     successor = draft.status.successor
     if not departing.may_overlap(draft):
@@ -133,6 +133,16 @@ def must_leave(draft: Draft, s: Situation) -> bool:
         return current.return_after is not None and s.now < current.return_after
     overlapping = successor.scheduled_at is not None and successor.tier.name == answer.choice.tier
     return overlapping and _overlap_over(draft, successor)
+
+
+def _heard(draft: Draft, s: Situation) -> bool:
+    """True if the trainer was heard, or has been waited for: while no operator was there it has come further."""
+    if s.report is not None or draft.snapshot.listening_since is None:
+        return True
+    at = draft.snapshot.listening_since + draft.snapshot.config.unreported_after
+    if s.now < at:
+        draft.wake(at)
+    return s.now >= at
 
 
 def leave(draft: Draft, s: Situation) -> None:

@@ -18,7 +18,7 @@ from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, preva
 from holdfast.core.capacity.standing import standing_since
 from holdfast.core.capacity.typical import at_worst, median
 from holdfast.core.capacity.view import TierView, View
-from holdfast.core.snapshot import Snapshot
+from holdfast.core.snapshot import Report, Snapshot
 from holdfast.core.tiers import acquire_timeout
 
 CPU_SPEED = 0.02  # of a CPU tier that was never used, against accelerators
@@ -86,7 +86,7 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
     """The outlook of a job whose grid is `tiers`, one or more; `status` is the decision's draft."""
     ahead = _Ahead(snapshot, status, tiers)
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
-    done = _done(status)
+    done = _done(status, ahead.heard)
     least = 0 if ahead.here else 1  # who has done all steps, and is nowhere, has to start once more to say so
     work = inf if goal is None or pace is None else max(goal - done, least) * pace
     seen = [ahead.tier(tier) for tier in tiers]
@@ -119,6 +119,8 @@ class _Ahead:
         self.shared = {one.tier: one for one in snapshot.profile.status.tiers} if snapshot.profile else {}
         self.goal = snapshot.job.spec.goal.steps or status.progress.steps
         self.here = _here(status.current)
+        # It counts before it stands in status, which is old after an hour without an operator.
+        self.heard = _report(snapshot, status.current)
         self.paces = self._paces()
         self.reference = self._reference(tiers)
         self.spots_billed: list[bool] = []
@@ -180,7 +182,7 @@ class _Ahead:
         spec, pace = self.snapshot.job.spec.checkpoint, self.reference or 0.0
         every = spec.every.steps * pace if spec.every.steps else 0.0
         period = spec.every.period.total_seconds() * speed if spec.every.period else 0.0
-        unsaved = max(done - _saved(self.status), 0) * pace
+        unsaved = max(done - _saved(self.status, self.heard), 0) * pace
         saving, unnoticed = spec.grace_period.total_seconds() * speed, self.assumed.unnoticed.total_seconds() * speed
         return max(every + period + saving, unsaved) + unnoticed
 
@@ -279,6 +281,11 @@ def _billed(
     return "Billed" in (mine, theirs) or ("Free" not in (mine, theirs) and stands is None)
 
 
+def _report(snapshot: Snapshot, current: Attempt | None) -> Report | None:
+    """What the trainer of the current attempt has just said."""
+    return snapshot.reports.get(current.pods[0].uid or "") if current and current.pods else None
+
+
 def _here(current: Attempt | None) -> Attempt | None:
     """The current attempt if it has a node, and is not about to leave it."""
     if current is None or current.state not in WORKING or current.drain or current.departure:
@@ -286,20 +293,21 @@ def _here(current: Attempt | None) -> Attempt | None:
     return current
 
 
-def _done(status: TrainingJobStatus) -> int:
+def _done(status: TrainingJobStatus, heard: Report | None) -> int:
     """Steps that need not be taken again as things stand: of a trainer that runs all, else what was saved."""
     current, saved = status.current, status.checkpoint.step if status.checkpoint else None
     if current and current.state in (AttemptState.RUNNING, AttemptState.DRAINING) and current.first_step is not None:
-        return max(current.last_step or current.first_step, saved or 0)
+        return max(current.last_step or current.first_step, saved or 0, (heard.step if heard else None) or 0)
     return status.progress.step if saved is None else saved
 
 
-def _saved(status: TrainingJobStatus) -> int:
+def _saved(status: TrainingJobStatus, heard: Report | None) -> int:
     """The newest step that a loss cannot take: of a commit, or what the current attempt went on from."""
     begun = status.current.first_step if status.current else None
     if status.checkpoint is None and begun is None:
         return status.progress.step
-    return max(status.checkpoint.step if status.checkpoint else 0, (begun or 1) - 1)
+    commits = (status.checkpoint, heard.checkpoint if heard else None)
+    return max((begun or 1) - 1, *(commit.step if commit else 0 for commit in commits))
 
 
 def _missing(goal: int | None, pace: float | None) -> Missing | None:
