@@ -1,6 +1,7 @@
 """The operator is killed, or is not there: whatever it had done by then, it goes on from what is written."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from holdfast.local.cluster import Cluster
 Make = Callable[..., OperatorProcess]
 
 STEPS = 1200  # two minutes before the node is taken, two seconds after
-NOTICE = timedelta(seconds=4)
+NOTICE = timedelta(seconds=10)  # all pods of a group save at once; past the deadline they get 5 s more
 KILL_AFTER = timedelta(seconds=30)  # all pods of a group leave at once: on a busy machine none may die unheard
 PLAN = {"goal": {"steps": STEPS}, "checkpoint": {"every": "50 steps"}}
 # No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
@@ -89,9 +90,11 @@ def assert_failed_over_once(job: Job) -> None:
     loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
     last = status["history"][-1]
     assert last["kind"] == "Completed"
-    assert loss.get("stepsLost", 0) == 0
+    assert loss.get("stepsLost", 0) == 0, status["history"]
     printed = job.logs(last["number"])
-    assert f"resumed from step {loss['lastStep']} " in printed, "the last step before is the first that is not repeated"
+    resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
+    # No operator may have heard of the last attempt before its end; then nobody knows that the one before came further.
+    assert resumed == loss["lastStep"] or ("firstStep" not in last and resumed > loss["lastStep"]), status["history"]
     assert f"total {STEPS * (STEPS + 1) // 2}" in printed
     known = {entry["number"] for entry in status["history"]}
     for pod in job.pods():

@@ -368,9 +368,12 @@ def lost_touch(draft: Draft, s: Situation) -> bool:
     at = since + (config.silent_settle if harmless else config.silent_hold)
     if harmless and s.node.ready_changed_at > s.now:
         at = s.now  # when it began is not known, so it cannot be waited for; what was heard still holds it
-    # A trainer that reports may have said so to the operator before this one.
-    heard = s.report.received_at if s.report else draft.snapshot.listening_since if draft.attempt.fenced else None
-    if heard:
+    # A trainer that reports may have said so to the operator before this one, or to nobody while this one was cut off.
+    times = (
+        s.report.received_at if s.report else None,
+        draft.snapshot.listening_since if draft.attempt.fenced else None,
+    )
+    if heard := max((at for at in times if at), default=None):
         at = max(at, heard + config.silent_hold)
     if draft.snapshot.cluster.outage(s.node, s.now):
         if came_back := draft.snapshot.cluster.came_back(s.node, s.now):

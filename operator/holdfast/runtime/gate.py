@@ -19,6 +19,7 @@ class Gate:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._until = float("-inf")
+        self._opened = float("-inf")
 
     @property
     def open(self) -> bool:
@@ -30,8 +31,15 @@ class Gate:
         """Seconds since it fell shut by itself, 0 while it is open, infinite if it was never open or was shut."""
         return max(0.0, self._clock() - self._until)
 
+    @property
+    def open_for(self) -> float:
+        """Seconds since it was opened, 0 while it is shut."""
+        return self._clock() - self._opened if self.open else 0.0
+
     def keep_open(self, until: float) -> None:
         """Allow writing until this reading of the clock."""
+        if not self.open:
+            self._opened = self._clock()
         self._until = until
 
     def shut(self) -> None:

@@ -125,7 +125,8 @@ class Reconciler:
             reports=reports,
             profile=self._cache.profiles.get(seen.spec.capacity.profile or ""),
             refusal=self._executor.refusals.get(uid),
-            listening_since=self._since,
+            # While it did not lead it did not listen either: what it remembers of a trainer is old.
+            listening_since=max(self._since, now - timedelta(seconds=self._writer.open_for)),
             progress_slot=slot,
             config=self._config,
         )

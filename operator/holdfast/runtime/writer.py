@@ -43,6 +43,11 @@ class Writer:
         """True if this process may write now."""
         return self._gate.open
 
+    @property
+    def open_for(self) -> float:
+        """For how many seconds that has been so without a gap."""
+        return self._gate.open_for
+
     async def get(self, path: str) -> dict[str, Any]:
         """Read one object. Raises ApiError."""
         return await self._client.request("GET", path)
