@@ -22,7 +22,7 @@ from holdfast.cli.demo.verify import Check, checks, resumes
 from holdfast.cli.errors import ExitCode
 from holdfast.local.progress import ConsoleReport
 
-PICTURE_WIDTH = 118
+PICTURE_WIDTH = 128  # as `kubectl get tj` needs
 
 
 def demo(
