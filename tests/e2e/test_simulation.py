@@ -15,8 +15,8 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.snapshot import OperatorConfig
 from holdfast.local.cluster import Cluster
 from holdfast.runtime.settings import Settings
+from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Spell
-from holdfast.simulate.program import Durations
 from holdfast.simulate.replay import Node, Schedule, replay
 from holdfast.simulate.world import CONFIG
 
@@ -41,7 +41,7 @@ def test_a_run_and_its_replay_cost_the_same(
 
     lived = TrainingJob.parse(job.get())
     anew = lived.model_copy(update={"status": TrainingJobStatus()})
-    simulated = replay(anew, schedule(lived.status, noticed), durations(lived.status), config=config())
+    simulated = replay(anew, schedule(lived.status, noticed), durations(lived.status), config=config()).status
     assert [record.tier for record in trained(lived.status)] == PATH
     assert [record.tier for record in trained(simulated)] == PATH
     # On a quiet machine it is within 0.03; a kubelet tells starts and ends in whole seconds, and a busy one late.

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from decimal import Decimal
 from enum import StrEnum
@@ -113,7 +114,8 @@ def run(
     """
     if picture:
         _check(picture)
-    try:
+    markets = _markets(traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed, written=format_)
+    with _named_by_option():
         study = Study(
             policies=list(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip())),
             work=duration("--work", work),
@@ -124,14 +126,8 @@ def run(
             billed=observation is Observation.BILLED,
             windows=windows,
             seed=seed,
-            markets=_markets(
-                traces or [], synthetic=synthetic, together=zones_ is Zones.TOGETHER, seed=seed, written=format_
-            ),
+            markets=markets,
         )
-    except StudyError as error:
-        if not error.field:  # it is the traces, not the command line
-            raise
-        raise typer.BadParameter(error.problem, param_hint=OPTIONS.get(error.field, f"--{error.field}")) from error
     rows = _simulate(study, workers if len(study) >= WORTH_PROCESSES else 1)
     if picture:
         plot(rows, picture, f"{len(rows) // len(study.policies):,} jobs: {study.terms}")
@@ -140,6 +136,17 @@ def run(
         typer.echo(json.dumps({"windows": jobs}, indent=1))
     else:
         show(rows, console(), by_load=by_load)
+
+
+@contextmanager
+def _named_by_option() -> Iterator[None]:
+    """A field of the Study that is refused is named as the option that gave it. Raises typer.BadParameter."""
+    try:
+        yield
+    except StudyError as error:
+        if not error.field:  # it is the traces, not the command line
+            raise
+        raise typer.BadParameter(error.problem, param_hint=OPTIONS.get(error.field, f"--{error.field}")) from error
 
 
 def show(rows: Sequence[Row], out: Console, *, by_load: bool) -> None:

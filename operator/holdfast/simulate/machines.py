@@ -1,15 +1,16 @@
 """Nodes of the virtual cluster: when each can be had, and when it goes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.api.profile import Tier
 from holdfast.core.views import NodeView, Taint
+from holdfast.simulate.durations import ZERO
 from holdfast.simulate.economy import Market, Watched
 from holdfast.simulate.traces import Trace
 
-ZERO = timedelta(0)
 NOTICE = Taint("aws-node-termination-handler/spot-itn", effect="NoSchedule")
 
 
@@ -39,7 +40,7 @@ def spells(trace: Trace, start: int = 0, *, notice: timedelta = ZERO) -> Iterato
         step = end
 
 
-class Machine:
+class Machine(ABC):
     """A node that comes and goes; one pod fits on it.
 
     `up` says that it can be had, `since` from when on. Where it stands (`stands`) there is a Node object while it can
@@ -58,13 +59,13 @@ class Machine:
         self.idle_since: datetime | None = None
         self._made = 0
 
+    @abstractmethod
     def begin(self, now: datetime) -> None:
         """The world begins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def turn(self, now: datetime, watched: Watched) -> bool:
         """Go on to `now`, which is `next_at`; True if anything has changed."""
-        raise NotImplementedError
 
     def bring(self, now: datetime) -> NodeView:
         """The Node object, for a pod that gets it now."""

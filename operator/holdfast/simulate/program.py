@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
@@ -11,61 +10,12 @@ from holdfast.api import names
 from holdfast.core.decision import CreatePod, Order
 from holdfast.core.snapshot import Report, SavedCheckpoint
 from holdfast.core.views import ContainerView, PodView
-from holdfast.simulate.machines import ZERO, Machine
+from holdfast.simulate.durations import Durations
+from holdfast.simulate.machines import Machine
+from holdfast.simulate.storage import Storage
 
-SECOND = timedelta(seconds=1)
 KNOWN_AFTER = 5  # steps after the first one, its pace is known
 KILLED = 137
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """How long things take on a tier.
-
-    `acquire` is from asking for a node of a tier that is up until the pod has it; `start` from there until the trainer
-    runs (image, storage check); `load` until it is at the fence, where a successor waits; `restore` from the fence
-    until it trains; `pace` is that of one step; `save` is from the order to leave, or from the last step, until that
-    is committed; `leave` from there until the pod has ended.
-    """
-
-    acquire: timedelta = ZERO
-    start: timedelta = ZERO
-    load: timedelta = ZERO
-    restore: timedelta = ZERO
-    pace: timedelta = SECOND
-    save: timedelta = ZERO
-    leave: timedelta = ZERO
-
-    def __post_init__(self) -> None:
-        if min(self.acquire, self.start, self.load, self.restore, self.save, self.leave) < ZERO or self.pace <= ZERO:
-            raise ValueError(f"durations must not be negative, and pace above 0; got {self}")
-
-    @property
-    def changeover(self) -> timedelta:
-        """From asking for a node to the beginning of the first step."""
-        return self.acquire + self.start + self.load + self.restore
-
-
-@dataclass(slots=True)
-class Storage:
-    """Where the job's checkpoints lie: how far its work is safe, in steps, and how its program saves.
-
-    It saves every `every` steps of an attempt. `unlucky`: losses come just before a commit, so that each costs `every`
-    steps, or all that the attempt has done.
-    """
-
-    goal: int
-    every: int = 0  # 0: each step is safe at once
-    unlucky: bool = False
-    step: int = 0
-
-    def safe(self, base: int, step: int) -> int:
-        """What is safe of an attempt that went on from `base` and has come to `step`."""
-        if not self.every:
-            return step
-        if self.unlucky:
-            return max(base, step - self.every)
-        return step - (step - base) % self.every
 
 
 class Stage(Enum):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.api.status import TrainingJobStatus
 from holdfast.core.snapshot import OperatorConfig
+from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.errors import SimulationError
-from holdfast.simulate.machines import ZERO, Machine, Recorded, Spell
-from holdfast.simulate.program import Durations, Storage
+from holdfast.simulate.machines import Machine, Recorded, Spell
+from holdfast.simulate.storage import Storage
 from holdfast.simulate.world import CONFIG, World
 
 LIMIT = timedelta(days=365)
@@ -52,24 +52,12 @@ def replay(
     *,
     profile: CapacityProfile | None = None,
     config: OperatorConfig = CONFIG,
-) -> TrainingJobStatus:
-    """The status of the job once it is over; `durations` by tier.
+) -> World:
+    """The world once the job is over, with its status, the bill and the pods; `durations` by tier.
 
     The job begins at holdfast.simulate.world.BEGIN: its deadline counts from there. It needs goal.steps, and `profile`
     if it names one. Raises SimulationError if it lacks something, or is not over in time.
     """
-    return enact(job, schedule, durations, profile=profile, config=config).status
-
-
-def enact(
-    job: TrainingJob,
-    schedule: Schedule,
-    durations: Mapping[str, Durations],
-    *,
-    profile: CapacityProfile | None = None,
-    config: OperatorConfig = CONFIG,
-) -> World:
-    """As `replay`: the whole world in its end, with the bill and the pods."""
     goal = job.spec.goal.steps
     if goal is None:
         raise SimulationError("spec.goal.steps: must be set, for the program has to know when it is done")

@@ -12,9 +12,10 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.scalars import format_time
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.typical import Assumptions
+from holdfast.simulate.durations import SECOND, ZERO, Durations
 from holdfast.simulate.economy import DEDICATED, SPOT, Market, Outcome, Setting
-from holdfast.simulate.machines import ZERO, Hostile, Machine, Recorded, Spell, spells
-from holdfast.simulate.program import SECOND, Durations, Storage
+from holdfast.simulate.machines import Hostile, Machine, Recorded, Spell, spells
+from holdfast.simulate.storage import Storage
 from holdfast.simulate.traces import Trace
 from holdfast.simulate.world import BEGIN, CONFIG, World
 

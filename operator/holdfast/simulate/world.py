@@ -24,10 +24,12 @@ from holdfast.core.progress import take_progress
 from holdfast.core.situation import look
 from holdfast.core.snapshot import OperatorConfig, Snapshot
 from holdfast.core.views import ClusterView, NodeView
+from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.economy import Watched
 from holdfast.simulate.errors import SimulationError
-from holdfast.simulate.machines import ZERO, Machine
-from holdfast.simulate.program import Durations, Pod, Stage, Storage
+from holdfast.simulate.machines import Machine
+from holdfast.simulate.program import Pod, Stage
+from holdfast.simulate.storage import Storage
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(milliseconds=1)

@@ -11,10 +11,10 @@ from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.model import merge_patch
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase, TrainingJobStatus
+from holdfast.simulate.durations import Durations
 from holdfast.simulate.errors import SimulationError
 from holdfast.simulate.machines import Spell
-from holdfast.simulate.program import Durations
-from holdfast.simulate.replay import Node, Schedule, enact, replay
+from holdfast.simulate.replay import Node, Schedule, replay
 from holdfast.simulate.world import BEGIN, World
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
@@ -61,7 +61,7 @@ def billed(world: World) -> Decimal:
 
 # Breaks if any of the durations is left out, or counted twice.
 def test_a_job_that_nothing_happens_to_takes_the_sum_of_its_durations() -> None:
-    status = replay(job(), Schedule([spot(up(0)), DEDICATED]), BOTH)
+    status = replay(job(), Schedule([spot(up(0)), DEDICATED]), BOTH).status
     assert status.phase is Phase.COMPLETED
     (record,) = trained(status)
     begun = [record.scheduled_at, record.started_at, record.first_step_at, record.last_step_at, record.ended_at]
@@ -72,7 +72,7 @@ def test_a_job_that_nothing_happens_to_takes_the_sum_of_its_durations() -> None:
 
 # Breaks if work that a loss takes is not done again, or more than was not saved.
 def test_a_node_that_goes_without_a_word_takes_the_steps_since_the_last_commit() -> None:
-    world = enact(job(), Schedule([spot(up(0, 11.5)), DEDICATED], every=60), BOTH)
+    world = replay(job(), Schedule([spot(up(0, 11.5)), DEDICATED], every=60), BOTH)
     lost, rest = trained(world.status)
     assert (lost.reason, lost.last_step, lost.steps_lost) == ("NodeGone", 650, 50)
     assert (rest.tier, rest.resumed_step, rest.first_step) == ("dedicated", 600, 601)
@@ -82,7 +82,7 @@ def test_a_node_that_goes_without_a_word_takes_the_steps_since_the_last_commit()
 
 # Breaks if a notice is not acted on: nothing is lost, and the next attempt comes up beside the one that leaves.
 def test_with_a_notice_nothing_is_lost_and_the_next_attempt_waits_at_the_fence() -> None:
-    world = enact(job(), Schedule([spot(up(0, 12, notice=120)), DEDICATED], every=60), BOTH)
+    world = replay(job(), Schedule([spot(up(0, 12, notice=120)), DEDICATED], every=60), BOTH)
     left, rest = trained(world.status)
     assert (left.kind, left.reason, left.steps_lost) == (EndKind.LOSS, "SpotInterruption", 0)
     assert rest.resumed_step == left.last_step
@@ -93,7 +93,7 @@ def test_with_a_notice_nothing_is_lost_and_the_next_attempt_waits_at_the_fence()
 
 def test_a_notice_too_short_for_the_save_is_a_loss_to_the_last_commit() -> None:
     slow = {**BOTH, "spot": replace(TOOK, save=50 * SECOND)}
-    status = replay(job(), Schedule([spot(up(0, 12, notice=20)), DEDICATED], every=60), slow)
+    status = replay(job(), Schedule([spot(up(0, 12, notice=20)), DEDICATED], every=60), slow).status
     lost, rest = trained(status)
     assert lost.last_step is not None and rest.resumed_step is not None
     assert lost.steps_lost == lost.last_step - rest.resumed_step > 0
@@ -103,7 +103,7 @@ def test_a_notice_too_short_for_the_save_is_a_loss_to_the_last_commit() -> None:
 @pytest.mark.parametrize(("policy", "back"), [("Eager", True), ("Slack", True), ("Never", False)])
 def test_the_job_goes_back_as_its_return_policy_says(policy: str, back: bool) -> None:
     schedule = Schedule([spot(up(0, 10), up(30)), DEDICATED])
-    world = enact(job(4 * 3600, returnPolicy=policy), schedule, BOTH)
+    world = replay(job(4 * 3600, returnPolicy=policy), schedule, BOTH)
     tiers = [record.tier for record in trained(world.status)]
     assert tiers == ["spot", "dedicated", *(["spot"] if back else [])]
     returned = [record for record in world.status.history if record.reason == "Returning"]
@@ -115,7 +115,7 @@ def test_the_job_goes_back_as_its_return_policy_says(policy: str, back: bool) ->
 
 def test_an_autoscaler_brings_a_node_when_a_pod_asks_and_takes_it_away_when_it_is_idle() -> None:
     node = Node("spot", "s", (up(0, 10), up(30)), stands=False, linger=5 * MINUTE)
-    world = enact(job(2 * 3600), Schedule([node, DEDICATED]), BOTH)
+    world = replay(job(2 * 3600), Schedule([node, DEDICATED]), BOTH)
     known = next(one for one in world.status.tiers if one.tier == "spot")
     assert known.observation == "Billed"
     assert world.status.phase is Phase.COMPLETED
@@ -126,7 +126,7 @@ def test_an_autoscaler_brings_a_node_when_a_pod_asks_and_takes_it_away_when_it_i
 def test_deadline_is_kept(out: int) -> None:
     nodes = [spot(*(up(start, start + out) for start in range(0, 600, out + 7))), DEDICATED]
     given = job(3 * 3600, policy="Deadline", deadline="2026-01-01T03:40:00Z")
-    status = replay(given, Schedule(nodes, every=60), BOTH)
+    status = replay(given, Schedule(nodes, every=60), BOTH).status
     assert status.phase is Phase.COMPLETED and status.finished_at is not None
     assert status.finished_at <= BEGIN + 220 * MINUTE
 
@@ -142,14 +142,14 @@ class Stored(World):
 # Breaks if the world keeps in memory what an operator would have to read back.
 def test_nothing_is_remembered_that_status_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     given, schedule = job(4 * 3600), Schedule([spot(up(0, 10, notice=60), up(30, 41.3), up(50)), DEDICATED], every=60)
-    before = replay(given, schedule, BOTH)
+    before = replay(given, schedule, BOTH).status
     monkeypatch.setattr("holdfast.simulate.replay.World", Stored)
-    assert merge_patch(before, replay(given, schedule, BOTH)) == {}
+    assert merge_patch(before, replay(given, schedule, BOTH).status) == {}
 
 
 def test_the_same_again_is_the_same() -> None:
     schedule = Schedule([spot(up(0, 10, notice=60), up(30, 41.3), up(50)), DEDICATED], every=60)
-    assert replay(job(), schedule, BOTH) == replay(job(), schedule, BOTH)
+    assert replay(job(), schedule, BOTH).status == replay(job(), schedule, BOTH).status
 
 
 @pytest.mark.parametrize(

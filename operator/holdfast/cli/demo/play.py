@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,8 +25,6 @@ from holdfast.local.cluster import Cluster
 
 LOOK_EVERY = 0.5  # seconds
 ROWS_BESIDE_EVENTS, FEWEST_EVENTS = 32, 3
-
-Narrate = Callable[[str], None]
 
 
 @dataclass(slots=True)
