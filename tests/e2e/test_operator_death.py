@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 from tests.support.cluster import apply, get, items
 from tests.support.operator import OperatorProcess
@@ -18,10 +17,17 @@ from holdfast.local.cluster import Cluster
 
 Make = Callable[..., OperatorProcess]
 
-STEPS = 1200  # two minutes before the node is taken, two seconds after
+STEPS = 2400  # four minutes in a first attempt, whose node is taken, a few seconds in the next
 NOTICE = timedelta(seconds=10)  # all pods of a group save at once; past the deadline they get 5 s more
 KILL_AFTER = timedelta(seconds=30)  # all pods of a group leave at once: on a busy machine none may die unheard
-PLAN = {"goal": {"steps": STEPS}, "checkpoint": {"every": "50 steps"}}
+PLAN = {
+    "goal": {"steps": STEPS},
+    "checkpoint": {"every": "800 steps"},
+}  # rarely, or those who go on crowd those who save
+TRAIN = """
+if [ "$HOLDFAST_ATTEMPT" = 1 ]; then pace=0.1; else pace=0.001; fi
+exec python -m holdfast_train.stub --step-seconds $pace
+"""
 # No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
 # rarely, but after each save too, so that an operator that was just started soon hears of them.
 STEADY = {"status_interval": 600}
@@ -33,21 +39,20 @@ class Group:
     They train slowly before that, so that none is done while others still start, and fast afterwards.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, pool: Pool, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, pool: Pool) -> None:
         self.cluster, self.namespace, self.pool = cluster, namespace, pool
         self.jobs: list[Job] = []
         self.tier = pool.tier("spot", acquireTimeout="2m")
-        self._fast = folder / f"{pool.name}-fast"
         cluster.kubectl("cordon", pool.node("spot-2"))
 
     def submit(self, names_of_jobs: Sequence[str]) -> None:
         """Apply jobs of these names at once."""
-        seconds = f"if [ -e {self._fast} ]; then s=0.001; else s=0.1; fi"
-        command = ["sh", "-c", f"{seconds}; exec python -m holdfast_train.stub --quiet --step-seconds $s"]
         resources = {"cpu": "100m", "memory": "512Mi"}
         spec = {"trainer": {"resources": resources, "acceleratorsPerNode": 0}}
         for name in names_of_jobs:
-            manifest = job_manifest(self.cluster, self.namespace, name, [self.tier], command, **spec, **PLAN)
+            manifest = job_manifest(
+                self.cluster, self.namespace, name, [self.tier], ["sh", "-c", TRAIN], **spec, **PLAN
+            )
             self.jobs.append(Job(self.cluster, self.namespace, name, manifest))
         apply(self.cluster, s3_secret(self.cluster), namespace=self.namespace)
         apply(self.cluster, *(job.manifest for job in self.jobs))
@@ -64,6 +69,16 @@ class Group:
         everyone = {job.name for job in self.jobs}
         wait_for(lambda: everyone <= self.training() | unless(), 90, "every job to train", every=0.5)
 
+    def wait_first_steps(self) -> None:
+        """Until each job's first attempt has done a step, whether or not an operator has heard of it."""
+
+        def begun(job: Job) -> bool:
+            pod = job.pod(1)
+            return pod is not None and pod["status"]["phase"] == "Running" and "step 1 " in job.logs(1)
+
+        for job in self.jobs:
+            wait_for(lambda job=job: begun(job), 90, f"the first step of {job.name}", every=0.5)
+
     def training(self) -> set[str]:
         """Jobs whose first step is in status."""
         return {name for name, s in self.statuses().items() if (s.get("current") or {}).get("firstStep")}
@@ -71,7 +86,6 @@ class Group:
     def reclaim(self) -> None:
         """Take the first node away; the second one is there now."""
         self.cluster.kubectl("uncordon", self.pool.node("spot-2"))
-        self._fast.touch()
         self.cluster.reclaim(self.pool.node("spot-1"), NOTICE, kill_after=KILL_AFTER)
 
     def over(self) -> set[str]:
@@ -90,7 +104,7 @@ def assert_failed_over_once(job: Job) -> None:
     loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
     last = status["history"][-1]
     assert last["kind"] == "Completed"
-    assert loss.get("stepsLost", 0) == 0, status["history"]
+    assert loss.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(loss['number'])[-2000:]}"
     printed = job.logs(last["number"])
     resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
     # No operator may have heard of the last attempt before its end; then nobody knows that the one before came further.
@@ -125,18 +139,18 @@ def predecessor(pod: Raw) -> int:
 
 
 def test_operator_killed_after_each_write_of_a_failover(
-    cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool], tmp_path: Path
+    cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool]
 ) -> None:
     """Breaks if two writes must both happen: then a pod has no intent, a loss counts twice, a pod is never released."""
     operator = lone_operator(patience=STEADY, workers=64).start()
     with PodWatch(cluster, namespace) as watch:
-        writes = writes_of_a_failover(Group(cluster, namespace, pools(), tmp_path))
+        writes = writes_of_a_failover(Group(cluster, namespace, pools()))
         assert len(writes) >= 12, "a failover is an intent, a pod, its way to training, twice, and an end in between"
         first_step = next(n for n, w in enumerate(writes, 1) if '"firstStep"' in json.dumps(w["requestObject"]))
         operator.stop()
 
         # The operator of these jobs stops dead for each of them after another write, then it is killed.
-        early, late = (Group(cluster, namespace, pools(), tmp_path) for _ in range(2))
+        early, late = (Group(cluster, namespace, pools()) for _ in range(2))
         freeze = {f"w{number}": number for number in range(1, len(writes) + 1)}
         operator.start(freeze=freeze)
         late.submit([name for name, number in freeze.items() if number >= first_step])
@@ -146,6 +160,7 @@ def test_operator_killed_after_each_write_of_a_failover(
             return {line["job"] for line in operator.log_lines() if line["message"] == FROZEN}
 
         late.wait_training(unless=frozen)
+        late.wait_first_steps()
         late.reclaim()
         # On a busy machine some writes of the clean run fall into one; then some jobs are past their turn.
         left = lambda: frozen() | early.training() | late.over()  # noqa: E731
