@@ -116,7 +116,11 @@ class Operator:
 
     def _promised(self, name: str, action: object) -> bool:
         """As the executor: a pod that this process promised goes before the status."""
-        return isinstance(action, CreatePod) and action.promised and action.attempt <= self.raised.get(name, 0)
+        return (
+            isinstance(action, CreatePod)
+            and action.promised
+            and self.raised.get(name) == self.jobs[name].status.attempt
+        )
 
     def _act(self, name: str, action: object) -> None:
         match action:

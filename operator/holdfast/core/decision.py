@@ -13,7 +13,8 @@ class CreatePod:
     """POST this pod. "Already exists" is success if owner UID and attempt match, else a Refusal (reason NameTaken).
 
     `promised` says that it may be made before the status is written: the status that is stored has its number already,
-    as it has from the notice on, and every earlier pod of the job has ended.
+    or, where the fence tells programs apart, the one before it, and every earlier pod of the job has ended but for the
+    one that it follows.
     """
 
     attempt: int

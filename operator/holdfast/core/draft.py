@@ -111,17 +111,23 @@ class Draft:
         )
 
     def create_pod(self, attempt: Attempt) -> None:
-        """Create the pod of an attempt whose number is in the status that is written first, or of the very first."""
+        """Create the pod of an attempt: after its status is written, but for the very first and what is promised."""
         manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
         self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
         self.created |= {attempt.number}
 
     def _promised(self, number: int) -> bool:
-        """True if the stored status has this number, and the pod before it, and every other, was seen to end."""
+        """True if the stored status has this number, and the pod before it, and every other, was seen to end.
+
+        Where the fence tells programs apart the next number will do as well, and a successor need not see the end of
+        the one that it follows.
+        """
         stored, pods = self.snapshot.job.status, self.snapshot.pods
-        before = stored.current
+        before, ahead = stored.current, int(stored.library and stored.successor is None)
         seen = before is None or before.number == number or any(pod.attempt == before.number for pod in pods)
-        return number <= stored.attempt and seen and all(pod.ended for pod in pods)
+        followed = before.number if before and self.role is Role.SUCCESSOR else None
+        clear = all(pod.ended or pod.attempt == followed for pod in pods)
+        return number <= stored.attempt + ahead and seen and clear
 
     def next_order(self) -> int:
         """The id of a new order."""

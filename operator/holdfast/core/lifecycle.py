@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, PodRecord
-from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core import drains, ends, placement
@@ -12,10 +11,9 @@ from holdfast.core.classify import End
 from holdfast.core.draft import Draft, Role
 from holdfast.core.history import settle_loss
 from holdfast.core.holding import held_back, why_held
-from holdfast.core.pods import program
-from holdfast.core.situation import Situation, is_live, pod_of
+from holdfast.core.situation import Situation, is_live
 from holdfast.core.snapshot import Report
-from holdfast.core.tiers import acquire_timeout, find_tier
+from holdfast.core.tiers import acquire_timeout
 from holdfast.core.views import TOGETHER, PodView
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -40,28 +38,6 @@ def create_first(draft: Draft, s: Situation) -> None:
     draft.create_pod(Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=s.now))
 
 
-def unknown_pods(draft: Draft, s: Situation) -> bool:
-    """True if pods exist although status knows of no attempt: the first one, or all of a status that was lost."""
-    return draft.status.attempt == 0 and bool(draft.snapshot.pods)
-
-
-def take_up(draft: Draft, s: Situation) -> None:
-    """The first pod is attempt 1. Other pods are of attempts that are over.
-
-    So is a first pod that waits for a node of a tier that has gone. If it has its node it is taken up all the same, for
-    what it costs has to be in the books; of its tier only the name is known.
-    """
-    newest = max(draft.snapshot.pods, key=lambda pod: pod.attempt)
-    draft.set(attempt=newest.attempt)
-    tier = find_tier(draft.snapshot.grid, newest.tier)
-    if tier is None and newest.node and newest.tier:
-        tier = ProfileTier(name=newest.tier, kind="Spot")
-    if newest.attempt == 1 and tier:
-        since = min(newest.created_at or s.now, s.now)
-        draft.set(started_at=since, suspended_for=timedelta(0))
-        draft.set(current=Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=since))
-
-
 def intend_first(draft: Draft, s: Situation) -> None:
     """Raise the next attempt number on the tier that the policy says."""
     if draft.status.started_at is None:  # a suspension before the first start is not one of an active job
@@ -75,10 +51,10 @@ def may_create(draft: Draft, s: Situation) -> bool:
     if attempt.retry_at and s.now < attempt.retry_at:
         draft.wake(attempt.retry_at)
         return False
-    return _alone(draft)
+    return alone(draft)
 
 
-def _alone(draft: Draft) -> bool:
+def alone(draft: Draft) -> bool:
     """True if no pod of another attempt lives, but for the one that a successor is to follow."""
     known = {one.number for one in (draft.status.current, draft.attempt) if one}
     others = (pod for pod in draft.snapshot.pods if pod.attempt not in known)
@@ -98,7 +74,7 @@ def _outlived(draft: Draft, pod: PodView) -> bool:
 def create(draft: Draft, s: Situation) -> None:
     """The intent is in status: create the pod."""
     draft.set_attempt(predecessor=None)  # what it was to follow, had its pod not been refused, is over
-    _acquire(draft, s)
+    acquire(draft, s)
     draft.create_pod(draft.attempt)
     draft.wake(s.now + draft.snapshot.config.missing_after)
     draft.say("Acquire", f"waiting for a node of tier {draft.attempt.tier.name}")
@@ -109,38 +85,17 @@ def create_beside(draft: Draft, s: Situation) -> None:
     if draft.status.current is None:
         raise AssertionError("a successor follows an attempt")
     draft.set_attempt(predecessor=draft.status.current.number)
-    _acquire(draft, s)
+    acquire(draft, s)
     draft.create_pod(draft.attempt)
     draft.wake(s.now + draft.snapshot.config.missing_after)
 
 
-def _acquire(draft: Draft, s: Situation) -> None:
+def acquire(draft: Draft, s: Situation) -> None:
+    """The pod is on its way to a node, and has as long as its tier allows."""
     attempt = draft.attempt
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
     deadline = attempt.acquire_deadline or s.now + timeout
     draft.set_attempt(state=AttemptState.ACQUIRING, created_at=s.now, acquire_deadline=deadline, retry_at=None)
-
-
-def there_already(draft: Draft, s: Situation) -> bool:
-    """True if the pod of an intended attempt exists, and no other pod of the job lives."""
-    return pod_of(draft.snapshot, draft.attempt) is not None and _alone(draft)
-
-
-def adopt(draft: Draft, s: Situation) -> None:
-    """The pod was promised, or its POST only seemed to fail: go on with what it does, whatever delay was meant for it.
-
-    It was made from the job as it looked then. If the user has changed the program since, it is not this job's pod.
-    """
-    pod = pod_of(draft.snapshot, draft.attempt)
-    if pod is None:
-        raise AssertionError("only a pod that is seen is adopted")
-    if pod.program and pod.program != program(draft.snapshot.job):
-        raise_again(draft, s)
-    else:
-        if draft.attempt.predecessor is not None:  # it waits for an attempt that is over
-            draft.set_attempt(go=draft.next_order())
-        _acquire(draft, s)
-        draft.say("Acquire", f"waiting for a node of tier {draft.attempt.tier.name}")
 
 
 def missing(draft: Draft, s: Situation) -> bool:

@@ -85,6 +85,8 @@ def wanted(draft: Draft) -> bool:
     if answer is None or current is None:
         return False
     choice, tier = answer.choice, attempt.tier.name
+    if tier == current.tier.name:
+        return False
     if choice.tier == tier:
         return True
     if choice.tier not in (None, current.tier.name) or not choice.watch or tier not in answer.better:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core import departing, drains, ends, lifecycle, moving, requests, succession
+from holdfast.core import adoption, departing, drains, ends, lifecycle, moving, requests, succession
 from holdfast.core.draft import Draft
 from holdfast.core.holding import held_back
 from holdfast.core.situation import Sight, Situation
@@ -78,12 +78,16 @@ TABLE: tuple[Row, ...] = (
         lambda _, s: lifecycle.learned(s), lifecycle.learn, "remembered; the last interruption is settled",
     ),
     Row(
-        "taken up", (None,), (), "status knows of no attempt, and there are pods", lifecycle.unknown_pods,
-        lifecycle.take_up, "Intended, if it is the first pod; any other is deleted",
+        "taken up", (None,), (), "status knows of no attempt, and there are pods", adoption.unknown_pods,
+        adoption.take_up, "Intended, if it is the first pod; any other is deleted",
+    ),
+    Row(
+        "taken over", (), (), "there is a pod of the next number: promised, and never written down",
+        adoption.promised_pod, adoption.take_over, "Intended; the successor, if there is a current attempt",
     ),
     Row(
         "adopted", (INTENDED,), (), "its pod is there already, and no other pod of the job lives",
-        lifecycle.there_already, lifecycle.adopt, "Acquiring; another number if it runs another program",
+        adoption.there_already, adoption.adopt, "Acquiring; another number if it runs another program",
     ),
     Row("ended", (), (Sight.ENDED,), "", _always, ends.end_seen, "by the end: next attempt, Completed or Failed"),
     Row("pod gone", ON_NODE, (Sight.VANISHED,), "", _always, ends.vanished, "loss; next attempt"),

@@ -37,18 +37,19 @@ def upkeep(draft: Draft, s: Situation) -> None:
 def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
     """A pod of an attempt that is over is ended, released, and in the end removed; one of a later one is left alone.
 
-    A later attempt than status knows of means that our view of the job is stale: that pod is somebody's hope. What is
-    done here needs no status patch, so it must be right in every future of this view; and an attempt that was given up
-    never comes back.
+    A later attempt than status knows of means that our view of the job is stale: that pod is somebody's hope, unless
+    the job is over. What is done here needs no status patch, so it must be right in every future of this view; and an
+    attempt that was given up never comes back.
     """
-    job, current = draft.snapshot.job, draft.status.current
+    job, current, stored = draft.snapshot.job, draft.status.current, draft.snapshot.job.status.phase
     if job.metadata.deletion_timestamp:
         if pod.finalized and not is_live(draft.status, pod):
             draft.act(ReleasePod(pod.name, pod.uid))
         return
     successor = draft.status.successor
     wanted = [one.number for one in (current, successor) if one]
-    if pod.attempt in wanted or pod.attempt > draft.status.attempt:
+    hoped_for = pod.attempt > draft.status.attempt and not (stored and stored.final)
+    if pod.attempt in wanted or hoped_for:
         draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
         if draining:
             delete_again(draft, pod)

@@ -7,9 +7,10 @@ the training's:
 - An order to drain because of a notice. Its id follows from the status that is stored, so a leader that decides again
   gives the same order, and a pod obeys an order once. What people asked for may have been taken back when the status is
   written, so that order waits.
-- A pod that was promised: the number of its attempt is in status already, as it is from the notice on. This process
-  must have written it: then no other can have taken the attempt further, and a view that is stale is so only in what
-  people changed meanwhile; the next decision clears away a pod that is not wanted any more.
+- A pod that was promised: the number of its attempt is in status already, or it is the next one and the storage fence
+  tells programs apart. So a successor comes up while the notice is still being written. This process must have written
+  the newest number: then no other can have taken the job further, and a view that is stale is so only in what people
+  changed meanwhile; the next decision clears away a pod that is not wanted any more, whoever makes it.
 """
 
 import asyncio
@@ -99,7 +100,7 @@ class Executor:
         self._now = now
         self._pods = PodWriter(writer, cache)
         self._turns = asyncio.Semaphore(WRITERS)
-        self._raised: dict[str, int] = {}  # by job UID: the highest attempt that this process has written into status
+        self._raised: dict[str, int] = {}  # by job UID: the newest attempt that this process has written into status
         self.refusals: dict[str, Refusal] = {}
 
     @property
@@ -157,7 +158,7 @@ class Executor:
         promised = tuple(
             action
             for action in decision.actions
-            if isinstance(action, CreatePod) and action.promised and action.attempt <= raised
+            if isinstance(action, CreatePod) and action.promised and raised == job.status.attempt
         )
         try:
             await self._act(key, job, promised)

@@ -11,6 +11,7 @@ from tests.support.core import (
     drain,
     ended,
     job,
+    node,
     nodes,
     pod,
     settled,
@@ -85,3 +86,16 @@ def test_a_pod_is_promised_if_its_number_was_in_status_and_the_old_one_was_seen_
     assert promised(ended()) == [False]
     assert promised(**successor) == [False]  # its end was not seen
     assert promised(pod(), **successor) == [False]  # lost touch with: only status can say that it is over
+
+
+def test_where_the_fence_tells_programs_apart_the_next_number_is_promised():
+    training = attempt(state=AttemptState.RUNNING, fenced=True, first_step=1)
+    going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
+
+    def followers(*others: PodView, **changes: Any) -> list[bool]:
+        given = snapshot(job(status(training, **changes)), pod(), *others, cluster=going, reports=[stepped()])
+        return [action.promised for action in settled(given).actions if isinstance(action, CreatePod)]
+
+    assert followers(library=True) == [True]
+    assert followers(library=False) == [False]
+    assert followers(pod(0, deleted_at=at(9)), library=True) == [False]  # a third pod lives

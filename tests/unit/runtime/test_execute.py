@@ -150,6 +150,20 @@ async def test_a_promised_pod_is_made_before_the_status(bench: Any) -> None:
     ]  # fmt: skip
 
 
+async def test_the_pod_after_the_newest_number_may_be_promised_too(bench: Any) -> None:
+    job, _ = await promise(bench)
+    pod = dataclasses.replace(create(), attempt=2, promised=True)
+    await bench.executor.apply(job, Decision(job.status.model_copy(update={"attempt": 2}), (pod,)))
+    assert bench.verbs()[1:] == ["POST configmaps", "POST pods", "PATCH trainingjobs/a/status"]
+
+
+async def test_nothing_is_promised_after_a_number_that_another_process_has_raised(bench: Any) -> None:
+    job, decision = await promise(bench)
+    newer = job.model_copy(update={"status": job.status.model_copy(update={"attempt": 2})})
+    await bench.executor.apply(newer, decision)
+    assert bench.verbs()[1:3] == ["PATCH trainingjobs/a/status", "POST configmaps"]
+
+
 async def test_what_another_process_promised_waits_for_the_status(bench: Any) -> None:
     job, decision = await promise(bench)
     bench.executor.keep_only(set())
