@@ -128,6 +128,11 @@ class Jobs(RuleBasedStateMachine):
             self.world.nodes[name].taints = (TAINT,)
 
     @rule(name=st.sampled_from(("s1", "s2", "d1")))
+    def notice_is_withdrawn(self, name: str) -> None:
+        if name in self.world.nodes:
+            self.world.nodes[name].taints = ()
+
+    @rule(name=st.sampled_from(("s1", "s2", "d1")))
     def node_is_gone(self, name: str) -> None:
         if name in self.world.nodes:
             self.world.remove_node(name)

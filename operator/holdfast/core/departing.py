@@ -86,6 +86,23 @@ def hasten_departure(draft: Draft, s: Situation) -> None:
     draft.set_attempt(departure=departure.model_copy(update={"deadline": deadline, "leave_at": leave_at}))
 
 
+def withdrawn(draft: Draft, s: Situation) -> bool:
+    """True if nothing threatens the pod of a departing attempt any more: who gave notice has thought better of it."""
+    return draft.attempt.departure is not None and s.notice is None and s.node is not None
+
+
+def stay(draft: Draft, s: Situation) -> None:
+    """Train on as if nothing had been; the successor was for this notice alone."""
+    departure = draft.attempt.departure
+    if departure is None:
+        raise AssertionError("only a departure can be called off")
+    ends.drop_successor(draft, "NotNeeded")
+    draft.set_attempt(departure=None)
+    text = f"the notice was withdrawn ({departure.reason}): training goes on where it is"
+    draft.say("Run", text)
+    draft.event("NoticeWithdrawn", text)
+
+
 def must_leave(draft: Draft, s: Situation) -> bool:
     """True if a departing attempt has to leave now: its successor is ready, time is up, or it was told to already."""
     departure = draft.attempt.departure

@@ -151,6 +151,10 @@ TABLE: tuple[Row, ...] = (
         departing.departs_sooner, departing.hasten_departure, "an earlier departure",
     ),
     Row(
+        "stays", (RUNNING,), ALIVE, "it departs, and the notice was withdrawn", departing.withdrawn, departing.stay,
+        "no departure, no successor",
+    ),
+    Row(
         "leaves", (RUNNING,), ALIVE, "it departs, and its successor waits at the fence, or time is up",
         departing.must_leave, departing.leave, "Draining",
     ),
