@@ -137,7 +137,7 @@ class Attempt(Model):
     go: Step | None = None
     """Id of the order that lets it pass the fence, once that was given."""
     vain: Count = 0
-    """How many of its successors were given up."""
+    """How many of its successors were given up for a reason that may last; one that was lost does not count."""
     return_after: Time | None = None
     """Going back to a better tier is not tried before this time."""
     refusals: Count = 0

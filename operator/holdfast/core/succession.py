@@ -16,7 +16,7 @@ from holdfast.core.situation import Sight, Situation
 from holdfast.core.tiers import find_tier
 
 INVALID = 422  # HTTP
-LONGEST_PROBE = timedelta(hours=24)
+LONGEST_PROBE = timedelta(hours=1)
 
 # --- coming up --------------------------------------------------------------------------------------------------------
 
@@ -179,12 +179,12 @@ def _presses(draft: Draft) -> bool:
 
 
 def _give_up(draft: Draft, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
-    """Give it up, and try again later each time: what stands against it may last as long as the current attempt."""
+    """Give it up, and try again later each time: what stands against it may last. That it was lost does not."""
     attempt, current, config = draft.attempt, draft.status.current, draft.snapshot.config
     ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
-        vain = current.vain + 1
-        later = draft.now + ends.backoff(config.probe_every, LONGEST_PROBE, vain)
+        vain = current.vain + int(end.kind is not EndKind.LOSS)
+        later = draft.now + ends.backoff(config.probe_every, LONGEST_PROBE, max(vain, 1))
         draft.set(current=current.model_copy(update={"vain": vain, "return_after": later}))
     text = f"attempt {attempt.number} ({attempt.tier.name}), which was to follow, is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)

@@ -5,7 +5,20 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.core import NOW, at, attempt, nodes, pending, pod, settled, snapshot, status, stored
+from tests.support.core import (
+    NOW,
+    at,
+    attempt,
+    container,
+    nodes,
+    pending,
+    placed,
+    pod,
+    settled,
+    snapshot,
+    status,
+    stored,
+)
 from tests.support.core import stepped as reported
 from tests.support.policies import known, training, under
 from tests.support.successions import follower
@@ -67,6 +80,15 @@ def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
     assert decision.trace == ("successor not worth it",)
     assert decision.status.current.return_after > at(60)
     assert decision.status.current.return_after <= at(0) + timedelta(minutes=10)
+
+
+def test_what_may_last_puts_the_next_try_off_a_loss_does_not():
+    given_job = under("Cheapest", status(training("dedicated", vain=2), successor=follower(STARTING)))
+    stuck = placed(2, node="n2", trainer=container(waiting="InvalidImageName"))
+    failed = settled(snapshot(given_job, pod(), stuck, reports=[says(0)])).status.current
+    lost = settled(snapshot(given_job, pod(), placed(2, node="n2"), cluster=ON_N1, reports=[says(0)])).status.current
+    assert (failed.vain, failed.return_after) == (3, at(40 * 60))
+    assert (lost.vain, lost.return_after) == (2, at(20 * 60))
 
 
 # Breaks if back-offs add up until the deadline cannot be kept: what a start that fails costs is all that was reckoned.
