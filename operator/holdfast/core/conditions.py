@@ -52,7 +52,7 @@ def _saves(draft: Draft, s: Situation) -> None:
     error = s.report.save_error if s.report else None
     if failing and s.report is None and s.sight is Sight.RUNNING:
         return  # an operator that has just come has not heard the trainer yet
-    if failing and error and draft.status == draft.snapshot.job.status:
+    if failing and error and not draft.changed:
         return  # every try may fail in other words: they alone are not worth a write
     if error and not failing:
         draft.event("CheckpointFailing", error, warning=True)
@@ -62,7 +62,10 @@ def _saves(draft: Draft, s: Situation) -> None:
 
 def find_condition(draft: Draft, kind: str) -> Condition | None:
     """The condition of that type, or None."""
-    return next((condition for condition in draft.status.conditions if condition.type == kind), None)
+    for condition in draft.status.conditions:
+        if condition.type == kind:
+            return condition
+    return None
 
 
 def drop_condition(draft: Draft, kind: str) -> None:

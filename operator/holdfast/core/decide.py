@@ -4,7 +4,6 @@ from holdfast.core.decision import Decision
 from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
 from holdfast.core.progress import take_progress
-from holdfast.core.situation import look
 from holdfast.core.snapshot import Snapshot
 from holdfast.core.transitions import candidates
 from holdfast.core.upkeep import upkeep
@@ -28,10 +27,10 @@ def decide(snapshot: Snapshot) -> Decision:
         return draft.finish()
     if alive:
         before = draft.status
-        take_progress(draft, look(snapshot, draft.status, draft.created))
+        take_progress(draft, draft.look())
         if draft.status is not before:  # how far the work has come is what policies go by
             _settle(draft)
-    upkeep(draft, look(snapshot, draft.status, draft.created))
+    upkeep(draft, draft.look())
     return draft.finish()
 
 
@@ -50,12 +49,13 @@ def _fire(draft: Draft, role: Role) -> bool:
     successor = role is Role.SUCCESSOR
     if successor and draft.status.successor is None:
         return False
-    situation = look(draft.snapshot, draft.status, draft.created, successor=successor)
+    situation = draft.look(role)
     draft.role = role
-    rows = candidates(situation.state, situation.sight, successor=successor)
-    row = next((row for row in rows if row.when(draft, situation)), None)
-    if row is not None:
-        draft.trace.append(row.name)
-        row.do(draft, situation)
+    for row in candidates(situation.state, situation.sight, successor=successor):
+        if row.when(draft, situation):
+            draft.trace.append(row.name)
+            row.do(draft, situation)
+            draft.role = Role.CURRENT
+            return True
     draft.role = Role.CURRENT
-    return row is not None
+    return False

@@ -5,9 +5,9 @@ from math import ceil
 
 from holdfast.api.attempt import Departure, EndKind
 from holdfast.core import drains, ends
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.holding import held_back
-from holdfast.core.situation import Sight, Situation, look
+from holdfast.core.situation import Sight, Situation
 
 
 def may_overlap(draft: Draft) -> bool:
@@ -24,7 +24,7 @@ def may_overlap(draft: Draft) -> bool:
 
 def awaited(draft: Draft) -> bool:
     """True if the successor waits at the fence, or has passed it, and nothing threatens it."""
-    s = look(draft.snapshot, draft.status, draft.created, successor=True)
+    s = draft.look(Role.SUCCESSOR)
     if s.sight not in (Sight.PLACED, Sight.RUNNING) or s.notice is not None or s.report is None:
         return False
     return s.report.state == "holding" or s.report.fenced

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import is_not
 from typing import Any, TypeVar
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import Decision as DecisionStatus
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
 from holdfast.core.pods import build_pod
+from holdfast.core.situation import Situation, look
 from holdfast.core.snapshot import Snapshot
 from holdfast.core.views import PodView
 
@@ -37,7 +40,10 @@ class Draft:
         self._actions: list[Action] = []
         self._events: list[Event] = []
         self._wake: datetime | None = None
-        self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
+        self._derived: dict[str, Any] = {}
+        self._derived_from: TrainingJobStatus | None = None
+        self._seen: tuple[object, ...] = ()
+        self._looks: dict[Role, tuple[frozenset[int], Situation]] = {}
 
     @property
     def attempt(self) -> Attempt:
@@ -47,9 +53,26 @@ class Draft:
             raise AssertionError("a step that needs an attempt ran without one")
         return attempt
 
+    @property
+    def changed(self) -> bool:
+        """True if the status is to be another one than what is stored."""
+        stored = self.snapshot.job.status
+        return self.status is not stored and self.status != stored
+
+    def look(self, role: Role = Role.CURRENT) -> Situation:
+        """How the current attempt stands, or its successor, with what was decided so far; looked at once."""
+        known = self._looks.get(role)
+        if known is None or known[1].status is not self.status or known[0] is not self.created:
+            found = look(self.snapshot, self.status, self.created, successor=role is Role.SUCCESSOR)
+            known = self._looks[role] = (self.created, found)
+        return known[1]
+
     def set(self, **changes: Any) -> None:
-        """Change fields of the status."""
-        self.status = self.status.model_copy(update=changes)
+        """Change fields of the status; it stays as it is if they are these very objects already."""
+        for name, value in changes.items():
+            if getattr(self.status, name) is not value:
+                self.status = self.status.model_copy(update=changes)
+                return
 
     def set_attempt(self, **changes: Any) -> None:
         """Change fields of the attempt that the step is about."""
@@ -85,11 +108,14 @@ class Draft:
     def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
         """What `derive` says, asked again only if attempts, or what is known of them, have changed since."""
         now = self.status
-        seen = (now.current, now.successor, now.tiers, now.progress, now.checkpoint, now.history)
-        known = self._derived.get(name)
-        if known is None or any(one is not other for one, other in zip(known[0], seen, strict=True)):
-            known = self._derived[name] = (seen, derive())
-        found: Derived = known[1]
+        if now is not self._derived_from:
+            seen = (now.current, now.successor, now.tiers, now.progress, now.checkpoint, now.history)
+            if any(map(is_not, seen, self._seen)):
+                self._derived.clear()
+            self._derived_from, self._seen = now, seen
+        if name not in self._derived:
+            self._derived[name] = derive()
+        found: Derived = self._derived[name]
         return found
 
     def raise_attempt(

@@ -14,7 +14,7 @@ from holdfast.core.history import append
 from holdfast.core.holding import held_back
 from holdfast.core.ledger import charge
 from holdfast.core.placement import ask, elsewhere, idle_room, in_order, tier_to_start, view_of
-from holdfast.core.situation import Situation, look
+from holdfast.core.situation import Situation
 from holdfast.core.tiers import find_tier
 from holdfast.core.views import ContainerView
 
@@ -170,7 +170,7 @@ def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = 
         return
     end = End(EndKind.STOPPED, end) if isinstance(end, str) else end
     role, draft.role = draft.role, Role.SUCCESSOR
-    s = look(draft.snapshot, draft.status, draft.created, successor=True)
+    s = draft.look(Role.SUCCESSOR)
     if _scheduled(draft.attempt, s) is None:
         asking = draft.snapshot.config.assumed.asking
         draft.set(tiers=knowledge.shown(draft.status.tiers, draft.attempt, asking, draft.now))

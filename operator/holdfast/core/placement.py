@@ -23,12 +23,14 @@ def ask(draft: Draft) -> Answer | None:
 
     The tier of an attempt that trains counts although it was taken out of the grid: the attempt keeps it.
     """
+    return draft.once("policy", lambda: _ask(draft)) if draft.snapshot.grid else None
+
+
+def _ask(draft: Draft) -> Answer:
     tiers, current = draft.snapshot.grid, draft.status.current
-    if not tiers:
-        return None
     if current and current.state in _ON_NODE and find_tier(tiers, current.tier.name) is None:
         tiers = (current.tier, *tiers)
-    return draft.once("policy", lambda: choose(draft.snapshot, draft.status, tiers))
+    return choose(draft.snapshot, draft.status, tiers)
 
 
 def in_order(draft: Draft) -> bool:

@@ -19,7 +19,7 @@ def take_progress(draft: Draft, s: Situation) -> None:
     progress = draft.status.progress
     if report is None or report.received_at == progress.updated_at:
         return
-    changed = draft.status != draft.snapshot.job.status
+    changed = draft.changed
     due = (progress.updated_at or datetime.min.replace(tzinfo=draft.now.tzinfo)) + draft.snapshot.config.status_interval
     if not changed and draft.now < due:
         draft.wake(due)

@@ -29,7 +29,7 @@ def set_prospects(draft: Draft) -> None:
     """Bring decision.reason and the conditions of policy, deadline and budget in line with what the policy says."""
     capacity = draft.snapshot.job.spec.capacity
     plain = capacity.policy == "Ordered" and capacity.deadline is None and capacity.budget is None
-    changed = not plain and draft.status != draft.snapshot.job.status
+    changed = not plain and draft.changed
     if draft.status.phase and draft.status.phase.final:
         _conclude(draft)
         return

@@ -11,7 +11,10 @@ DEFAULT_ACQUIRE_TIMEOUT = timedelta(minutes=5)
 
 def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:
     """The tier of that name, or None."""
-    return next((tier for tier in tiers if tier.name == name), None)
+    for tier in tiers:
+        if tier.name == name:
+            return tier
+    return None
 
 
 def next_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier:

@@ -70,15 +70,15 @@ def _worth_keeping(draft: Draft) -> tuple[PodView, ...]:
 
 def _columns(draft: Draft, s: Situation) -> None:
     """Phase, tier, node and reason, as `kubectl get` shows them."""
-    status = draft.status
-    draft.set(observed_generation=draft.snapshot.job.metadata.generation)
+    status, generation = draft.status, draft.snapshot.job.metadata.generation
     if status.phase and status.phase.final:
-        draft.set(tier=None, node=None)
+        draft.set(observed_generation=generation, tier=None, node=None)
         return
     current = status.current
     if current is None and not status.suspended_at and (profile := _missing_profile(draft)):
         _say_it_is_missing(draft, profile)
     draft.set(
+        observed_generation=generation,
         phase=_phase(draft),
         tier=current.tier.name if current else None,
         node=current.pods[0].node if current and current.pods else None,
@@ -94,7 +94,7 @@ def _account(draft: Draft) -> None:
         tier = find_tier(tiers, attempt.tier.name) if attempt else None
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
-    if draft.status != draft.snapshot.job.status:
+    if draft.changed:
         draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
         draft.set(forecast=forecast(draft))
 
