@@ -37,7 +37,10 @@ class Phase(StrEnum):
     @property
     def final(self) -> bool:
         """True if the job is over for good."""
-        return self in (Phase.COMPLETED, Phase.FAILED)
+        return self in _FINAL
+
+
+_FINAL = (Phase.COMPLETED, Phase.FAILED)
 
 
 class Condition(Model):

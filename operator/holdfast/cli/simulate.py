@@ -166,11 +166,14 @@ def _simulate(study: Study, workers: int) -> list[Row]:
     """Every row, with a bar on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     rows: list[Row] = []
-    with Progress(*columns, console=console(sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
+    err, hidden = console(sys.stderr), not sys.stderr.isatty()
+    # Drawn whenever a job is done, not by a thread of its own: processes are forked.
+    with Progress(*columns, console=err, transient=True, disable=hidden, auto_refresh=False) as progress:
         task = progress.add_task("jobs", total=len(study))
         for found in simulate(study, workers):
             rows += found
             progress.advance(task, len(found))
+            progress.refresh()
     return rows
 
 

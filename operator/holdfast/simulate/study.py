@@ -4,6 +4,7 @@ Under Holdfast's own policies a job runs in a virtual cluster, and the code that
 What others do is a rule, asked at every step of a small economy (see economy.py). Both bill alike.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from holdfast.simulate.trial import OWN
 DAY = 86_400
 MINUTE = timedelta(minutes=1)
 MAX_STEPS = 20_000  # of one job
+# A fork has read all modules already, which takes as long as hundreds of days of jobs. Elsewhere systems do not bear it.
+START: Final = "fork" if sys.platform == "linux" else "spawn"
 
 Policy = Callable[[float, float], Rule]
 """From work and time to the deadline, both in seconds, to a rule."""
@@ -172,7 +175,7 @@ def simulate(study: Study, workers: int = 1) -> Iterator[list[Row]]:
     """The rows of one job after the other, one row for each policy; in the same order with any number of processes.
 
     Starts are drawn with `seed`, so that the same study gives the same rows. A trace that is too short for a load is
-    passed over. Raises StudyError if none is long enough.
+    passed over. Raises StudyError if none is long enough. With `workers` the caller must have no other thread.
     """
     windows = list(_windows(study))
     if not windows:
@@ -180,7 +183,7 @@ def simulate(study: Study, workers: int = 1) -> Iterator[list[Row]]:
     if workers < 2:
         yield from (_job(study, window) for window in windows)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _take, (study,)) as pool:
+    with ProcessPoolExecutor(workers, get_context(START), _take, (study,)) as pool:
         yield from pool.map(_job_taken, windows, chunksize=4)
 
 
