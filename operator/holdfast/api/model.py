@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from holdfast.api.errors import RuleError
 from holdfast.api.rules import Rule, validations
@@ -29,13 +29,10 @@ class Model(BaseModel):
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 
-    @model_validator(mode="after")
-    def _obey_rules(self) -> Self:
-        if self.rules:
-            broken = [violation for rule in self.rules if (violation := rule.broken_by(self))]
-            if broken:
-                raise RuleError(broken)
-        return self
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)  # what has no rules, as all of status, is made without asking for them
+        return core_schema.no_info_after_validator_function(_obey_rules, schema) if cls.rules else schema
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -59,6 +56,12 @@ class Model(BaseModel):
         """What the API server stores: plain JSON values, camelCase; nothing that is not set and no empty lists."""
         dumped: dict[str, Any] = _without_empty_lists(self.model_dump(mode="json", by_alias=True, exclude_none=True))
         return dumped
+
+
+def _obey_rules(model: Model) -> Model:
+    if broken := [violation for rule in model.rules if (violation := rule.broken_by(model))]:
+        raise RuleError(broken)
+    return model
 
 
 def merge_patch(before: Model, after: Model) -> dict[str, Any]:

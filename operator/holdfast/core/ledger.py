@@ -157,15 +157,19 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
     steps = last - first + 1 if first is not None and last is not None and last >= first else 0
     begun, ended = attempt.progress_at, attempt.last_step_at
     training = max(ended - begun, timedelta(0)) if begun and ended else timedelta(0)
-    return TierTotals(
-        tier=attempt.tier.name,
-        kind=attempt.tier.kind,
-        attempts=1,
-        node_hours=hours(now - attempt.scheduled_at) if attempt.scheduled_at else Decimal(0),
-        spent=charge(attempt, attempt.scheduled_at, now) or Decimal(0),
-        steps=steps,
-        training=training,
+    return _ONE.model_copy(  # for every write of status; what is copied needs no check
+        update={
+            "tier": attempt.tier.name,
+            "kind": attempt.tier.kind,
+            "node_hours": hours(now - attempt.scheduled_at) if attempt.scheduled_at else Decimal(0),
+            "spent": charge(attempt, attempt.scheduled_at, now) or Decimal(0),
+            "steps": steps,
+            "training": training,
+        }
     )
+
+
+_ONE = TierTotals(tier="", kind="Spot", attempts=1)
 
 
 def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal) -> str | None:

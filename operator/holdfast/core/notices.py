@@ -48,8 +48,10 @@ NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "Schedul
 
 def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timedelta) -> Notice | None:
     """The most urgent notice for a pod that has not ended, or None. `grace` is the pod's grace period."""
-    found = [notice for notice in (_on_pod(pod, now, grace), _on_node(node, now)) if notice]
-    return min(found, key=lambda notice: notice.deadline, default=None)
+    on_pod, on_node = _on_pod(pod, now, grace), _on_node(node, now)
+    if on_pod is None or on_node is None:
+        return on_pod or on_node
+    return min(on_pod, on_node, key=lambda notice: notice.deadline)
 
 
 def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
@@ -65,7 +67,7 @@ def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
 
 
 def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
-    if node is None:
+    if node is None or not (node.taints or node.maintenance or node.deleted_at):
         return None
 
     def notice(reason: str, message: str, leaves: timedelta) -> Notice:

@@ -40,8 +40,10 @@ def _newest(draft: Draft) -> Report | None:
     An older pod that is kept for its logs is not asked again once the pod of a later attempt, which had come further,
     is gone.
     """
-    trained = max((record.number for record in draft.status.history if record.first_step is not None), default=0)
     found = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
+    if not found:
+        return None
+    trained = max((record.number for record in draft.status.history if record.first_step is not None), default=0)
     reports = [report for report in found if report.attempt >= trained]
     if current := draft.status.current:
         reports = [report for report in reports if report.attempt <= current.number or report.fenced]

@@ -47,13 +47,13 @@ def forecast(draft: Draft) -> Forecast:
     view = answer.outlook.view
     tier = view.here or next((tier for tier in view.tiers if tier.name == answer.choice.tier), None)
     rest = rest_cost(view, tier) if tier else None
-    found = Forecast(cost=None if rest is None else min(status.ledger.spent + rest, Decimal(MONEY_MAXIMUM)))
+    cost = None if rest is None else min(status.ledger.spent + rest, Decimal(MONEY_MAXIMUM))
     if answer.outlook.missing or inf in (view.left, view.work):
-        return found
+        return Forecast(cost=cost)
     net = find_net(view)
     slack = net.slack if net else view.left - view.work / max(tier.speed for tier in view.tiers)
     late = _rough(lateness(view, answer.choice)) or None
-    return found.model_copy(update={"slack": _rough(slack), "late": late, "at": draft.now})
+    return Forecast(cost=cost, slack=_rough(slack), late=late, at=draft.now)
 
 
 def _rough(seconds: float) -> timedelta:

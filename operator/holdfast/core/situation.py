@@ -1,8 +1,8 @@
 """How a job stands: what its status says together with what is seen of the current attempt's pod."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.status import TrainingJobStatus
@@ -26,8 +26,7 @@ class Sight(StrEnum):
     NODE_GONE = "node gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """One job at one moment of a decision. `status` is the decision's draft, not what is stored."""
 
     now: datetime

@@ -30,7 +30,7 @@ from holdfast.simulate.trial import OWN
 DAY = 86_400
 MINUTE = timedelta(minutes=1)
 MAX_STEPS = 20_000  # of one job
-# A fork has read all modules already, which takes as long as hundreds of days of jobs. Elsewhere systems do not bear it.
+# A fork has read all modules already; to read them takes as long as a hundred days of jobs. Only Linux bears it well.
 START: Final = "fork" if sys.platform == "linux" else "spawn"
 
 Policy = Callable[[float, float], Rule]

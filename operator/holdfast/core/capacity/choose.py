@@ -1,8 +1,7 @@
 """The one question that decisions ask: which tier should this job be on, and which one is worth watching?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.api.job import Policy
 from holdfast.api.profile import ProfileTier
@@ -18,8 +17,7 @@ RULES: Final[Mapping[Policy, Rule]] = {"Ordered": ordered, "Cheapest": cheapest,
 NO_PRICES: Final = Missing("PriceMissing", "no tier of the grid has a price: set pricePerNodeHour")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a policy says, and all that it was made from.
 
     `policy` is the one that was asked: Ordered in the place of one that lacks something, which `missing` then names.

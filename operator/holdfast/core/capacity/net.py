@@ -3,13 +3,12 @@
 It is checked before any wish to save money, and knows nothing of prices.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.core.capacity.view import TierView, View
 
 
-@dataclass(frozen=True, slots=True)
-class Net:
+class Net(NamedTuple):
     """The dependable tier that finishes first, and what is left beyond the time it needs.
 
     `slack` is the time left minus the time of the work on that tier, without any changeover. `reserve` is what the way

@@ -69,8 +69,7 @@ class Figures(NamedTuple):
     stands: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(NamedTuple):
     """A job and its tiers as rules see them. `missing` is set if work or time left are not known: no Deadline then.
 
     `work` and `figures`, in the order of the view's tiers, are what the view was made from.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["Spot", "Dedicated", "CPU"]
 Returns = Literal["Never", "Eager", "Slack"]
@@ -79,8 +79,7 @@ class View:
         return next((tier for tier in self.tiers if tier.name == self.tier), None) if self.tier else None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What a rule answers.
 
     `tier` is the tier to be on, or to try; None is to wait on none. `again_within` is when the rule has to be asked
