@@ -19,10 +19,14 @@ from tests.support.core import (
     snapshot,
     status,
     stepped,
+    stored,
 )  # fmt: skip
+from tests.support.policies import SAYS, training, under
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core import decide as module
+from holdfast.core import placement
+from holdfast.core.capacity.choose import choose
 from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError
 from holdfast.core.transitions import Row
@@ -44,6 +48,24 @@ def test_the_snapshot_is_not_touched():
     before = given.job.model_dump_json()
     settled(given)
     assert given.job.model_dump_json() == before
+
+
+def quiet(given):
+    """The same moment once all that it led to is stored."""
+    return replace(given, job=stored(given.job, settled(given).status))
+
+
+def test_a_quiet_decision_keeps_the_status_itself():
+    given = quiet(snapshot(job(status(attempt(fenced=True))), pod()))
+    assert module.decide(given).status is given.job.status
+
+
+def test_a_policy_is_asked_once_while_nothing_that_it_looks_at_changes(monkeypatch):
+    given = quiet(snapshot(under("Deadline", status(training())), pod(), reports=[SAYS]))
+    asked = []
+    monkeypatch.setattr(placement, "choose", lambda *about: asked.append(1) or choose(*about))
+    module.decide(given)
+    assert asked == [1]
 
 
 def test_open_orders_are_told_again_by_every_operator():
