@@ -54,8 +54,7 @@ class Model(BaseModel):
 
     def to_object(self) -> dict[str, Any]:
         """What the API server stores: plain JSON values, camelCase; nothing that is not set and no empty lists."""
-        dumped: dict[str, Any] = _without_empty_lists(self.model_dump(mode="json", by_alias=True, exclude_none=True))
-        return dumped
+        return _object(self)
 
 
 def _obey_rules(model: Model) -> Model:
@@ -69,7 +68,15 @@ def merge_patch(before: Model, after: Model) -> dict[str, Any]:
 
     Fields that neither side knows are not mentioned, so what a newer version wrote outlives the patch.
     """
-    return _merge(before.to_object(), after.to_object())
+    known = type(before).model_fields
+    changed = {name for name in known if getattr(before, name) is not getattr(after, name)}
+    return _merge(_object(before, changed), _object(after, changed)) if changed else {}
+
+
+def _object(model: Model, fields: set[str] | None = None) -> dict[str, Any]:
+    dumped = model.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+    found: dict[str, Any] = _without_empty_lists(dumped)
+    return found
 
 
 def _without_empty_lists(value: Any) -> Any:
