@@ -31,6 +31,7 @@ MAX_RATIO = 10.0  # beyond it, that Spot is even cheaper changes nothing
 MIN_RATIO = 1.1  # below it, the thresholds would be longer than any job
 WORTH_A_MOVE = 0.9  # another tier has to be a tenth cheaper before a job leaves a dependable one for it
 PAID_PROOF = 0.5  # where the time in which Spot proves itself is paid for, it has to be shorter
+WATCHED = 0.8  # of the time for which a node may be held beside the one that works, for the switch takes time too
 AMPLE = 0.25  # u above which one can afford to wait for Spot for as long as it takes
 
 
@@ -59,9 +60,14 @@ def deadline(view: View) -> Choice:
     return _nowhere(case) if here.available is False else _on_spot(case, here)
 
 
-def proof(trip: float, ratio: float, ample: float) -> float:
-    """For how many seconds Spot must have been up before the fallback is left for it; `trip` is d, in seconds."""
-    return trip * (1.5 / (max(ratio, MIN_RATIO) - 1) + 0.2 / ample)
+def proof(view: View, trip: float, ratio: float, ample: float) -> float:
+    """For how many seconds Spot must have been up before the fallback is left for it; `trip` is d, in seconds.
+
+    Where it proves itself on a node that is paid for, it has to be done while the node may be held: better to trust it
+    sooner than to give one node back after the other.
+    """
+    need = trip * (1.5 / (max(ratio, MIN_RATIO) - 1) + 0.2 / ample)
+    return min(need * PAID_PROOF, view.watch_limit * WATCHED) if view.paid_watch else need
 
 
 def patience(trip: float, ratio: float, ample: float) -> float:
@@ -161,7 +167,7 @@ def _on_dependable(case: _Case, here: TierView) -> Choice:
     if net.room(view, spot) < 0:
         return case.choose(here, f"too little slack, stay; {case.left()}")
     held = spot.held or 0.0
-    need = proof(case.trip(spot), case.ratio(spot), case.ample) * (PAID_PROOF if view.paid_watch else 1)
+    need = proof(view, case.trip(spot), case.ratio(spot), case.ample)
     if held >= need or view.returns == "Eager":
         pays = "returnPolicy is Eager" if view.returns == "Eager" else f"going back pays after {span(need)}"
         return case.choose(spot, f"up for {span(held)}, and {pays}; {case.left()}", view.step)

@@ -99,6 +99,7 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
         at_risk=ahead.at_risk(done, max([view.speed for view in views])),
         step=ahead.assumed.unasked.total_seconds(),
         paid_watch=bool(ahead.spots_billed) and all(ahead.spots_billed),
+        watch_limit=capacity.max_overlap.total_seconds() or inf,
         returns=capacity.return_policy,
     )
     return Outlook(

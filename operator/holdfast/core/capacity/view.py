@@ -59,8 +59,9 @@ class View:
     infinite without one. `at_risk` is the most work that a
     loss can cost: the age of the checkpoint just before the next one is committed. The rule is asked again within
     `step`, and at once if a tier comes, goes or is lost. `paid_watch` says that to know whether Spot is up one has to
-    hold a node of it, as where an autoscaler brings one. `returns` is when a job that is well where it is goes back to
-    a better tier: Never, at once (Eager), or once the move can be expected to pay for itself (Slack).
+    hold a node of it, as where an autoscaler brings one, and `watch_limit` for how long it may be held beside the one
+    that works. `returns` is when a job that is well where it is goes back to a better tier: Never, at once (Eager), or
+    once the move can be expected to pay for itself (Slack).
     """
 
     tiers: tuple[TierView, ...]
@@ -71,6 +72,7 @@ class View:
     at_risk: float = 0.0
     step: float = 600.0
     paid_watch: bool = False
+    watch_limit: float = inf
     returns: Returns = "Slack"
 
     @property

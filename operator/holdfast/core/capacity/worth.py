@@ -68,7 +68,7 @@ def move(view: View, here: TierView, there: TierView) -> Move:
         return Move(inf, held)
     if there.dependable or view.returns == "Eager":
         return Move(0.0, held)
-    return Move(proof((here.changeover + there.changeover) / 2, times, inf), held)
+    return Move(proof(view, (here.changeover + there.changeover) / 2, times, inf), held)
 
 
 def _pays(view: View, here: TierView, there: TierView, times: float) -> bool:

@@ -231,6 +231,13 @@ def test_where_the_proof_is_paid_for_it_is_half_as_long():
     assert deadline(replace(young, paid_watch=True)).tier == "spot"
 
 
+def test_a_node_that_is_paid_for_has_no_longer_to_prove_itself_than_it_may_be_held():
+    young = replace(view(held(SPOT, 300), DEDICATED, tier="dedicated"), watch_limit=300.0)
+    assert deadline(young).tier == "dedicated"  # to watch costs nothing, and takes as long as it takes
+    assert deadline(replace(young, paid_watch=True)).tier == "spot"
+    assert deadline(replace(young, paid_watch=True, watch_limit=600.0)).tier == "dedicated"
+
+
 @pytest.mark.parametrize(
     ("given_view", "watch"),
     [
@@ -290,8 +297,9 @@ def test_slow_spot_uses_up_slack():
 
 
 def test_thresholds():
-    assert proof(600, 3, 0.2) == pytest.approx(600 * 1.75)
-    assert proof(600, 1.0, 0.2) == proof(600, 1.1, 0.2)
+    free = view(SPOT, DEDICATED)
+    assert proof(free, 600, 3, 0.2) == pytest.approx(600 * 1.75)
+    assert proof(free, 600, 1.0, 0.2) == proof(free, 600, 1.1, 0.2)
     assert patience(600, 3, 0.125) == pytest.approx(600)
     assert patience(600, 3, 0.25) == float("inf")
 

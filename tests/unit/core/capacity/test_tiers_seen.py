@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from math import inf
 
 import pytest
 from tests.support.capacity import NOWHERE, known, measured, seen, training
@@ -202,6 +203,12 @@ def test_losses_of_yesterday_are_forgotten_once_nobody_has_looked_for_a_day():
 def test_the_watch_is_paid_for_where_nodes_come_when_asked_for(spot, cluster, paid):
     assert view(status(tiers=(known(**spot),)), cluster).paid_watch is paid
     assert view(status(), cluster, [known(**spot)]).paid_watch is paid
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, 600), ({"maxOverlap": "1h"}, 3600), ({"maxOverlap": "0s"}, inf)])
+def test_for_how_long_a_node_may_be_held_is_up_to_the_user(given, seconds):
+    """Where no two may be had at once, no node is held at all."""
+    assert view(status(), **given).watch_limit == seconds
 
 
 def test_the_tier_knows_best():
