@@ -23,7 +23,7 @@ PATIENCE = {
     "backoff_limit": 4,
     "status_interval": 0.3,
     "end_margin": 10,
-    "leave_margin": 1,
+    "leave_margin": 4,  # a busy API server or disk may stand still for some seconds
     "probe_every": 2,
 }
 

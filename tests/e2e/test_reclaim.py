@@ -19,7 +19,7 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
     job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
     first = job.wait_step(30)["current"]["pods"][0]["node"]
 
-    cluster.reclaim(first, timedelta(seconds=8))
+    cluster.reclaim(first, timedelta(seconds=12))
 
     done = job.wait_phase("Completed")
     one, two = done["history"]
@@ -55,7 +55,7 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
             ),
         )
         seen.append(status["node"])
-        cluster.reclaim(status["node"], timedelta(seconds=6))
+        cluster.reclaim(status["node"], timedelta(seconds=12))
     done = job.wait_phase("Completed")
     assert done["history"][-1]["tier"] == "cpu"
     assert done["restarts"]["losses"] == 3

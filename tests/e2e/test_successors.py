@@ -124,7 +124,7 @@ def test_the_handover_needs_no_operator(
     operator.start()
     job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("dedicated")], stub("--step-seconds", 0.1))
     node = job.wait_checkpoint(20)["node"]
-    cluster.reclaim(node, timedelta(seconds=12))
+    cluster.reclaim(node, timedelta(seconds=16))
     ready = job.wait("a successor that runs", lambda s: (s.get("successor") or {}).get("state") == "Running")
     number = ready["successor"]["number"]
     operator.kill()
