@@ -9,7 +9,7 @@ SHELL := bash
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done; true)
 BIN := .venv/bin
-# How many tests run at once. They wait for the cluster more than they compute, and each worker has a cluster of its own.
+# How many tests run at once. Each worker has a cluster of its own, which needs about a core while jobs come and go.
 WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, os.cpu_count() or 1))')
 COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(ARGS)
 

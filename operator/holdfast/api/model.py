@@ -66,7 +66,8 @@ def _obey_rules(model: Model) -> Model:
 def merge_patch(before: Model, after: Model) -> dict[str, Any]:
     """The JSON merge patch (RFC 7386) that turns `before` into `after`; empty if nothing changed.
 
-    Fields that neither side knows are not mentioned, so what a newer version wrote outlives the patch.
+    Both are of one class. Fields that neither side knows are not mentioned, so what a newer version wrote outlives the
+    patch.
     """
     known = type(before).model_fields
     changed = {name for name in known if getattr(before, name) is not getattr(after, name)}

@@ -85,7 +85,7 @@ def wanted(draft: Draft) -> bool:
     if answer is None or current is None:
         return False
     choice, tier = answer.choice, attempt.tier.name
-    if tier == current.tier.name:
+    if tier == current.tier.name:  # it was for a notice, or promised by a leader that died
         return False
     if choice.tier == tier:
         return True
