@@ -12,6 +12,11 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import format_time
 
 
+def _time(at: datetime) -> str:
+    """As Kubernetes writes times: whole seconds."""
+    return format_time(at.replace(microsecond=0))
+
+
 @dataclass
 class Pod:
     """A pod and the process in it; what the API server shows of the process is what the kubelet last said."""
@@ -66,19 +71,19 @@ class Pod:
 
     def raw(self) -> dict[str, Any]:
         """As the API server gives it."""
-        meta = {**self.manifest["metadata"], "uid": self.uid, "creationTimestamp": format_time(self.created_at)}
+        meta = {**self.manifest["metadata"], "uid": self.uid, "creationTimestamp": _time(self.created_at)}
         meta["finalizers"] = [names.POD_FINALIZER] if self.finalized else []
         if not self.protected:
             meta["annotations"] = {}
         if self.deleted_at:
-            meta["deletionTimestamp"] = format_time(self.deleted_at)
+            meta["deletionTimestamp"] = _time(self.deleted_at)
             meta["deletionGracePeriodSeconds"] = self.deletion_grace
         phase = {"waiting": "Pending", "running": "Running"}.get(
             self.shown, "Failed" if self.exit_code else "Succeeded"
         )
         conditions = []
         if self.scheduled_at:
-            time = format_time(self.scheduled_at)
+            time = _time(self.scheduled_at)
             conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": time})
         if self.collected:
             phase = "Failed"
@@ -92,8 +97,8 @@ class Pod:
         if self.shown == "waiting" or self.started_at is None:
             return {"waiting": {"reason": "PodInitializing"}}
         if self.shown == "running" or self.ended_at is None:
-            return {"running": {"startedAt": format_time(self.started_at)}}
-        times = {"startedAt": format_time(self.started_at), "finishedAt": format_time(self.ended_at)}
+            return {"running": {"startedAt": _time(self.started_at)}}
+        times = {"startedAt": _time(self.started_at), "finishedAt": _time(self.ended_at)}
         return {
             "terminated": {
                 "exitCode": self.exit_code,
@@ -125,7 +130,7 @@ class Node:
         ready = {
             "type": "Ready",
             "status": "True" if self.ready else "Unknown",
-            "lastTransitionTime": format_time(self.changed_at),
+            "lastTransitionTime": _time(self.changed_at),
         }
         return {
             "metadata": {"name": self.name, "uid": self.uid, "labels": {"tier": self.tier}},
@@ -161,5 +166,5 @@ class Job:
             "annotations": dict(self.annotations),
         }
         if self.deleted:
-            meta["deletionTimestamp"] = format_time(NOW)
+            meta["deletionTimestamp"] = _time(NOW)
         return TrainingJob.parse({"metadata": meta, "spec": self.spec, "status": self.status})

@@ -109,7 +109,7 @@ def check_times(replay: Replay, events: Iterable[Raw]) -> None:
         assert (record.scheduled_at is None) == (pod is None), f"attempt {record.number} had a node, or had none"
         if pod and record.scheduled_at:
             assert abs(record.scheduled_at - bound[pod]) < timedelta(seconds=2), "the scheduler writes whole seconds"
-            assert record.estimated or record.ended_at == ended[pod]
+            assert record.estimated or record.ended_at == max(ended[pod], record.started_at or record.scheduled_at)
 
 
 def of(ledger: Ledger) -> dict[str, Sums]:
@@ -128,11 +128,14 @@ def of(ledger: Ledger) -> dict[str, Sums]:
 
 
 def check(ledger: Ledger, replay: Replay) -> None:
-    """Every figure of the ledger is that of the replay, and the figures agree with each other."""
+    """Every figure of the ledger is that of the replay, the figures agree with each other, and times are in order."""
     assert of(ledger) == replay.by_tier()
     assert ledger.attempts == len(replay.records)
     assert ledger.steps_lost == sum(record.steps_lost or 0 for record in replay.records.values())
     assert _microseconds(ledger.seconds_lost) == replay.seconds_lost()
+    for record in replay.records.values():
+        times = [at for at in (record.raised_at, record.scheduled_at, record.started_at, record.ended_at) if at]
+        assert times == sorted(times), f"attempt {record.number}: raised, on a node, started, ended, in this order"
     parts = ledger.recovery
     assert parts.notice + parts.acquire + parts.start + parts.restore == ledger.seconds_lost
 

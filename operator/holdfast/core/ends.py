@@ -28,7 +28,7 @@ def end_seen(draft: Draft, s: Situation) -> None:
         raise AssertionError("an end is seen on a pod")
     end = classify(s.pod, draft.attempt.drain)
     finished = s.pod.trainer.ended_at if s.pod.trainer else None
-    over(draft, s, end, ended_at=min(finished or s.now, s.now))
+    over(draft, s, end, ended_at=finished)
 
 
 def vanished(draft: Draft, s: Situation) -> None:
@@ -113,7 +113,7 @@ def over(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = No
     """Record the end of the current attempt, count it, and decide what comes next."""
     attempt = draft.attempt
     progressed = made_progress(attempt, s)
-    _close(draft, s, end, ended_at or s.now, estimated=estimated)
+    _close(draft, s, end, ended_at=ended_at, estimated=estimated)
     draft.set(current=None)
     draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
     match end.kind:
@@ -175,7 +175,7 @@ def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = 
         asking = draft.snapshot.config.assumed.asking
         draft.set(tiers=knowledge.shown(draft.status.tiers, draft.attempt, asking, draft.now))
     else:
-        _close(draft, s, end, ended_at or s.now, estimated=estimated)
+        _close(draft, s, end, ended_at=ended_at, estimated=estimated)
         restarts = draft.status.restarts
         if end.kind is EndKind.LOSS:
             counts = {
@@ -197,7 +197,7 @@ def to_next_tier(draft: Draft, s: Situation) -> None:
     words, reason = _why_not(draft, attempt, gone=gone)
     # A node is avoided for one walk of the grid: it may be the only one that there is.
     walked = other.name == (tiers[0].name if in_order(draft) else attempt.tier.name)
-    _close(draft, s, End(EndKind.STOPPED, reason, why), s.now)
+    _close(draft, s, End(EndKind.STOPPED, reason, why))
     avoid = attempt.avoid_nodes if gone or not walked else ()
     draft.set(current=draft.raise_attempt(other, retry_at=attempt.retry_at if gone else None, avoid=avoid))
     draft.say("Acquire", f"{words}; trying {other.name}")
@@ -219,21 +219,21 @@ def _why_not(draft: Draft, attempt: Attempt, *, gone: bool) -> tuple[str, str]:
 
 def retarget(draft: Draft, s: Situation, tier: ProfileTier, reason: str, avoid: tuple[str, ...] = ()) -> None:
     """Give up an attempt that has not started on a node yet, for another tier."""
-    _close(draft, s, End(EndKind.STOPPED, reason), s.now)
+    _close(draft, s, End(EndKind.STOPPED, reason))
     draft.set(current=draft.raise_attempt(tier, avoid=avoid))
 
 
 def stop_before_start(draft: Draft, s: Situation, reason: str) -> None:
     """Give up an attempt that has not started on a node yet, for nothing: no loss is counted."""
     drop_successor(draft, reason)
-    _close(draft, s, End(EndKind.STOPPED, reason), s.now)
+    _close(draft, s, End(EndKind.STOPPED, reason))
     draft.set(current=None)
 
 
 def give_up(draft: Draft, s: Situation, reason: str, message: str) -> None:
     """End the job as Failed although its attempt may still run; upkeep deletes the pod, which saves and leaves."""
     if draft.status.current:
-        _close(draft, s, End(EndKind.STOPPED, reason, message), s.now)
+        _close(draft, s, End(EndKind.STOPPED, reason, message))
     finish(draft, Phase.FAILED, reason, message)
 
 
@@ -289,18 +289,20 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
     go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 
 
-def _close(draft: Draft, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> None:
+def _close(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
     """Put the current attempt into history and its sums into the ledger."""
     record = _record(draft.attempt, s, end, ended_at, estimated=estimated)
     append(draft, record, draft.attempt.tier.kind)
     draft.set(tiers=knowledge.ended(draft.status.tiers, record, infrastructure=end.infrastructure))
 
 
-def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, estimated: bool = False) -> AttemptRecord:
+def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime | None, *, estimated: bool) -> AttemptRecord:
     report = s.report
     steps = [step for step in (attempt.last_step, report.step if report else None, end.step) if step is not None]
     last, first = max(steps, default=None), attempt.first_step
     scheduled_at = _scheduled(attempt, s)
+    started_at = _started(attempt, s)
+    ended_at = s.told(ended_at, started_at or scheduled_at or attempt.raised_at)
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,
@@ -310,7 +312,7 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, est
         message=end.message[:MESSAGE_LIMIT],
         raised_at=attempt.raised_at,
         scheduled_at=scheduled_at,
-        started_at=_started(attempt, s),
+        started_at=started_at,
         ended_at=ended_at,
         pod_uid=_pod_uid(attempt, s) if estimated else None,
         estimated=estimated,
@@ -325,15 +327,15 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime, *, est
 
 
 def _scheduled(attempt: Attempt, s: Situation) -> datetime | None:
-    """When its pod had a node; the operator may have been down all the while. The scheduler's clock may be wrong."""
+    """When its pod had a node; the operator may have been down all the while."""
     seen = s.pod.scheduled_at if s.pod and s.pod.node else None
-    return attempt.scheduled_at or (min(max(seen, attempt.raised_at), s.now) if seen else None)
+    return attempt.scheduled_at or (s.told(seen, attempt.raised_at) if seen else None)
 
 
 def _started(attempt: Attempt, s: Situation) -> datetime | None:
     """When its trainer ran; the operator may have been down all the while."""
-    trainer = s.pod.trainer if s.pod else None
-    return attempt.started_at or (trainer.started_at if trainer else None)
+    seen = s.pod.trainer.started_at if s.pod and s.pod.trainer else None
+    return attempt.started_at or (s.told(seen, _scheduled(attempt, s) or attempt.raised_at) if seen else None)
 
 
 def _pod_uid(attempt: Attempt, s: Situation) -> str | None:

@@ -167,8 +167,7 @@ def note_placed(draft: Draft, s: Situation) -> Attempt:
         state=AttemptState.STARTING,
         pods=(_pod_record(pod, s),),
         created_at=pod.created_at,
-        # The scheduler's clock may be wrong; the attempt was raised by ours.
-        scheduled_at=min(max(pod.scheduled_at or s.now, attempt.raised_at), s.now),
+        scheduled_at=s.told(pod.scheduled_at, attempt.raised_at),
     )
     made = s.node.created_at if s.node else None
     draft.set(tiers=knowledge.got_node(draft.status.tiers, draft.attempt, made, since))
@@ -187,7 +186,7 @@ def note_running(draft: Draft, s: Situation) -> Attempt:
     pod = s.pod
     if pod is None or pod.trainer is None:
         raise AssertionError("a running pod is seen")
-    started = min(pod.trainer.started_at or s.now, s.now)
+    started = s.told(pod.trainer.started_at, draft.attempt.scheduled_at or draft.attempt.raised_at)
     draft.set_attempt(state=AttemptState.RUNNING, started_at=started, pods=(_pod_record(pod, s),))
     return draft.attempt
 

@@ -43,6 +43,14 @@ class Situation(NamedTuple):
         """The state of the current attempt."""
         return self.attempt.state if self.attempt else None
 
+    def told(self, at: datetime | None, since: datetime) -> datetime:
+        """When something was that another machine tells of: now if it does not say when, and never before `since`.
+
+        Clocks differ, and a kubelet and a scheduler tell whole seconds: without that a program would start before its
+        pod had a node.
+        """
+        return max(min(at or self.now, self.now), since)
+
 
 def look(
     snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset(), *, successor: bool = False

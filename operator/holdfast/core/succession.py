@@ -108,7 +108,7 @@ def ended(draft: Draft, s: Situation) -> None:
     kind = EndKind.LOSS if end.kind is EndKind.LOSS else EndKind.STOPPED
     finished = s.pod.trainer.ended_at if s.pod.trainer else None
     told = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
-    _give_up(draft, told, ended_at=min(finished or s.now, s.now))
+    _give_up(draft, told, ended_at=finished)
 
 
 def gone(draft: Draft, s: Situation) -> None:

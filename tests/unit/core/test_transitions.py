@@ -111,7 +111,8 @@ def test_the_report_of_one_that_was_given_up_hides_nothing():
 
 
 def test_a_successor_is_paid_for_until_it_ended_and_not_until_somebody_looked():
-    given = successions.given(successions.ON_DEDICATED, successions.follower(RUNNING, scheduled_at=at(-7200)))
+    follower = successions.follower(RUNNING, scheduled_at=at(-7200), started_at=at(-7190))
+    given = successions.given(successions.ON_DEDICATED, follower)
     over = container(ended=True, exit_code=1)
     gone = ended(2, 1, node="n2", trainer=replace(over, ended_at=at(-6800)))
     decision = settled(snapshot(given, pod(), gone, reports=[stepped()]))
