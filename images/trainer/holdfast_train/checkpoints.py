@@ -140,7 +140,7 @@ class Checkpoints:
     def _write(self, name: str, step: int, state: Any, ranks: Sequence[Any]) -> Manifest:
         packer = Packer()
         tree = packer.pack(state)
-        trees = tuple(packer.pack(rank, f"rank {number}") for number, rank in enumerate(ranks))
+        trees = tuple(packer.pack(rank, f"ranks/{number}") for number, rank in enumerate(ranks))
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
             pending: list[Any] = []
             parts: list[Part] = []
@@ -156,6 +156,8 @@ class Checkpoints:
             job_uid=self._identity.job_uid,
             at=now(),
             versions=_versions(),
+            program={},
+            metrics={},
             parts=tuple(parts),
             tensors=tuple(packer.tensors),
             state=tree,
@@ -163,9 +165,9 @@ class Checkpoints:
         )
 
     def _put_part(self, key: str, piece: bytearray) -> Part:
-        crc32 = manifest.checksums(piece)  # before the bytes leave: what is damaged on the way cannot pass
+        sums = manifest.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
         self._storage.put(key, piece)
-        return Part(key, len(piece), manifest.CHUNK_BYTES, crc32)
+        return Part(key, len(piece), manifest.CHUNK_BYTES, sums)
 
     def _verify(self, written: Manifest, manifest_bytes: int) -> None:
         wanted = {part.key: part.size for part in written.parts}

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from awscrt import checksums
+
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.state import TensorEntry, Tree
+from holdfast_train.state import Shard, TensorEntry, Tree
 
 __all__ = [
     "CHUNK_BYTES",
@@ -16,7 +17,7 @@ __all__ = [
     "Manifest",
     "Part",
     "check_part",
-    "checksums",
+    "chunk_sums",
     "decode",
     "encode",
     "manifest_key",
@@ -25,23 +26,26 @@ __all__ = [
 
 CHUNK_BYTES: Final = 4 << 20
 PART_BYTES: Final = 64 << 20
+VERSION: Final = 2
 
 
 @dataclass(frozen=True)
 class Part:
-    """One object of data: `size` bytes in chunks of `chunk` bytes, each with its CRC-32."""
+    """One object of data: `size` bytes in chunks of `chunk` bytes, each with its CRC-64/NVME in 16 hex digits."""
 
     key: str
     size: int
     chunk: int
-    crc32: tuple[int, ...]
+    crc64nvme: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Manifest:
     """One checkpoint. `state` is the tree all ranks share, `ranks` one tree for each rank (RNG and its own state).
 
-    Offsets of `tensors` count from the start of the first part through all parts. `at`: RFC 3339, UTC.
+    Offsets of `tensors` count from the start of the first part through all parts, in their order here. `at`: RFC 3339,
+    UTC. `versions`: of libraries. `program`: what else a resume should find unchanged, a word and its value each (a
+    hash of the configuration, a revision, the data's fingerprint). `metrics`: what was measured at this step, decimals.
     """
 
     name: str
@@ -50,6 +54,8 @@ class Manifest:
     job_uid: str
     at: str
     versions: Mapping[str, str]
+    program: Mapping[str, str]
+    metrics: Mapping[str, str]
     parts: tuple[Part, ...]
     tensors: tuple[TensorEntry, ...]
     state: Tree
@@ -71,19 +77,19 @@ def part_key(name: str, rank: int, part: int) -> str:
     return f"data/{name}/r{rank}.{part}"
 
 
-def checksums(data: bytes | bytearray, chunk: int = CHUNK_BYTES) -> tuple[int, ...]:
-    """CRC-32 of each chunk of `chunk` bytes."""
+def chunk_sums(data: bytes | bytearray | memoryview, chunk: int = CHUNK_BYTES) -> tuple[str, ...]:
+    """CRC-64/NVME of each chunk of `chunk` bytes, in 16 hex digits: JSON's numbers are not safe beyond 53 bits."""
     view = memoryview(data)
-    return tuple(zlib.crc32(view[start : start + chunk]) for start in range(0, len(view), chunk))
+    return tuple(f"{checksums.crc64nvme(view[at : at + chunk]):016x}" for at in range(0, len(view), chunk))
 
 
-def check_part(part: Part, data: bytes) -> None:
+def check_part(part: Part, data: bytes | memoryview) -> None:
     """CheckpointCorruptError if `data` is not what `part` says, naming the first chunk that differs."""
     if len(data) != part.size:
         raise CheckpointCorruptError(f"{part.key} has {len(data)} bytes, not {part.size}")
-    for number, (found, wanted) in enumerate(zip(checksums(data, part.chunk), part.crc32, strict=True)):
+    for number, (found, wanted) in enumerate(zip(chunk_sums(data, part.chunk), part.crc64nvme, strict=True)):
         if found != wanted:
-            raise CheckpointCorruptError(f"{part.key}: the CRC of chunk {number} is {found:08x}, not {wanted:08x}")
+            raise CheckpointCorruptError(f"{part.key}: the CRC of chunk {number} is {found}, not {wanted}")
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:
@@ -92,7 +98,7 @@ def _canonical(body: Mapping[str, Any]) -> bytes:
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as canonical JSON (sorted keys, no blanks) with `sha256` over the same without that field."""
-    body: dict[str, Any] = {"v": 1, **asdict(manifest)}
+    body: dict[str, Any] = {"v": VERSION, **asdict(manifest)}
     return _canonical({**body, "sha256": hashlib.sha256(_canonical(body)).hexdigest()})
 
 
@@ -102,10 +108,19 @@ def decode(data: bytes) -> Manifest:
         body = json.loads(data)
         found = body.pop("sha256")
         wanted = hashlib.sha256(_canonical(body)).hexdigest()
-        if body.pop("v") != 1 or found != wanted:
+        if found != wanted:
             raise CheckpointCorruptError(f"its hash is {wanted[:12]}, but it says {str(found)[:12]}")
-        parts = tuple(Part(p["key"], p["size"], p["chunk"], tuple(p["crc32"])) for p in body.pop("parts"))
-        tensors = tuple(TensorEntry(**{**t, "shape": tuple(t["shape"])}) for t in body.pop("tensors"))
+        if (version := body.pop("v")) != VERSION:
+            raise CheckpointCorruptError(f"it has version {version}, and this holdfast-train reads {VERSION}")
+        parts = tuple(Part(**{**p, "crc64nvme": tuple(p["crc64nvme"])}) for p in body.pop("parts"))
+        tensors = tuple(_tensor(t) for t in body.pop("tensors"))
         return Manifest(parts=parts, tensors=tensors, **{**body, "ranks": tuple(body["ranks"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"it is not a manifest: {error}") from error
+
+
+def _tensor(body: Mapping[str, Any]) -> TensorEntry:
+    shards = (
+        Shard(**{**shard, "start": tuple(shard["start"]), "shape": tuple(shard["shape"])}) for shard in body["shards"]
+    )
+    return TensorEntry(**{**body, "shape": tuple(body["shape"]), "shards": tuple(shards)})

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Packer", "Stateful", "TensorEntry", "Tree", "checked", "segments", "unpack", "unwrapped"]
+__all__ = ["Packer", "Shard", "Stateful", "TensorEntry", "Tree", "checked", "segments", "unpack", "unwrapped"]
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 ALIGNMENT: Final = 64
@@ -28,14 +28,32 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True)
-class TensorEntry:
-    """Where one tensor lies in the data: `offset` and `size` in bytes; `kind` is torch or numpy."""
+class Shard:
+    """One box of a tensor, row by row: `size` bytes at `offset` in the data. Its first corner is at index `start`."""
 
+    offset: int
+    size: int
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """Where one tensor lies in the data. `name`: the keys that lead to it, with slashes; `kind`: torch or numpy.
+
+    `shape` is that of the whole tensor. Its `shards` do not overlap and cover it; one that is not sharded has one.
+    """
+
+    name: str
     kind: str
     dtype: str
     shape: tuple[int, ...]
-    offset: int
-    size: int
+    shards: tuple[Shard, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of data, all shards together."""
+        return sum(shard.size for shard in self.shards)
 
 
 class Packer:
@@ -49,7 +67,10 @@ class Packer:
         self._alive: list[Any] = []
 
     def pack(self, value: Any, path: str = "state") -> Tree:
-        """The tree of `value`. StateError names the place of a value that a checkpoint cannot hold."""
+        """The tree of `value`, whose tensors' names begin with `path`.
+
+        StateError names the place of a value that a checkpoint cannot hold.
+        """
         if value is None or isinstance(value, (bool, str)):
             return value
         if type(value) is int:
@@ -61,13 +82,13 @@ class Packer:
         if isinstance(value, Mapping):
             # Pairs, not a JSON object: keys may be numbers (optimizers), and the order is kept.
             pairs: list[Tree] = [
-                [self.pack(k, f"{path} (a key)"), self.pack(v, f"{path}[{k!r}]")] for k, v in value.items()
+                [self.pack(k, f"{path} (a key)"), self.pack(v, f"{path}/{k}")] for k, v in value.items()
             ]
             return {"$dict": pairs}
         if isinstance(value, tuple):
-            return {"$tuple": [self.pack(v, f"{path}[{i}]") for i, v in enumerate(value)]}
+            return {"$tuple": [self.pack(v, f"{path}/{i}") for i, v in enumerate(value)]}
         if isinstance(value, list):
-            return [self.pack(v, f"{path}[{i}]") for i, v in enumerate(value)]
+            return [self.pack(v, f"{path}/{i}") for i, v in enumerate(value)]
         return self._pack_array(value, path)
 
     def _pack_array(self, value: Any, path: str) -> Tree:
@@ -78,8 +99,8 @@ class Packer:
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             if value.dtype.hasobject:
                 raise StateError(f"{path} is a NumPy array of Python objects; a checkpoint holds numbers only")
-            array = numpy.ascontiguousarray(value).reshape(-1)
-            entry = self._add("numpy", value.dtype.str, value.shape, memoryview(array.view(numpy.uint8)).cast("B"))
+            flat = memoryview(numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8)).cast("B")
+            entry = self._add(path, "numpy", value.dtype.str, value.shape, flat)
             return {"$tensor": entry, "$scalar": True} if isinstance(value, numpy.generic) else {"$tensor": entry}
         if torch is not None and isinstance(value, torch.dtype):
             return {"$dtype": str(value).removeprefix("torch.")}
@@ -102,15 +123,16 @@ class Packer:
         flat = tensor.cpu().contiguous().reshape(-1)
         shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
         data = memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
-        self._seen[key] = self._add("torch", dtype, shape, data)
+        self._seen[key] = self._add(path, "torch", dtype, shape, data)
         return self._seen[key]
 
-    def _add(self, kind: str, dtype: str, shape: Sequence[int], data: memoryview) -> int:
+    def _add(self, name: str, kind: str, dtype: str, shape: Sequence[int], data: memoryview) -> int:
         padding = -self.size % ALIGNMENT
         if padding:
             self.buffers.append(memoryview(bytes(padding)))
             self.size += padding
-        self.tensors.append(TensorEntry(kind, dtype, tuple(shape), self.size, data.nbytes))
+        shard = Shard(self.size, data.nbytes, (0,) * len(shape), tuple(shape))
+        self.tensors.append(TensorEntry(name, kind, dtype, tuple(shape), (shard,)))
         self.buffers.append(data)
         self.size += data.nbytes
         return len(self.tensors) - 1
@@ -146,7 +168,8 @@ def _pair(tree: Tree) -> tuple[Tree, Tree]:
 
 
 def _tensor(entry: TensorEntry, data: memoryview) -> Any:
-    raw = data[entry.offset : entry.offset + entry.size]
+    shard = entry.shards[0]
+    raw = data[shard.offset : shard.offset + shard.size]
     if entry.kind == "numpy":
         numpy = importlib.import_module("numpy")
         return numpy.frombuffer(raw, dtype=numpy.dtype(entry.dtype)).reshape(entry.shape).copy()

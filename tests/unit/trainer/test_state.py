@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_train.errors import CheckpointCorruptError, StateError
-from holdfast_train.manifest import Manifest, Part, check_part, checksums, decode, encode
+from holdfast_train.manifest import Manifest, Part, check_part, chunk_sums, decode, encode
 from holdfast_train.state import Packer, Stateful, Tree, segments, unpack
 
 
@@ -22,7 +22,7 @@ def round_trip(value: Any) -> Any:
     tree = packer.pack(value)
     data = b"".join(packer.buffers)
     assert len(data) == packer.size
-    manifest = Manifest("n", 1, 1, "u", "t", {}, (), tuple(packer.tensors), tree, ())
+    manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tuple(packer.tensors), tree, ())
     again = decode(encode(manifest))  # through JSON, as in storage
     return unpack(again.state, again.tensors, memoryview(bytearray(data)))
 
@@ -107,7 +107,7 @@ def test_optimizer_state_comes_back() -> None:
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), torch.eye(2).to_sparse(), range(3)])
 def test_what_cannot_be_held_is_named(value: Any) -> None:
-    with pytest.raises(StateError, match=r"state\['x'\]\[1\]"):
+    with pytest.raises(StateError, match="state/x/1 is a"):
         Packer().pack({"x": [0, value]})
 
 
@@ -126,7 +126,7 @@ def test_segments_cut_without_loss(pieces: list[bytes], length: int) -> None:
 
 def manifest() -> Manifest:
     return Manifest(
-        "n", 7, 1, "u", "t", {"python": "3"}, (Part("k", 3, 2, (1, 2)),), (), {"$dict": [["a", 1]]}, (None,)
+        "n", 7, 1, "u", "t", {"python": "3"}, {}, {}, (Part("k", 3, 2, ("1", "2")),), (), {"$dict": [["a", 1]]}, (None,)
     )
 
 
@@ -143,7 +143,7 @@ def test_every_changed_byte_of_a_manifest_is_found() -> None:
 
 def test_every_changed_byte_of_data_is_found() -> None:
     data = bytes(range(100))
-    part = Part("k", 100, 30, checksums(data, 30))
+    part = Part("k", 100, 30, chunk_sums(data, 30))
     check_part(part, data)
     for place in range(100):
         changed = bytearray(data)
