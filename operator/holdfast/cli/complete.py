@@ -10,7 +10,6 @@ import typer
 from holdfast.api.errors import HoldfastError
 from holdfast.cli import jobs as reading
 from holdfast.cli.connect import Target, connect
-from holdfast.simulate.study import POLICIES
 
 PATIENCE = 2.0  # seconds
 _WITH_VALUE = ("-n", "--namespace", "--kubeconfig", "--tier", "--timeout")
@@ -77,10 +76,3 @@ def tiers(context: typer.Context, incomplete: str) -> list[str]:
             return [tier.name for tier in await reading.grid(client, job)]
 
     return [tier for tier in _quietly(read()) if tier.startswith(incomplete)] if name else []
-
-
-def policies(incomplete: str) -> list[str]:
-    """Names of capacity policies, after the commas of those that are there already."""
-    before, comma, last = incomplete.rpartition(",")
-    taken = before.split(",")
-    return [f"{before}{comma}{name}" for name in POLICIES if name.startswith(last) and name not in taken]

@@ -13,7 +13,7 @@ from rich.text import Text
 from holdfast.api.errors import HoldfastError
 from holdfast.api.scalars import format_duration
 from holdfast.cli.console import console, error_console
-from holdfast.cli.options import duration
+from holdfast.cli.values import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError

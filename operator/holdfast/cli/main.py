@@ -1,27 +1,55 @@
 """`holdfast`: what people type."""
 
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
 
 from holdfast.api.errors import HoldfastError
-from holdfast.cli import local, operator
-from holdfast.cli.check import check
 from holdfast.cli.console import error_console
-from holdfast.cli.demo.command import demo
-from holdfast.cli.describe import describe
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.request import checkpoint, move
-from holdfast.cli.simulate import run as simulate
-from holdfast.cli.version import version
-from holdfast.cli.watch import watch
-from holdfast.cli.why import why
+from holdfast.cli.lazy import LazyGroup, Place
+
+COMMANDS: Final = {
+    "watch": Place(
+        "holdfast.cli.watch:watch",
+        "Show jobs as they go on: phase, tier, node, step, loss, ETA, attempts and events as they happen.",
+    ),
+    "describe": Place(
+        "holdfast.cli.describe:describe",
+        "Say how a job stands, why, what happened before, and what happens next.",
+    ),
+    "why": Place(
+        "holdfast.cli.why:why",
+        "Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.",
+    ),
+    "checkpoint": Place("holdfast.cli.request:checkpoint", "Save a checkpoint now, and say which step was saved."),
+    "move": Place("holdfast.cli.request:move", "Let a job save, leave its node, and go on elsewhere."),
+    "check": Place(
+        "holdfast.cli.check:check",
+        "Say what would happen if FILE were applied: what is refused and why, which tiers match no node, what is "
+        "missing.",
+    ),
+    "demo": Place("holdfast.cli.demo.command:demo", "Watch a training lose three nodes and finish."),
+    "simulate": Place(
+        "holdfast.cli.simulate:run", "Say what policies would have cost, beside the cheapest with the future known."
+    ),
+    "version": Place(
+        "holdfast.cli.version:version",
+        "Show the versions of holdfast, of its API, and of the cluster if one answers.",
+    ),
+    "local": Place(
+        "holdfast.cli.local:app",
+        "A real Kubernetes control plane, an S3 server and simulated GPU nodes on this machine, without containers.",
+    ),
+    "operator": Place("holdfast.cli.operator:app", "Run the operator, or prepare its removal."),
+}
 
 
-class Group(TyperGroup):
+class Group(LazyGroup):
     """An error that Holdfast raises on purpose ends a command with words and an exit code, never with a traceback."""
+
+    places = COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
@@ -49,20 +77,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Keeps GPU training jobs alive on spot, dedicated and CPU nodes.",
     epilog="Exit codes: 1 it did not work, 2 wrong command line, 3 no cluster, 4 no such job, 5 not allowed.",
 )
-app.command()(watch)
-app.command()(describe)
-app.command()(why)
-app.command()(checkpoint)
-app.command()(move)
-app.command()(check)
-app.command()(demo)
-app.command("simulate")(simulate)
-app.command()(version)
-app.add_typer(local.app, name="local")
-app.add_typer(operator.app, name="operator")
+
+
+@app.callback()
+def holdfast() -> None:
+    """Keeps GPU training jobs alive on spot, dedicated and CPU nodes."""
 
 
 def main() -> None:

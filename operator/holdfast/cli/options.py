@@ -1,13 +1,10 @@
 """Options and arguments that several commands share."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.api.errors import ScalarError
-from holdfast.api.scalars import parse_duration
 from holdfast.cli import complete
 
 Kubeconfig = Annotated[
@@ -27,11 +24,3 @@ Namespace = Annotated[
 Job = Annotated[str, typer.Argument(help="Name of a TrainingJob.", autocompletion=complete.jobs)]
 Timeout = Annotated[float, typer.Option(min=1, help="How many seconds to wait for it.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Ask, and do not wait for what comes of it.")]
-
-
-def duration(option: str, text: str) -> timedelta:
-    """What was given for an option that is a duration, such as 1h30m. Raises typer.BadParameter, which names it."""
-    try:
-        return parse_duration(text)
-    except ScalarError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error

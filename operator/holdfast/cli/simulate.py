@@ -19,9 +19,8 @@ from rich.table import Table
 
 from holdfast.api.errors import ScalarError
 from holdfast.api.scalars import parse_money
-from holdfast.cli import complete
 from holdfast.cli.console import console
-from holdfast.cli.options import duration
+from holdfast.cli.values import duration
 from holdfast.simulate.errors import StudyError
 from holdfast.simulate.plot import FORMATS, check_plot, plot
 from holdfast.simulate.study import POLICIES, USUAL, Row, Study, simulate, summarize
@@ -58,6 +57,13 @@ class Zones(StrEnum):
     TOGETHER = "together"
 
 
+def policies_after(incomplete: str) -> list[str]:
+    """Names of capacity policies, after the commas of those that are there already."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{name}" for name in POLICIES if name.startswith(last) and name not in taken]
+
+
 def run(
     *,
     traces: Annotated[
@@ -71,7 +77,7 @@ def run(
     zones_: Annotated[Zones, typer.Option("--zones", help="Each job uses one trace, or all of them.")] = Zones.APART,
     policy: Annotated[
         str,
-        typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=complete.policies),
+        typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=policies_after),
     ] = ",".join(USUAL),
     format_: Annotated[
         Format, typer.Option("--format", help="How traces are written: by their ending, or all as one of them.")

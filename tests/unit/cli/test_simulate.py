@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import complete
 from holdfast.cli.main import app
+from holdfast.cli.simulate import policies_after
 from holdfast.simulate.study import POLICIES, RULES, USUAL
 
 KEEP = ("deadline", *RULES)  # the policies that keep the deadline
@@ -130,9 +130,9 @@ def test_without_matplotlib_nothing_runs_and_the_extra_is_named(
 
 
 def test_policies_complete_after_each_comma() -> None:
-    assert complete.policies("") == list(POLICIES)
-    assert complete.policies("or") == ["ordered-slack", "ordered-eager", "ordered-never"]
-    assert complete.policies("deadline,ordered-never,or") == [
+    assert policies_after("") == list(POLICIES)
+    assert policies_after("or") == ["ordered-slack", "ordered-eager", "ordered-never"]
+    assert policies_after("deadline,ordered-never,or") == [
         "deadline,ordered-never,ordered-slack", "deadline,ordered-never,ordered-eager",
     ]  # fmt: skip
-    assert complete.policies("nothing") == []
+    assert policies_after("nothing") == []
