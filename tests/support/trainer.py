@@ -2,11 +2,14 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast_train.environment import Environment, Identity
-from holdfast_train.errors import KeyMissingError, StorageUnreachableError
+from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
+from holdfast_train.rate import Rate
+from holdfast_train.storage import Entry
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/launcher.py"
@@ -46,6 +49,7 @@ class MemoryStorage:
     def __init__(self, uri: str = "memory://store") -> None:
         self.uri = uri
         self.content: dict[str, bytes] = {}
+        self.modified_at: dict[str, datetime] = {}
         self.before: Callable[[str, str], None] = lambda method, key: None
         self.lose_answers = 0
         self.atomic = True
@@ -66,6 +70,19 @@ class MemoryStorage:
         self.before("put", key)
         self.content[key] = bytes(body)
 
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        self.before("write", key)
+        self.content[key] = bytes(data)
+
+    def read_into(self, key: str, start: int, view: memoryview) -> None:
+        self.before("read_into", key)
+        if key not in self.content:
+            raise KeyMissingError(key)
+        found = self.content[key][start : start + len(view)]
+        if len(found) < len(view):
+            raise CheckpointCorruptError(f"{key} has {len(self.content[key])} bytes")
+        view[:] = found
+
     def get(self, key: str) -> bytes:
         self.before("get", key)
         if key not in self.content:
@@ -80,10 +97,23 @@ class MemoryStorage:
         self.before("keys", prefix)
         return sorted(key for key in self.content if key.startswith(prefix) and key > after)
 
+    def entries(self, prefix: str) -> list[Entry]:
+        """Keys that `modified_at` does not name were changed just now."""
+        self.before("entries", prefix)
+        return [
+            Entry(key, len(self.content[key]), self.modified_at.get(key, datetime.now(UTC)))
+            for key in sorted(self.content)
+            if key.startswith(prefix)
+        ]
+
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self.before("delete", key)
             self.content.pop(key, None)
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        self.before("drop_unfinished", prefix)
+        return 0
 
 
 def stub_command(*options: str) -> list[str]:

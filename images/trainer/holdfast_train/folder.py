@@ -3,12 +3,14 @@
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from holdfast_train.errors import (
+    CheckpointCorruptError,
     KeyMissingError,
     StorageDeniedError,
     StorageError,
@@ -17,8 +19,12 @@ from holdfast_train.errors import (
     StorageNotFoundError,
     StorageUnreachableError,
 )
+from holdfast_train.rate import Rate
+from holdfast_train.storage import Entry
 
 __all__ = ["FolderStorage"]
+
+BLOCK_BYTES: Final = 16 << 20
 
 _TEMPORARY: Final = ".writing-"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -39,7 +45,7 @@ class FolderStorage:
         """As Storage."""
         with self._errors(key):
             target = self._target(key)
-            temporary = self._write(target.parent, body)
+            temporary = self._write(target.parent, memoryview(body))
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -58,9 +64,13 @@ class FolderStorage:
 
     def put(self, key: str, body: bytes | bytearray) -> None:
         """As Storage."""
+        self.write(key, memoryview(body))
+
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """As Storage. `sums` are not needed: a file system checks its own ways, and a restore checks all."""
         with self._errors(key):
             target = self._target(key)
-            self._write(target.parent, body).replace(target)
+            self._write(target.parent, data, rate).replace(target)
             _sync_folder(target.parent)
 
     def get(self, key: str) -> bytes:
@@ -70,6 +80,26 @@ class FolderStorage:
                 return (self._root / key).read_bytes()
             except FileNotFoundError as error:
                 raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
+
+    def read_into(self, key: str, start: int, view: memoryview) -> None:
+        """As Storage."""
+        with self._errors(key):
+            try:
+                descriptor = os.open(self._root / key, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
+            try:
+                done = 0
+                while done < len(view):
+                    count = os.preadv(descriptor, [view[done:]], start + done)
+                    if count == 0:
+                        raise CheckpointCorruptError(
+                            f"{self.uri}/{key} has {os.fstat(descriptor).st_size} bytes, "
+                            f"and bytes {start} to {start + len(view)} of it were wanted"
+                        )
+                    done += count
+            finally:
+                os.close(descriptor)
 
     def size(self, key: str) -> int | None:
         """As Storage."""
@@ -81,15 +111,31 @@ class FolderStorage:
 
     def keys(self, prefix: str, after: str = "") -> list[str]:
         """As Storage."""
+        return [key for key, _ in self._list(prefix) if key > after]
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """As Storage. The time is that of the last write to the file."""
+        found = []
+        for key, path in self._list(prefix):
+            with self._errors(key):
+                try:
+                    status = path.stat()
+                except FileNotFoundError:  # deleted since it was listed
+                    continue
+            found.append(Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
+        return found
+
+    def _list(self, prefix: str, *, unfinished: bool = False) -> list[tuple[str, Path]]:
+        """Keys and their files, sorted; with `unfinished` only the files that are none of them yet."""
         with self._errors(prefix):
-            top = self._root / prefix.rpartition("/")[0]
-            found = [
-                str((Path(folder) / name).relative_to(self._root))
-                for folder, _, names in os.walk(top)
-                for name in names
-                if not name.startswith(_TEMPORARY)
-            ]
-            return sorted(key for key in found if key.startswith(prefix) and key > after)
+            found = []
+            for folder, _, names in os.walk(self._root / prefix.rpartition("/")[0]):
+                for name in names:
+                    path = Path(folder) / name
+                    key = str(path.relative_to(self._root))
+                    if name.startswith(_TEMPORARY) == unfinished and key.startswith(prefix):
+                        found.append((key, path))
+            return sorted(found)
 
     def delete(self, keys: Iterable[str]) -> None:
         """As Storage. A folder that is left empty goes too."""
@@ -99,6 +145,22 @@ class FolderStorage:
                 path.unlink(missing_ok=True)
                 if path.parent != self._root:
                     _remove_if_empty(path.parent)
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """As Storage. A file has begun when it was last written to: a writer that lives keeps its own."""
+        dropped = 0
+        for key, path in self._list(prefix, unfinished=True):
+            with self._errors(key):
+                try:
+                    if path.stat().st_mtime >= before.timestamp():
+                        continue
+                    path.unlink()
+                except FileNotFoundError:  # finished, or dropped by another
+                    continue
+                dropped += 1
+                if path.parent != self._root:
+                    _remove_if_empty(path.parent)
+        return dropped
 
     def _target(self, key: str) -> Path:
         target = self._root / key
@@ -113,16 +175,23 @@ class FolderStorage:
                 _sync_folder(folder.parent)
         return target
 
-    def _write(self, folder: Path, body: bytes | bytearray) -> Path:
+    def _write(self, folder: Path, data: memoryview, rate: Rate | None = None) -> Path:
+        """A new file with `data`, synced, under a name that nobody takes for a key."""
         path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            with path.open("xb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
+            done = 0
+            while done < len(data):
+                block = data[done : done + BLOCK_BYTES]
+                if rate is not None:
+                    rate.wait(len(block))
+                done += os.pwrite(descriptor, block, done)
+            os.fsync(descriptor)
+        except BaseException:
             path.unlink(missing_ok=True)
             raise
+        finally:
+            os.close(descriptor)
         return path
 
     @contextmanager

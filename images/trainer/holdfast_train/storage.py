@@ -1,20 +1,36 @@
-"""Where checkpoints live: the small interface that S3 and folders implement, and the wrapper that tries again."""
+"""Where checkpoints live: the small interface that S3 and folders implement, and the wrapper that tries again.
+
+Small things (the log, manifests) go through `put`, `put_if_absent` and `get`. The data of checkpoints goes through
+`write` and `read_into`, which move gigabytes between the store and the caller's memory without a copy in between.
+"""
 
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageError, StorageInvalidError, StorageUnreachableError
+from holdfast_train.rate import Rate
 
-__all__ = ["Patient", "Storage", "join_uri", "open_storage"]
+__all__ = ["Entry", "Patient", "Storage", "join_uri", "open_storage"]
 
 T = TypeVar("T")
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 2.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key as the store lists it: `size` in bytes, `modified_at` with a time zone, by the store's own clock."""
+
+    key: str
+    size: int
+    modified_at: datetime
 
 
 class Storage(Protocol):
@@ -29,8 +45,22 @@ class Storage(Protocol):
     def put(self, key: str, body: bytes | bytearray) -> None:
         """Write `key` so that it is durable and whole on return."""
 
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """Create `key` with `data` (bytes, contiguous, up to 4 GiB), durable and whole on return, without a copy of it.
+
+        `data` must not change until then. `sums`: the CRC-64/NVME of each 4 MiB of it, as manifests have them. An S3
+        store is given them to check what arrives; without them they are computed here. `rate` limits bytes a second.
+        """
+
     def get(self, key: str) -> bytes:
         """The bytes of `key`. KeyMissingError if it does not exist."""
+
+    def read_into(self, key: str, start: int, view: memoryview) -> None:
+        """Fill `view` (bytes, contiguous) with the bytes of `key` from `start` on.
+
+        KeyMissingError if it does not exist, CheckpointCorruptError if it ends before `view` is full; what `view` holds
+        after an error is undefined.
+        """
 
     def size(self, key: str) -> int | None:
         """Length of `key` in bytes, None if it does not exist."""
@@ -38,8 +68,17 @@ class Storage(Protocol):
     def keys(self, prefix: str, after: str = "") -> list[str]:
         """All keys that start with `prefix` and sort behind `after`, sorted."""
 
+    def entries(self, prefix: str) -> list[Entry]:
+        """What `keys` lists, with size and time of the last change."""
+
     def delete(self, keys: Iterable[str]) -> None:
         """Delete `keys`; one that does not exist is no error."""
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """Drop what a writer that died had begun under `prefix` and never finished, if it began before `before`.
+
+        Nobody lists or reads that, but it takes space. `before` has a time zone. Returns how many were dropped.
+        """
 
 
 class Patient:
@@ -110,9 +149,17 @@ class Patient:
         """As Storage."""
         self._call(lambda: self._storage.put(key, body))
 
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """As Storage. Each try sends all of it."""
+        self._call(lambda: self._storage.write(key, data, sums=sums, rate=rate))
+
     def get(self, key: str) -> bytes:
         """As Storage."""
         return self._call(lambda: self._storage.get(key))
+
+    def read_into(self, key: str, start: int, view: memoryview) -> None:
+        """As Storage. Each try reads all of it."""
+        self._call(lambda: self._storage.read_into(key, start, view))
 
     def size(self, key: str) -> int | None:
         """As Storage."""
@@ -122,10 +169,18 @@ class Patient:
         """As Storage."""
         return self._call(lambda: self._storage.keys(prefix, after))
 
+    def entries(self, prefix: str) -> list[Entry]:
+        """As Storage."""
+        return self._call(lambda: self._storage.entries(prefix))
+
     def delete(self, keys: Iterable[str]) -> None:
         """As Storage."""
         wanted = list(keys)
         self._call(lambda: self._storage.delete(wanted))
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """As Storage."""
+        return self._call(lambda: self._storage.drop_unfinished(prefix, before))
 
 
 def join_uri(uri: str, key: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.integration.trainer.conftest import S3Server
+from tests.support.credentials import credentials_server
 from tests.support.trainer import identity
 
 from holdfast_train.checkpoints import Checkpoints
@@ -21,6 +22,7 @@ from holdfast_train.errors import (
 from holdfast_train.init import probe
 from holdfast_train.log import Keep
 from holdfast_train.s3 import S3Storage
+from holdfast_train.s3_download import Body
 
 
 def store(s3: S3Server, prefix: str, **more: Any) -> S3Storage:
@@ -134,3 +136,40 @@ def test_retention(storage: S3Storage) -> None:
         checkpoints.save(step, {"x": np.arange(100)}, [None])
     assert [key.split("/")[1][:12] for key in storage.keys("data/")] == [f"{3:012d}", f"{4:012d}"]
     assert len(storage.keys("manifests/")) == 2
+
+
+def test_keys_of_the_container_are_used_and_renewed(
+    storage: S3Storage, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No keys are given: they come from boto3's chain, for data as for the log, and are fetched anew when they end."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with credentials_server(s3.access_key, s3.secret_key) as server:
+        server.seconds = 60  # so close to their end that each use fetches new ones
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", server.url)
+        prefix = storage.uri.removeprefix(f"s3://{s3.bucket}/")
+        found = S3Storage(s3.bucket, prefix, endpoint=s3.endpoint, region=None, credentials=Credentials())
+        found.put("log/1", b"1")
+        found.write("data/x", memoryview(b"abc"))
+        before = server.asked
+        found.write("data/y", memoryview(b"abc"))
+        assert server.asked > before > 0
+    assert storage.keys("") == ["data/x", "data/y", "log/1"]
+
+
+def test_answers_are_read_straight_into_memory(storage: S3Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new urllib3 that hides what it wraps would cost a copy of every byte, and this says so."""
+    made: list[Body] = []
+
+    class Seen(Body):
+        def __init__(self, body: Any) -> None:
+            super().__init__(body)
+            made.append(self)
+
+    monkeypatch.setattr("holdfast_train.s3.Body", Seen)
+    storage.write("data/x", memoryview(b"abc"))
+    view = memoryview(bytearray(3))
+    storage.read_into("data/x", 0, view)
+    assert (bytes(view), [body.direct for body in made]) == (b"abc", [True])

@@ -1,0 +1,54 @@
+"""A limit on bytes a second, so that an upload beside a training leaves the network to the training."""
+
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Rate"]
+
+
+class Rate:
+    """A token bucket. It starts full, holds `burst` bytes and fills by `limit` bytes a second; None is no limit.
+
+    One instance may be shared by any number of threads: together they keep the limit. `limit` may be set at any time,
+    such as to None when a notice makes the upload urgent; who waits already, waits out what it was told.
+    """
+
+    def __init__(
+        self,
+        limit: float | None,
+        burst: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if (limit is not None and limit <= 0) or burst <= 0:
+            raise ValueError(f"a rate of {limit} bytes/s with bursts of {burst} bytes; allowed: more than 0, None")
+        self.limit = limit
+        self._burst = burst
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._left = float(burst)
+        self._at = clock()
+
+    def take(self, size: int, now: float) -> float:
+        """Take `size` bytes out of the bucket at the time `now`: how many seconds to wait before they may go.
+
+        The bucket may go below empty: who takes more than there is waits, and all who come later wait longer. So a
+        piece of any size passes, and order is kept.
+        """
+        with self._lock:
+            limit = self.limit
+            if limit is None:
+                self._left, self._at = float(self._burst), now
+                return 0.0
+            self._left = min(self._burst, self._left + max(0.0, now - self._at) * limit) - size
+            self._at = max(now, self._at)
+            return max(0.0, -self._left / limit)
+
+    def wait(self, size: int) -> None:
+        """Return when `size` more bytes may go."""
+        pause = self.take(size, self._clock())
+        if pause > 0:
+            self._sleep(pause)
