@@ -59,10 +59,16 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) pyproject.toml -o requirements/operator.txt
 	$(COMPILE) images/trainer/pyproject.toml -o requirements/trainer.txt
 	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --group pyproject.toml:dev -o requirements/dev.txt
+	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 
 .PHONY: bench
 bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: bench-checkpoint
+bench-checkpoint: setup ## Measure how fast checkpoints move, beside the bare socket and other clients
+	-@"$$("$(PYTHON)" scripts/setup.py uv)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/bench.txt
+	$(BIN)/python -m tests.bench.checkpoint $(ARGS)
 
 .PHONY: economy
 economy: setup ## Simulate policies on Spot markets, write docs/economy.md; TRACES=DIR adds recorded ones (minutes)

@@ -38,7 +38,7 @@ __all__ = ["S3Storage"]
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
-PART_BYTES: Final = 32 << 20
+PART_BYTES: Final = 64 << 20
 PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # one connection to a real store carries about 0.1 GB/s
 _DENIED: Final = frozenset(
     {
@@ -66,7 +66,7 @@ class S3Storage:
     """Keys are objects under `prefix` in `bucket`. One instance may be used by several threads.
 
     A store that cannot be connected to for `connect_seconds`, or is silent for `read_seconds`, is unreachable. Data is
-    written in parts of `part_bytes`, `parallel` of them at once.
+    written in parts of at most `part_bytes`, `parallel` of them at once.
     """
 
     def __init__(

@@ -29,6 +29,7 @@ from holdfast_train.rate import Rate
 
 __all__ = ["Uploader", "Window"]
 
+LEAST_PART_BYTES: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 20
 PART_TRIES: Final = 4
 FIRST_DELAY: Final = 0.1
@@ -95,6 +96,8 @@ class _Part:
 class Uploader:
     """Writes objects of one bucket. Parts of all objects share `parallel` threads, so what is in flight is bounded.
 
+    A part has at most `part_bytes`, a multiple of a manifest's chunk.
+
     `client` gives the boto3 client and `call` makes errors of a request those of Storage: both are S3Storage's.
     `say` gets one line if the store cannot check CRC-64/NVME.
     """
@@ -113,6 +116,7 @@ class Uploader:
         self._client = client
         self._call = call
         self._part_bytes = part_bytes
+        self._parallel = parallel
         self._say = say
         self._pool = ThreadPoolExecutor(parallel, "holdfast-upload")
         self._use_crc = True
@@ -124,10 +128,11 @@ class Uploader:
 
         CheckpointCorruptError if `data` is not what `sums` say.
         """
-        known, step = [int(text, 16) for text in sums], self._part_bytes // CHUNK_BYTES
+        size = self._part_size(len(data))
+        known, step = [int(text, 16) for text in sums], size // CHUNK_BYTES
         parts = [
-            _Part(number + 1, data[at : at + self._part_bytes], known[step * number : step * (number + 1)])
-            for number, at in enumerate(range(0, max(1, len(data)), self._part_bytes))
+            _Part(number + 1, data[at : at + size], known[step * number : step * (number + 1)])
+            for number, at in enumerate(range(0, max(1, len(data)), size))
         ]
         try:
             self._try(key, target, parts, rate, crc=self._use_crc)
@@ -138,6 +143,11 @@ class Uploader:
             if first:
                 self._say(f"the store does not check CRC-64/NVME ({reason}): uploads use Content-MD5, at more CPU")
         self._abort_left()
+
+    def _part_size(self, length: int) -> int:
+        """Large parts cost fewer requests; smaller ones give an object of a few of them to all connections."""
+        even = -(-length // (self._parallel * CHUNK_BYTES)) * CHUNK_BYTES
+        return min(self._part_bytes, max(LEAST_PART_BYTES, even))
 
     def _try(self, key: str, target: dict[str, str], parts: Sequence[_Part], rate: Rate | None, *, crc: bool) -> None:
         upload = _Upload(self._client, self._call, key, target, rate, crc)

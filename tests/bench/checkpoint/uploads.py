@@ -1,0 +1,79 @@
+"""How fast a gigabyte in shared memory gets out: ours, what the socket allows, and others."""
+
+import io
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import obstore
+from tests.bench.checkpoint import peers
+from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results, measure
+from tests.bench.checkpoint.memory import shared_memory
+from tests.bench.checkpoint.null_server import null_server
+
+from holdfast_train.environment import Credentials
+from holdfast_train.manifest import chunk_sums
+from holdfast_train.s3 import S3Storage
+
+RAW, PLAIN, BOTO3, OBSTORE, TORCH = (
+    "raw socket",
+    "Holdfast, no sums given",
+    "boto3 default",
+    "obstore",
+    "s3torchconnector",
+)
+GOALS = (
+    Goal("upload ÷ raw socket", (RAW,), 0.85),
+    Goal("upload ÷ boto3 default", (BOTO3,), 5.0),
+    Goal("upload ÷ s3torchconnector", (TORCH,), 2.0),
+    Goal("CPU s/GB uploaded", (), cpu=0.3),
+)
+
+
+def upload(size: int, rounds: int, say: Callable[[str], None]) -> Results:
+    """All arms on `size` bytes."""
+    missing = peers.torch_connector_missing()
+    with null_server(size) as port, shared_memory(size) as data:
+        sums = chunk_sums(data)
+        storage = S3Storage(
+            peers.BUCKET, "prefix", endpoint=f"http://127.0.0.1:{port}", region=None,
+            credentials=Credentials("access", "secret"),
+        )  # fmt: skip
+        client, store, content = peers.boto3_client(port), peers.obstore_store(port), bytes(data)
+
+        arms = [
+            Arm(RAW, lambda: _raw(port, data, os.cpu_count() or 1)),
+            Arm(OURS, lambda: storage.write(peers.KEY, data, sums=sums)),
+            Arm(PLAIN, lambda: storage.write(peers.KEY, data)),
+            Arm(BOTO3, lambda: client.upload_fileobj(io.BytesIO(content), peers.BUCKET, peers.KEY)),
+            Arm(OBSTORE, lambda: _obstore(store, data)),
+        ]
+        if missing is None:
+            arms.append(Arm(TORCH, lambda: _torch(port, data)))
+        measure(arms, size, rounds, say)
+    return Results("Upload", tuple(arms), GOALS, (missing,) if missing else ())
+
+
+def _raw(port: int, data: memoryview, connections: int) -> None:
+    """The bytes and nothing else, over as many connections as there are cores: the most that was found."""
+
+    def send(number: int) -> None:
+        step = -(-len(data) // connections)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"RAW\n")
+            client.sendall(data[number * step : (number + 1) * step])
+            client.shutdown(socket.SHUT_WR)
+            client.recv(1)
+
+    with ThreadPoolExecutor(connections) as pool:
+        list(pool.map(send, range(connections)))
+
+
+def _obstore(store: object, data: memoryview) -> None:
+    obstore.put(store, peers.KEY, data, chunk_size=16 << 20, max_concurrency=8)  # type: ignore[arg-type]
+
+
+def _torch(port: int, data: memoryview) -> None:
+    with peers.torch_connector(port).writer(f"s3://{peers.BUCKET}/{peers.KEY}") as writer:
+        writer.write(data)
