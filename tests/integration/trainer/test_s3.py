@@ -1,10 +1,15 @@
 """The storage protocol on a real S3 server."""
 
+import base64
+import contextlib
+import io
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from awscrt import checksums
 from tests.integration.trainer.conftest import S3Server
 from tests.support.credentials import credentials_server
 from tests.support.trainer import identity
@@ -21,6 +26,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.init import probe
 from holdfast_train.log import Keep
+from holdfast_train.manifest import chunk_sums
 from holdfast_train.s3 import S3Storage
 from holdfast_train.s3_download import Body
 
@@ -173,3 +179,34 @@ def test_answers_are_read_straight_into_memory(storage: S3Storage, monkeypatch: 
     view = memoryview(bytearray(3))
     storage.read_into("data/x", 0, view)
     assert (bytes(view), [body.direct for body in made]) == (b"abc", [True])
+
+
+def test_the_store_keeps_the_sum_of_the_whole(storage: S3Storage, s3: S3Server) -> None:
+    """It compared it with the parts put together, and any S3 client can ask for it."""
+    data = memoryview(os.urandom(40 << 20))
+    storage.write("data/x", data, sums=chunk_sums(data))
+    client: Any = s3.client()
+    key = storage.uri.removeprefix(f"s3://{s3.bucket}/") + "/data/x"
+    found = client.head_object(Bucket=s3.bucket, Key=key, ChecksumMode="ENABLED")
+    assert found["ETag"].strip('"').endswith("-3")
+    assert base64.b64decode(found["ChecksumCRC64NVME"]) == checksums.crc64nvme(data).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("wanted", [10, 11])
+def test_a_connection_is_used_again_only_after_a_whole_answer(wanted: int) -> None:
+    """What is left of half an answer would be taken for the start of the next."""
+    done: list[str] = []
+
+    class Raw:
+        def release_conn(self) -> None:
+            done.append("used again")
+
+    class Answer(io.BytesIO):
+        _raw_stream = Raw()
+
+        def close(self) -> None:
+            done.append("closed")
+
+    with contextlib.closing(Body(Answer(b"0123456789"))) as body:
+        assert body.fill(memoryview(bytearray(wanted))) == 10
+    assert done == (["used again"] if wanted == 10 else ["closed"])

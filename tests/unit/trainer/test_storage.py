@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,25 @@ def test_folder_hides_what_is_half_written(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / ".writing-dead").write_bytes(b"half")
     assert FolderStorage(tmp_path).keys("") == []
+
+
+def test_what_dead_writers_left_is_dropped_by_age(tmp_path: Path) -> None:
+    """An hour old under data/ goes, with its folder; newer ones, others' and whole files stay."""
+    now, files = datetime.now(UTC), {}
+    for name, age in [
+        ("data/a/.writing-1", 7200),
+        ("data/b/.writing-2", 60),
+        ("log/.writing-3", 7200),
+        ("data/c/r0", 7200),
+    ]:
+        files[name] = tmp_path / name
+        files[name].parent.mkdir(parents=True, exist_ok=True)
+        files[name].write_bytes(b"half")
+        os.utime(files[name], (now.timestamp() - age,) * 2)
+    assert FolderStorage(tmp_path).drop_unfinished("data/", now - timedelta(hours=1)) == 1
+    assert [name for name, path in files.items() if not path.exists()] == ["data/a/.writing-1"]
+    assert not (tmp_path / "data/a").exists()
+    assert FolderStorage(tmp_path).drop_unfinished("data/", now - timedelta(hours=1)) == 0
 
 
 @pytest.mark.parametrize(
