@@ -1,15 +1,30 @@
 """What the trainer's tests share: a store in memory that misbehaves on demand, identities, pod environments."""
 
+import os
+import socket
 import sys
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from holdfast_train.arena import Arena
+from holdfast_train.capture import Capture
+from holdfast_train.channel import Channel, ClosedError
+from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
+from holdfast_train.lock import Lock
+from holdfast_train.messages import Save
+from holdfast_train.plan import plan
 from holdfast_train.rate import Rate
+from holdfast_train.state import Walk
 from holdfast_train.storage import Entry
+from holdfast_train.upload import Source, Upload
+from holdfast_train.writer import Writer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/launcher.py"
@@ -66,7 +81,7 @@ class MemoryStorage:
                 raise StorageUnreachableError("the answer was lost")
             return True
 
-    def put(self, key: str, body: bytes | bytearray) -> None:
+    def put(self, key: str, body: bytes | bytearray | memoryview) -> None:
         self.before("put", key)
         self.content[key] = bytes(body)
 
@@ -119,3 +134,37 @@ class MemoryStorage:
 def stub_command(*options: str) -> list[str]:
     """The torch-free trainer under the launcher, as a pod runs it."""
     return [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "holdfast_train.stub", *options]
+
+
+def writer_in_thread(lock: Lock) -> Channel:
+    """A writer in this process instead of one of its own: quick to start, and what tests break is broken for it too."""
+    ours, theirs = (Channel(end) for end in socket.socketpair())
+
+    def serve() -> None:
+        try:
+            opened, _ = theirs.receive()
+            Writer(theirs, opened, Lock(os.dup(lock.descriptor))).serve()
+        except ClosedError:  # the run ended before it began
+            return
+        finally:
+            theirs.close()
+
+    threading.Thread(target=serve, name="writer", daemon=True).start()
+    return ours
+
+
+def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:
+    """Write and commit one checkpoint, here and now, as `ranks` writers would."""
+    storage = checkpoints._storage
+    name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
+    for rank in reversed(range(len(ranks))):
+        walk = Walk()
+        tree = walk.tree(state, "")
+        alike = len(walk.leaves)
+        own = walk.tree(ranks[rank], f"@{rank}")
+        made = plan(walk.leaves, alike, rank, len(ranks))
+        arena = Arena(made.size)
+        source = Source(arena.view[: made.size])
+        Capture(arena, made, walk.leaves, guarded=frozenset(), copied=source.has, failed=source.abandon).wait()
+        order = Save(name, step, 0, made, tree, own, {}, {}, {}, time.monotonic(), 0.0, 0.0)
+        Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)

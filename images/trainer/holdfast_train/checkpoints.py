@@ -1,10 +1,9 @@
-"""Checkpoints: save, commit, resume, retention. The order of writes is the design: data, manifest, then the log."""
+"""Checkpoints: commit, resume, retention. The order of writes is the design: data, manifest, then the log."""
 
 import hashlib
 import platform
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,24 +18,15 @@ from holdfast_train.errors import (
     NoCheckpointError,
     StorageError,
 )
-from holdfast_train.manifest import Manifest, Part, manifest_key, part_key
-from holdfast_train.state import Packer, segments, unpack
+from holdfast_train.manifest import Manifest, Part, manifest_key
+from holdfast_train.messages import Saved
+from holdfast_train.state import unpack
 from holdfast_train.storage import Storage, join_uri
 
-__all__ = ["Checkpoints", "Restored", "Saved", "load", "resolve"]
+__all__ = ["Checkpoints", "Restored", "load", "resolve", "versions"]
 
-THREADS: Final = 4
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A committed checkpoint: `size` in bytes, `seconds` from start to commit."""
-
-    step: int
-    uri: str
-    size: int
-    seconds: float
-    committed_at: str
+THREADS: Final = 8  # ranges that are read at once
+RANGE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -57,11 +47,12 @@ class Checkpoints:
         self, storage: Storage, identity: Identity, keep: log.Keep, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self._storage = storage
-        self._identity = identity
+        self.identity = identity
         self._keep = keep
         self._say = say
         self._corrupt: set[int] = set()
         self._sweep = True
+        self._candidates: frozenset[str] = frozenset()
         self.log = CommitLog(storage, identity)
 
     def start(self, resume: str) -> None:
@@ -96,78 +87,69 @@ class Checkpoints:
             )
         return None
 
-    def save(self, step: int, state: Any, ranks: Sequence[Any]) -> Saved:
-        """Write a checkpoint and commit it. FencedError if a newer attempt has started.
+    def go_on(self, fence: log.Fence | None, corrupt: Iterable[int]) -> None:
+        """Commit under the fence that another process of this attempt has raised, knowing what it found `corrupt`."""
+        self.log.fence = fence
+        self._corrupt.update(corrupt)
 
-        Other StorageErrors leave the log as it was; what was written until then is swept later.
+    @property
+    def corrupt(self) -> frozenset[int]:
+        """Numbers of the commits that `restore` found broken."""
+        return frozenset(self._corrupt)
+
+    def prepare(self) -> None:
+        """Before any data of a checkpoint is written: see what there is that nobody needs.
+
+        It is listed now and deleted after the commit: whoever would need these bytes had to raise a fence first, and
+        then the commit between the two would have failed.
         """
-        started = time.monotonic()
-        name = f"{step:012d}-a{self._identity.attempt}-{uuid.uuid4().hex[:12]}"
-        # Listed before the commit and deleted after it: whoever would need these bytes had to raise a fence first, and
-        # then the commit between the two would have failed.
-        candidates = self._names() if self._sweep else frozenset()
-        self._sweep = True
-        written = self._write(name, step, state, ranks)
+        if self.log.state.seq == 0:
+            self.log.refresh()  # another process of this attempt has written the log so far
+        if self._sweep:
+            mine = f"-a{self.identity.attempt}-"  # those of this attempt may be on their way, on another rank
+            self._candidates |= frozenset(name for name in self._names() if mine not in name)
+
+    def discard(self, name: str) -> None:
+        """The checkpoint `name` of this attempt will not be committed: what is there of it goes with the next sweep."""
+        self._candidates |= {name}
+
+    def publish(self, written: Manifest, begun: float) -> Saved:
+        """Commit a checkpoint whose data is in the storage; `begun` is when it was, in seconds of time.monotonic().
+
+        FencedError if a newer attempt has started. Other StorageErrors leave the log as it was; what was written until
+        then is swept later.
+        """
         data = manifest.encode(written)
-        self._storage.put(manifest_key(name), data)
+        self._storage.put(manifest_key(written.name), data)
         self._verify(written, len(data))
         commit = log.Commit(
             seq=0,
-            step=step,
-            attempt=self._identity.attempt,
+            step=written.step,
+            attempt=self.identity.attempt,
             at=now(),
-            name=name,
+            name=written.name,
             sha256=hashlib.sha256(data).hexdigest(),
             size=written.size,
         )
         before = self.log.state.commits
-        record = self.log.commit(commit, self._keep, frozenset(self._corrupt))
-        self._sweep = False
-        seconds = time.monotonic() - started
+        record = self.log.commit(commit, self._keep, self.corrupt)
+        seconds = time.monotonic() - begun
+        unneeded, self._candidates, self._sweep = self._candidates, frozenset(), False
         retired = frozenset(c.name for c in before if c.seq in record.retired)
         in_use = {c.name for c in self.log.state.commits} | set(self.log.state.set_aside)
-        self._delete((candidates | retired) - in_use)
-        return Saved(step, join_uri(self._storage.uri, manifest_key(name)), written.size, seconds, commit.at)
+        self._delete((unneeded | retired) - in_use)
+        uri = join_uri(self._storage.uri, manifest_key(written.name))
+        return Saved(written.step, uri, written.size, seconds, commit.at)
 
     def hand_over(self) -> None:
         """Append the record that lets a successor go on: nothing is committed after it."""
+        self.log.refresh()  # the writer has appended commits that this process has not read
         self.log.hand_over()
 
     def complete(self, step: int) -> None:
         """Append the record that ends the training."""
+        self.log.refresh()
         self.log.complete(step)
-
-    def _write(self, name: str, step: int, state: Any, ranks: Sequence[Any]) -> Manifest:
-        packer = Packer()
-        tree = packer.pack(state)
-        trees = tuple(packer.pack(rank, f"ranks/{number}") for number, rank in enumerate(ranks))
-        with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
-            pending: list[Any] = []
-            parts: list[Part] = []
-            for piece in segments(packer.buffers, manifest.PART_BYTES):
-                if len(pending) >= THREADS:  # no more pieces in memory than are on their way
-                    parts.append(pending.pop(0).result())
-                pending.append(pool.submit(self._put_part, part_key(name, 0, len(parts) + len(pending)), piece))
-            parts.extend(future.result() for future in pending)
-        return Manifest(
-            name=name,
-            step=step,
-            attempt=self._identity.attempt,
-            job_uid=self._identity.job_uid,
-            at=now(),
-            versions=_versions(),
-            program={},
-            metrics={},
-            parts=tuple(parts),
-            tensors=tuple(packer.tensors),
-            state=tree,
-            ranks=trees,
-        )
-
-    def _put_part(self, key: str, piece: bytearray) -> Part:
-        sums = manifest.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
-        self._storage.put(key, piece)
-        return Part(key, len(piece), manifest.CHUNK_BYTES, sums)
 
     def _verify(self, written: Manifest, manifest_bytes: int) -> None:
         wanted = {part.key: part.size for part in written.parts}
@@ -182,14 +164,14 @@ class Checkpoints:
         manifests = {key.split("/")[1].removesuffix(".json") for key in self._storage.keys("manifests/")}
         return frozenset(data | manifests)
 
-    def _delete(self, names: Iterable[str]) -> None:
-        for name in sorted(names):
+    def _delete(self, names: frozenset[str]) -> None:
+        for number, name in enumerate(ordered := sorted(names)):
             try:
                 self._storage.delete([manifest_key(name)])
                 self._storage.delete(self._storage.keys(f"data/{name}/"))
-            except StorageError as error:  # what stays is swept by a later save
-                self._say(f"an old checkpoint could not be deleted: {error}")
-                self._sweep = True
+            except StorageError as error:
+                self._say(f"an old checkpoint could not be deleted: {error}; tried again with the next save")
+                self._candidates |= frozenset(ordered[number:])
                 return
 
 
@@ -199,25 +181,39 @@ def load(storage: Storage, data: bytes, name: str) -> Restored:
         found = manifest.decode(data)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{manifest_key(name)}: {error}") from error
-    content = bytearray(found.size)
-    view = memoryview(content)
-    starts = [sum(part.size for part in found.parts[:number]) for number in range(len(found.parts))]
-
-    def fetch(part: Part, start: int) -> None:
-        piece = storage.get(part.key)
-        manifest.check_part(part, piece)
-        view[start : start + part.size] = piece
-
-    with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
-        for future in [pool.submit(fetch, part, start) for part, start in zip(found.parts, starts, strict=True)]:
-            future.result()
+    content = memoryview(bytearray(found.size))
+    read(storage, found.parts, content)
+    tensors = {entry.name: entry for entry in found.tensors}
     return Restored(
         step=found.step,
         uri=join_uri(storage.uri, manifest_key(name)),
         note="",
-        state=unpack(found.state, found.tensors, view),
-        ranks=tuple(unpack(tree, found.tensors, view) for tree in found.ranks),
+        state=unpack(found.state, tensors, content),
+        ranks=tuple(unpack(tree, tensors, content) for tree in found.ranks),
     )
+
+
+def read(storage: Storage, parts: Sequence[Part], into: memoryview) -> None:
+    """Read `parts`, one behind the other, straight into memory, and check each chunk. Errors: see `load`."""
+
+    def fetch(part: Part, first: int, view: memoryview) -> None:
+        storage.read_into(part.key, first * part.chunk, view)
+        manifest.check_chunks(part, first, view)
+
+    with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
+        pending, at = [], 0
+        for part in parts:
+            chunks = max(1, RANGE_BYTES // part.chunk)
+            for first in range(0, len(part.crc64nvme), chunks):
+                start, stop = first * part.chunk, min((first + chunks) * part.chunk, part.size)
+                pending.append(pool.submit(fetch, part, first, into[at + start : at + stop]))
+            at += part.size
+        try:
+            for future in pending:
+                future.result()
+        except StorageError:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def resolve(uri: str) -> tuple[str, str | None]:
@@ -226,7 +222,8 @@ def resolve(uri: str) -> tuple[str, str | None]:
     return (prefix, rest.removesuffix(".json")) if separator else (uri, None)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Python, and of the libraries that this process has loaded."""
     found = {"python": platform.python_version()}
     for name in ("torch", "numpy"):
         if name in sys.modules:

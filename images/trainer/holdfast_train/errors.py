@@ -23,6 +23,7 @@ __all__ = [
     "StorageNotFoundError",
     "StoragePrefixInUseError",
     "StorageUnreachableError",
+    "WriterLostError",
 ]
 
 EXIT_UNAVAILABLE: Final = 75  # EX_TEMPFAIL of sysexits.h: worth another try
@@ -101,6 +102,12 @@ class CheckpointCorruptError(StorageError):
     """A checkpoint's manifest hash, sizes or checksums do not hold."""
 
     reason = "CheckpointCorrupt"
+
+
+class WriterLostError(StorageError):
+    """The process that writes checkpoints has ended. Another one is started for the next."""
+
+    reason = "WriterLost"
 
 
 class KeyMissingError(StorageError):

@@ -10,6 +10,8 @@ only and runs on Python 3.9 and later (annotations are never evaluated, and ther
 from __future__ import annotations
 
 import collections
+import fcntl
+import glob
 import json
 import os
 import re
@@ -31,6 +33,8 @@ LINES_KEPT = 20
 LINES_BYTES = 2048
 LINE_BYTES = 512
 MESSAGE_CHARACTERS = 600
+WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may still take after the program has ended,
+MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to be over
 DRAIN_SECONDS = 2.0  # how long output of the program's orphans is still read after the program ended
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -265,8 +269,9 @@ class Tee:
 class Launcher:
     """Runs one command to its end. `told_at` is set when SIGTERM or SIGINT came."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
         self._command = list(command)
+        self._grace = grace
         self._environment = environment
         self._pid: int | None = None
         self.told_at: float | None = None
@@ -306,6 +311,7 @@ class Launcher:
         out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
         status = _wait_and_reap(child.pid)
         self._pid = None
+        wait_for_writers(verdict_folder, self._seconds_left())
         # Popen must not wait for a process that is reaped already.
         child.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         deadline = time.monotonic() + DRAIN_SECONDS
@@ -318,6 +324,12 @@ class Launcher:
             ranks=read_rank_verdicts(verdict_folder),
             last_lines=lines or rest,
         )
+
+    def _seconds_left(self) -> float:
+        """How long a checkpoint that is on its way may still take."""
+        if self.told_at is None:
+            return WRITER_SECONDS
+        return min(WRITER_SECONDS, max(0.0, self.told_at + self._grace - MARGIN_SECONDS - time.time()))
 
     def _not_started(self, error: OSError) -> End:
         name = self._command[0]
@@ -335,6 +347,24 @@ def _wait_and_reap(pid: int) -> int:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:
             return status
+
+
+def wait_for_writers(folder: str | None, seconds: float) -> None:
+    """Return when no checkpoint is on its way, at most after `seconds`: a writer locks a file here while one is.
+
+    It may outlive a program that has crashed; but when we end, as PID 1, it ends too.
+    """
+    if folder is None:
+        return
+    deadline = time.monotonic() + seconds
+    for path in glob.glob(os.path.join(folder, "writer-*")):  # noqa: PTH118, PTH207
+        with open(path, "rb") as file:  # noqa: PTH123
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.05)
 
 
 def _verdict_folder(environment: dict[str, str]) -> tuple[str | None, bool]:
@@ -371,7 +401,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         grace = 30.0
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # else a killed program takes its last lines with it
-    end = Launcher(arguments, environment).run(folder)
+    end = Launcher(arguments, environment, grace).run(folder)
     verdict = classify(end)
     if end.start_error is not None:
         sys.stderr.write(f"holdfast-run: {end.start_error[1]}\n")

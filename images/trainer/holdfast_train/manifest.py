@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ __all__ = [
     "PART_BYTES",
     "Manifest",
     "Part",
-    "check_part",
+    "check_chunks",
     "chunk_sums",
     "decode",
     "encode",
     "manifest_key",
     "part_key",
+    "parts_of",
+    "tensors_of",
 ]
 
 CHUNK_BYTES: Final = 4 << 20
@@ -83,12 +85,10 @@ def chunk_sums(data: bytes | bytearray | memoryview, chunk: int = CHUNK_BYTES) -
     return tuple(f"{checksums.crc64nvme(view[at : at + chunk]):016x}" for at in range(0, len(view), chunk))
 
 
-def check_part(part: Part, data: bytes | memoryview) -> None:
-    """CheckpointCorruptError if `data` is not what `part` says, naming the first chunk that differs."""
-    if len(data) != part.size:
-        raise CheckpointCorruptError(f"{part.key} has {len(data)} bytes, not {part.size}")
-    for number, (found, wanted) in enumerate(zip(chunk_sums(data, part.chunk), part.crc64nvme, strict=True)):
-        if found != wanted:
+def check_chunks(part: Part, first: int, data: bytes | memoryview) -> None:
+    """CheckpointCorruptError if `data` is not what `part` says from chunk number `first` on; names what differs."""
+    for number, found in enumerate(chunk_sums(data, part.chunk), first):
+        if found != (wanted := part.crc64nvme[number]):
             raise CheckpointCorruptError(f"{part.key}: the CRC of chunk {number} is {found}, not {wanted}")
 
 
@@ -112,11 +112,20 @@ def decode(data: bytes) -> Manifest:
             raise CheckpointCorruptError(f"its hash is {wanted[:12]}, but it says {str(found)[:12]}")
         if (version := body.pop("v")) != VERSION:
             raise CheckpointCorruptError(f"it has version {version}, and this holdfast-train reads {VERSION}")
-        parts = tuple(Part(**{**p, "crc64nvme": tuple(p["crc64nvme"])}) for p in body.pop("parts"))
-        tensors = tuple(_tensor(t) for t in body.pop("tensors"))
+        parts, tensors = parts_of(body.pop("parts")), tensors_of(body.pop("tensors"))
         return Manifest(parts=parts, tensors=tensors, **{**body, "ranks": tuple(body["ranks"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"it is not a manifest: {error}") from error
+
+
+def parts_of(bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+    """Parts from JSON. KeyError, TypeError if they are none."""
+    return tuple(Part(**{**body, "crc64nvme": tuple(body["crc64nvme"])}) for body in bodies)
+
+
+def tensors_of(bodies: Iterable[Mapping[str, Any]]) -> tuple[TensorEntry, ...]:
+    """Tensors from JSON. KeyError, TypeError if they are none."""
+    return tuple(_tensor(body) for body in bodies)
 
 
 def _tensor(body: Mapping[str, Any]) -> TensorEntry:

@@ -2,9 +2,11 @@
 
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Ranks"]
+
+FLAGS: Final = 4
 
 
 class Ranks:
@@ -33,20 +35,21 @@ class Ranks:
         if self.size > 1:
             cpu = self._distributed.get_backend() == "gloo"
             self._group = self._distributed.group.WORLD if cpu else self._distributed.new_group(backend="gloo")
-            self._flags = torch.zeros(2, dtype=torch.int32)
+            self._flags = torch.zeros(FLAGS, dtype=torch.int32)
 
     @property
     def first(self) -> bool:
         """Is this rank 0, the one that talks to the operator and the storage?"""
         return self.rank == 0
 
-    def any(self, leave: bool, save: bool) -> tuple[bool, bool]:
-        """Does any rank want to leave, does any want to save (in a hold: to go on)? The same answer on every rank."""
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """For each of up to four flags: is it set on any rank? The same answer on every rank."""
         if self._flags is None:
-            return leave, save
-        self._flags[0], self._flags[1] = leave, save
+            return flags
+        for number, flag in enumerate(flags):
+            self._flags[number] = flag
         self._distributed.all_reduce(self._flags, op=self._distributed.ReduceOp.MAX, group=self._group)
-        return bool(self._flags[0]), bool(self._flags[1])
+        return tuple(bool(self._flags[number]) for number in range(len(flags)))
 
     def gather(self, value: Any) -> list[Any]:
         """`value` of every rank, in order, on rank 0; an empty list elsewhere."""

@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast_train.checkpoints import Restored, Saved
+from holdfast_train.checkpoints import Restored
 from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
+from holdfast_train.messages import Saved
 from holdfast_train.reporter import Progress
 
 __all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "one_line"]
@@ -32,6 +33,8 @@ class Saving:
         self.step: int | None = None
         self.fastest: float | None = None
         self.asked = False
+        self.skips = 0
+        self.failure: StorageError | None = None
         self.saved_at = time.monotonic()
         self._retry_at: float | None = None
 
@@ -51,13 +54,22 @@ class Saving:
         if restored is not None and restored.uri.startswith(f"{uri}/manifests/"):
             self.step = restored.step
 
-    def succeeded(self, saved: Saved) -> None:
-        """`saved` is committed."""
+    def begun(self, step: int) -> None:
+        """A save of `step` is on its way: the next one is due after another interval."""
+        self.asked = False
         self._retry_at = None
         self.saved_at = time.monotonic()
+
+    def skipped(self) -> None:
+        """A save was due, but those before it are still on their way."""
+        self.skips += 1
+        self.saved_at = time.monotonic()
+
+    def succeeded(self, saved: Saved) -> None:
+        """`saved` is committed."""
         self.step = saved.step
         self.fastest = min(saved.seconds, self.fastest or saved.seconds)
-        self._progress.save_error = None
+        self.failure = self._progress.save_error = None
         self._progress.checkpoint = {
             "step": saved.step,
             "uri": saved.uri,
@@ -67,14 +79,15 @@ class Saving:
         }
 
     def failed(self, error: StorageError) -> StorageError:
-        """A save has failed, and is due again soon. What to raise if it was the last one.
+        """A save has failed, and is due again soon. What to raise if it was the last one; it is in `failure` too.
 
         A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may be let in.
         """
         self._retry_at = time.monotonic() + RETRY_SECONDS
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
         if isinstance(error, MisconfiguredStorageError) and self.step is not None:
-            return StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
+            error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
+        self.failure = error
         return error
 
 

@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from holdfast_train import rng
-from holdfast_train.checkpoints import Checkpoints, Restored, Saved
+from holdfast_train.checkpointer import Checkpointer
+from holdfast_train.checkpoints import Checkpoints, Restored
 from holdfast_train.commits import CommitLog
 from holdfast_train.environment import Environment
 from holdfast_train.errors import (
@@ -17,11 +18,14 @@ from holdfast_train.errors import (
 )
 from holdfast_train.holding import Hold
 from holdfast_train.leaving import Notice, hand_over
+from holdfast_train.messages import Open
 from holdfast_train.ranks import Ranks
 from holdfast_train.reporter import Order, Progress, Reporter
 from holdfast_train.resume import choose, load_from, open_patient, start
+from holdfast_train.saver import Content
 from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving
 from holdfast_train.say import say
+from holdfast_train.sharding import fitted
 from holdfast_train.state import Stateful, checked, unwrapped
 from holdfast_train.storage import Patient
 from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
@@ -71,6 +75,7 @@ class Run:
         self._checkpoints: Checkpoints | None = None
         self._restored: Restored | None = None
         self._saving = Saving(self._progress)
+        self._checkpointer: Checkpointer | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -97,6 +102,8 @@ class Run:
             self._end_with(failure)
         finally:
             self._notice.stop_listening()
+            if self._checkpointer is not None:
+                self._checkpointer.saver.close()
 
     # What the loop calls.
 
@@ -109,7 +116,7 @@ class Run:
             goal = self._environment.goal_steps
         self._goal = self._progress.steps = goal
         # Told to leave while it was restoring: no step is begun.
-        if self._environment is not None and not self.should_stop and self._ranks.any(self._notice.given, False)[0]:
+        if self._environment is not None and not self.should_stop and self._ranks.any(self._notice.given)[0]:
             self._leave()
         while not self.should_stop:
             yield self.step
@@ -131,7 +138,7 @@ class Run:
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
         """One step is done. `steps` calls it; a loop of another shape calls it itself and looks at `should_stop`.
 
-        Saves if it is time to. FencedError if a newer attempt has started.
+        Begins to save if it is time to. FencedError if a newer attempt has started.
         """
         self.step += 1
         if self._environment is None:
@@ -143,15 +150,24 @@ class Run:
         if progress.state == "starting":
             progress.state = "training"
             self._poke()
-        leave, save = self._ranks.any(self._notice.given, self._save_is_due())
+            if self._checkpointer is not None:
+                self._checkpointer.saver.prepare()  # the optimizer has its state now
+        checkpointer = self._checkpointer
+        full = checkpointer is not None and not checkpointer.saver.can_begin
+        out = checkpointer is not None and checkpointer.out is not None
+        leave, save, full, out = self._ranks.any(self._notice.given, self._save_is_due(), full, out)
+        if checkpointer is not None and out:
+            checkpointer.raise_out()
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves anyway, and having completed is better than having left
         if leave:
             self._leave()
-        elif save:
-            self._save(SAVE_PATIENCE, self._notice.seconds_left(math.inf))
-            # Told to leave during the save: it is finished, and no further step is begun.
-            if self._ranks.any(self._notice.given, False)[0]:
+        elif save and full:
+            self._saving.skipped()
+        elif save and checkpointer is not None:
+            checkpointer.begin(self.step, SAVE_PATIENCE, math.inf)
+            # Told to leave meanwhile: no further step is begun.
+            if self._ranks.any(self._notice.given)[0]:
                 self._leave()
 
     def save(self) -> bool:
@@ -187,6 +203,12 @@ class Run:
             self._restored = None
             self._resume(restored, found[1])
         self._saving.begin(restored, self._storage.uri)
+        checkpoints = self._checkpoints  # rank 0 has raised the fence, and read the log
+        fence = checkpoints.log.fence if checkpoints else None
+        corrupt = checkpoints.corrupt if checkpoints else frozenset[int]()
+        opened = Open(environment, self._ranks.rank, self._ranks.size, fence, corrupt)
+        content = Content(self._objects, self._per_rank)
+        self._checkpointer = Checkpointer(opened, content, self._ranks, self._saving, self._poke)
 
     def _wait_for(self, predecessor: int, storage: Patient) -> bool:
         """Hold at the fence until attempt `predecessor` has handed over. False if told to leave before that."""
@@ -219,7 +241,8 @@ class Run:
         for key, thing in self._objects.items():
             if key not in saved:
                 raise StateError(f"the checkpoint {restored.uri} holds no {key!r}, only {', '.join(map(repr, saved))}")
-            unwrapped(thing).load_state_dict(saved[key])
+            inner = unwrapped(thing)
+            inner.load_state_dict(fitted(saved[key], inner))
         self.step = self.resumed_from = restored.step
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
@@ -243,39 +266,15 @@ class Run:
         return self._saving.due(self.step, self._environment.every)
 
     def _save(self, patience: float, at_most: float, *, last: bool = False) -> bool:
-        """Save at this step, on every rank together. FencedError if we are out. For the times see `Patient.within`.
-
-        False if the storage failed, but for the `last` save, which raises its error.
-        """
-        if self._storage is None:
+        """Save this step, and wait until it is committed: `Checkpointer.save`."""
+        if self._checkpointer is None:
             return False
-        self._saving.asked = False
         before, self._progress.state = self._progress.state, "saving"
-        mine = {"rng": rng.capture(), "objects": {k: v.state_dict() for k, v in self._per_rank.items()}}
-        ranks = self._ranks.gather(mine)
+        self._poke()
         try:
-            saved = self._on_first(lambda: self._write(ranks, patience, at_most))
-        except StorageError as error:
-            failure = self._saving.failed(error)
-            if last:
-                raise failure from error
-            say(f"step {self.step} could not be saved ({error}); training goes on and tries again")
-            self._poke()
-            return False
+            return self._checkpointer.save(self.step, patience, at_most, last=last)
         finally:
             self._progress.state = before
-        self._saving.succeeded(saved)
-        if self._ranks.first:
-            say(f"saved step {saved.step}: {saved.size / 1e6:.1f} MB in {saved.seconds:.2f} s")
-        self._poke()
-        return True
-
-    def _write(self, ranks: list[Any], patience: float, at_most: float) -> Saved:
-        assert self._checkpoints is not None
-        assert self._storage is not None
-        state = {"objects": {key: unwrapped(thing).state_dict() for key, thing in self._objects.items()}}
-        with self._storage.within(patience, at_most=at_most):
-            return self._checkpoints.save(self.step, state, ranks)
 
     def _on_first(self, function: Callable[[], T]) -> T:
         """What rank 0 gets from `function`, or its error, on every rank: so none waits for one that has failed."""
@@ -312,8 +311,11 @@ class Run:
         why = self._why()
         if not self._notice.given:  # another rank was: our time runs from now on
             self._notice.give(self._environment.grace, why)
+        if self._checkpointer is not None and self._checkpointer.busy:
+            say(f"told to leave ({why}); finishing the checkpoint that is on its way")
+            self._checkpointer.wait(self.step, self._notice.seconds_left(0.0))
         left, fastest = self._ranks.share((self._notice.seconds_left(0.0), self._saving.fastest))
-        saved = self._saving.step == self.step
+        saved = self._ranks.share(self._saving.step == self.step)
         if not saved and fastest is not None and fastest > left:
             say(f"told to leave ({why}) in {left:.1f} s; the fastest save took {fastest:.1f} s, so none is begun")
         elif not saved and self.step > 0:
@@ -337,6 +339,8 @@ class Run:
     def _finish(self) -> None:
         if not self.left:
             if self._storage is not None:
+                if self._checkpointer is not None and self._checkpointer.busy:
+                    self._checkpointer.wait(self.step, self._notice.seconds_left(math.inf))
                 if self._saving.step != self.step:
                     self._save(FINAL_PATIENCE, self._notice.seconds_left(math.inf), last=True)
                 self._on_first(self._complete)

@@ -118,6 +118,10 @@ class Patient:
         finally:
             self._patience, self._deadline = before
 
+    def hurry(self, at_most: float) -> None:
+        """Inside `within`: nothing is tried again after `at_most` seconds from now. May be called in any thread."""
+        self._deadline = min(self._deadline, self._clock() + at_most)
+
     def _call(self, function: Callable[[], T]) -> T:
         delay = FIRST_DELAY
         while True:

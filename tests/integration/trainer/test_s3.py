@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from awscrt import checksums
 from tests.integration.trainer.conftest import S3Server
+from tests.support import trainer
 from tests.support.credentials import credentials_server
 from tests.support.trainer import identity
 
@@ -95,10 +96,10 @@ def started(storage: S3Storage, who: Identity, resume: str = "Auto") -> Checkpoi
 
 def test_zombie_is_fenced(storage: S3Storage) -> None:
     zombie = started(storage, identity(1))
-    zombie.save(10, {"x": b"1"}, [None])
+    trainer.save(zombie, 10, {"x": b"1"}, [None])
     successor = started(storage, identity(2))
     with pytest.raises(FencedError):
-        zombie.save(20, {"x": b"2"}, [None])
+        trainer.save(zombie, 20, {"x": b"2"}, [None])
     restored = successor.restore()
     assert restored is not None
     assert (restored.step, restored.state) == (10, {"x": b"1"})
@@ -127,7 +128,7 @@ def test_many_starts_at_once_have_one_order(storage: S3Storage) -> None:
 
 
 def test_takeover(storage: S3Storage) -> None:
-    started(storage, identity(3)).save(10, {}, [None])
+    trainer.save(started(storage, identity(3)), 10, {}, [None])
     anew = started(storage, identity(1, uid="uid-2"))
     restored = anew.restore()
     assert restored is not None
@@ -139,7 +140,7 @@ def test_retention(storage: S3Storage) -> None:
 
     checkpoints = started(storage, identity(1))
     for step in range(1, 5):
-        checkpoints.save(step, {"x": np.arange(100)}, [None])
+        trainer.save(checkpoints, step, {"x": np.arange(100)}, [None])
     assert [key.split("/")[1][:12] for key in storage.keys("data/")] == [f"{3:012d}", f"{4:012d}"]
     assert len(storage.keys("manifests/")) == 2
 

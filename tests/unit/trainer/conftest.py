@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.endpoint import Endpoint, serving
+from tests.support.trainer import writer_in_thread
 
 
 @pytest.fixture
@@ -12,3 +13,9 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
     """A progress endpoint over TLS."""
     with serving(tmp_path) as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers are threads here; tests/integration/trainer has them as processes."""
+    monkeypatch.setattr("holdfast_train.saver.start_writer", writer_in_thread)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from tests.support import trainer
 from tests.support.trainer import MemoryStorage, identity
 
 from holdfast_train import manifest
@@ -17,6 +18,8 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.log import Keep
+
+WRITES = ("put", "put_if_absent", "write")
 
 
 def attempt(storage: MemoryStorage, who: Identity, keep: Keep | None = None, resume: str = "Auto") -> Checkpoints:
@@ -33,7 +36,7 @@ def state(step: int) -> dict[str, Any]:
 
 def save(checkpoints: Checkpoints, *steps: int) -> None:
     for step in steps:
-        checkpoints.save(step, state(step), [{"rng": step}])
+        trainer.save(checkpoints, step, state(step), [{"rng": step}])
 
 
 def data_key(storage: MemoryStorage, step: int) -> str:
@@ -106,7 +109,7 @@ def test_order_of_writes() -> None:
     storage = MemoryStorage()
     first = attempt(storage, identity(1))
     writes: list[str] = []
-    storage.before = lambda method, key: writes.append(key.split("/")[0]) if method.startswith("put") else None
+    storage.before = lambda method, key: writes.append(key.split("/")[0]) if method in WRITES else None
     save(first, 10)
     assert writes == ["data", "manifests", "log"]
 
@@ -120,7 +123,7 @@ def test_crash_after_each_write(number: int) -> None:
 
     def crash(method: str, key: str) -> None:
         nonlocal writes
-        if method.startswith("put"):
+        if method in WRITES:
             if writes == number:
                 raise KeyboardInterrupt
             writes += 1

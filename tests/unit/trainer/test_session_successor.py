@@ -116,7 +116,7 @@ def test_leaving_because_another_rank_was_told_hands_over(uri: str, monkeypatch:
     with Run(counter=Counter(), environment=environment(uri)) as run:
         for step in run.steps(50):
             if step == 3:
-                monkeypatch.setattr(run._ranks, "any", lambda _leave, _save: (True, False))
+                monkeypatch.setattr(run._ranks, "any", lambda *flags: (True, *(False for _ in flags[1:])))
     assert (run.left, run.step) == (True, 4)
     assert kinds(uri)[-2:] == [("commit", 1), ("handover", 1)]
 

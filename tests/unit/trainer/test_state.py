@@ -12,19 +12,30 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast_train.arena import Arena
+from holdfast_train.capture import Capture
 from holdfast_train.errors import CheckpointCorruptError, StateError
-from holdfast_train.manifest import Manifest, Part, check_part, chunk_sums, decode, encode
-from holdfast_train.state import Packer, Stateful, Tree, segments, unpack
+from holdfast_train.manifest import Manifest, Part, check_chunks, chunk_sums, decode, encode
+from holdfast_train.plan import plan
+from holdfast_train.state import Stateful, TensorEntry, Tree, Walk, unpack
 
 
 def round_trip(value: Any) -> Any:
-    packer = Packer()
-    tree = packer.pack(value)
-    data = b"".join(packer.buffers)
-    assert len(data) == packer.size
-    manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tuple(packer.tensors), tree, ())
+    tree, tensors, data = packed(value)
+    manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
     again = decode(encode(manifest))  # through JSON, as in storage
-    return unpack(again.state, again.tensors, memoryview(bytearray(data)))
+    return unpack(again.state, {entry.name: entry for entry in again.tensors}, data)
+
+
+def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
+    walk = Walk()
+    tree = walk.tree(value, "state")
+    made = plan(walk.leaves, len(walk.leaves), 0, 1)
+    arena = Arena(made.size)
+    told: list[int | str] = []
+    Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
+    assert told == [made.size]
+    return tree, made.common, arena.view
 
 
 leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -84,11 +95,9 @@ def test_arrays() -> None:
 
 def test_tied_weights_are_stored_once() -> None:
     weight = torch.randn(100)
-    packer = Packer()
-    tree = packer.pack({"a": weight, "b": weight, "c": weight[:50]})
-    assert len(packer.tensors) == 2
-    assert packer.size < 700
-    back = unpack(tree, packer.tensors, memoryview(bytearray(b"".join(packer.buffers))))
+    tree, tensors, data = packed({"a": weight, "b": weight, "c": weight[:50]})
+    assert [entry.size for entry in tensors] == [400, 200]
+    back = unpack(tree, {entry.name: entry for entry in tensors}, data)
     assert torch.equal(back["b"], weight)
     assert back["a"].data_ptr() != back["b"].data_ptr()
 
@@ -108,20 +117,13 @@ def test_optimizer_state_comes_back() -> None:
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), torch.eye(2).to_sparse(), range(3)])
 def test_what_cannot_be_held_is_named(value: Any) -> None:
     with pytest.raises(StateError, match="state/x/1 is a"):
-        Packer().pack({"x": [0, value]})
+        Walk().tree({"x": [0, value]}, "state")
 
 
 @pytest.mark.parametrize("tree", [{"$new": 1}, {}, {"$dict": [[1]]}, {"$tensor": 5}, {"$dict": [1]}])
 def test_trees_of_another_kind_are_refused(tree: Tree) -> None:
     with pytest.raises(StateError):
-        unpack(tree, [], memoryview(b""))
-
-
-@given(st.lists(st.binary(max_size=20), max_size=8), st.integers(1, 17))
-def test_segments_cut_without_loss(pieces: list[bytes], length: int) -> None:
-    cut = list(segments([memoryview(p) for p in pieces], length))
-    assert b"".join(cut) == b"".join(pieces)
-    assert all(len(piece) == length for piece in cut[:-1])
+        unpack(tree, {}, memoryview(b""))
 
 
 def manifest() -> Manifest:
@@ -144,14 +146,14 @@ def test_every_changed_byte_of_a_manifest_is_found() -> None:
 def test_every_changed_byte_of_data_is_found() -> None:
     data = bytes(range(100))
     part = Part("k", 100, 30, chunk_sums(data, 30))
-    check_part(part, data)
+    check_chunks(part, 0, data)
     for place in range(100):
         changed = bytearray(data)
         changed[place] ^= 4
         with pytest.raises(CheckpointCorruptError, match=f"chunk {place // 30}"):
-            check_part(part, bytes(changed))
-    with pytest.raises(CheckpointCorruptError, match="99 bytes"):
-        check_part(part, data[:99])
+            check_chunks(part, 0, bytes(changed))
+    with pytest.raises(CheckpointCorruptError, match="chunk 3"):
+        check_chunks(part, 3, data[90:99])
 
 
 def test_nothing_but_the_language_model_needs_torch() -> None:

@@ -1,0 +1,200 @@
+"""Copying a state into an arena while training goes on.
+
+What an optimizer of ours changes (parameters, and its own state) is copied beside the next forward and backward pass;
+the optimizer's next step waits for that. Everything else may change at any moment, so it is copied at once.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from holdfast_train.arena import Arena
+from holdfast_train.plan import Copy, Plan
+from holdfast_train.state import Leaf
+
+__all__ = ["Capture", "Guard"]
+
+TELL_BYTES: Final = 64 << 20  # how much is copied before somebody hears of it
+
+
+class Guard:
+    """Knows what the optimizers among `objects` change, and makes their steps wait for a copy that is on its way."""
+
+    def __init__(self, objects: Iterable[Any]) -> None:
+        self._optimizers = [thing for thing in objects if hasattr(thing, "register_step_pre_hook")]
+        self._hooks = [thing.register_step_pre_hook(self._before_step) for thing in self._optimizers]
+        self._capture: Capture | None = None
+
+    def storages(self) -> frozenset[int]:
+        """Addresses of the memory that only a step of the optimizers changes."""
+        found: set[int] = set()
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                found.update(_storage(parameter) for parameter in group["params"])
+            for state in optimizer.state.values():
+                found.update(_storage(value) for value in state.values() if hasattr(value, "untyped_storage"))
+        return frozenset(found)
+
+    def hold(self, capture: "Capture") -> None:
+        """The next step of an optimizer waits for `capture`."""
+        self._capture = capture
+
+    def close(self) -> None:
+        """Let the optimizers go."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before_step(self, *_: Any) -> None:
+        if self._capture is not None:
+            self._capture.before_change()
+            self._capture = None
+
+
+class Capture:
+    """One state on its way into `arena`.
+
+    `copied` hears, in a thread, how many bytes from the arena's start are there; `failed` hears why it will not be all.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        plan: Plan,
+        leaves: Sequence[Leaf],
+        *,
+        guarded: frozenset[int],
+        copied: Callable[[int], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Copies all but what lies in the `guarded` storages before it returns."""
+        self._arena = arena
+        self._size = plan.size
+        self._leaves = leaves
+        self._copied, self._failed = copied, failed
+        self._device = _Device.of(leaves)
+        self._later: list[Copy] = []
+        now: list[Copy] = []
+        for copy in plan.copies:
+            safe = leaves[copy.leaf].kind == "torch" and _storage(leaves[copy.leaf].value) in guarded
+            (self._later if safe else now).append(copy)
+        self._versions = self._count_changes()
+        self._may_change = self._changed = False
+        if self._device is None:
+            for copy in now:
+                self._copy(copy)
+        else:
+            self._device.begin(now, self._later, self._copy)
+        self._thread = threading.Thread(target=self._finish, name="holdfast-capture", daemon=True)
+        self._thread.start()
+        if not self._later:
+            self._thread.join()  # nothing is left to be copied: it is told before anything else can happen
+
+    def before_change(self) -> None:
+        """What training is about to change is safe on return; with CUDA it is the GPU that waits, not this thread."""
+        if self._device is None:
+            self._thread.join()
+            return
+        self._look_for_changes()
+        self._may_change = True
+        self._device.hold_training()
+
+    def wait(self) -> None:
+        """Return when all is copied, or will not be."""
+        self._thread.join()
+
+    def _finish(self) -> None:
+        try:
+            self._copy_rest()
+        except (RuntimeError, OSError) as error:  # of CUDA
+            self._failed(f"the state could not be copied: {error}")
+
+    def _copy_rest(self) -> None:
+        told = 0
+        for copy in self._later:
+            if copy.at - told >= TELL_BYTES:
+                told = copy.at
+                if self._device is not None:
+                    self._device.wait_for(copy)
+                self._copied(told)
+            if self._device is None:
+                self._copy(copy)
+        if self._device is not None:
+            self._device.wait_for(None)
+        self._look_for_changes()
+        if self._changed:
+            self._failed("a parameter was changed by something else than the optimizer while it was copied")
+        else:
+            self._copied(self._size)
+
+    def _look_for_changes(self) -> None:
+        if not self._may_change:
+            self._changed = self._changed or self._versions != self._count_changes()
+
+    def _count_changes(self) -> list[int]:
+        """How often each guarded tensor was changed in place: nobody but the optimizer may do that now."""
+        return [self._leaves[copy.leaf].value._version for copy in self._later]
+
+    def _copy(self, copy: Copy) -> None:
+        leaf, size = self._leaves[copy.leaf], copy.stop - copy.start
+        value = leaf.value
+        if leaf.kind == "numpy":
+            self._arena.copy_from(copy.at, value.ctypes.data + copy.start, size)
+        elif value.device.type == "cpu" and value.is_contiguous():
+            self._arena.copy_from(copy.at, value.data_ptr() + copy.start, size)
+        elif size == leaf.size:
+            self._arena.tensor(copy.at, value.dtype, tuple(value.shape)).copy_(value, non_blocking=True)
+        else:
+            torch: Any = sys.modules["torch"]
+            flat = value.contiguous().reshape(-1).view(torch.uint8)[copy.start : copy.stop]
+            self._arena.tensor(copy.at, torch.uint8, (size,)).copy_(flat, non_blocking=True)
+
+
+class _Device:
+    """Copies from a GPU, on a stream beside that of training."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._stream = torch.cuda.Stream()
+        self._marks: dict[int, Any] = {}
+        self._end = torch.cuda.Event()
+
+    @classmethod
+    def of(cls, leaves: Sequence[Leaf]) -> "_Device | None":
+        """None if no leaf is on a GPU."""
+        cuda = any(leaf.kind == "torch" and leaf.value.device.type == "cuda" for leaf in leaves)
+        return cls(sys.modules["torch"]) if cuda else None
+
+    def begin(self, now: Sequence[Copy], later: Sequence[Copy], copy_one: Callable[[Copy], None]) -> None:
+        """Start all copies; training's stream waits for those of `now`."""
+        cuda = self._torch.cuda
+        self._stream.wait_stream(cuda.current_stream())
+        with cuda.stream(self._stream):
+            for copy in now:
+                copy_one(copy)
+            first = cuda.Event()
+            first.record()
+            at = 0
+            for copy in later:
+                if copy.at - at >= TELL_BYTES:
+                    at = copy.at
+                    self._marks[copy.at] = cuda.Event()
+                    self._marks[copy.at].record()
+                copy_one(copy)
+            self._end.record()
+        cuda.current_stream().wait_event(first)
+
+    def hold_training(self) -> None:
+        """What training's stream is given from now on begins when all is copied."""
+        self._torch.cuda.current_stream().wait_event(self._end)
+
+    def wait_for(self, copy: Copy | None) -> None:
+        """Return when everything before `copy` (None: everything) is copied."""
+        (self._end if copy is None else self._marks[copy.at]).synchronize()
+
+
+def _storage(value: Any) -> int:
+    """The address of the memory that a tensor is a view of."""
+    local = value.to_local() if hasattr(value, "to_local") else value
+    address: int = local.untyped_storage().data_ptr()
+    return address

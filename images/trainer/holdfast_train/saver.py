@@ -1,0 +1,240 @@
+"""Saving in the background, as a rank sees it: an arena or two, a capture on its way, and a writer beside us."""
+
+import contextlib
+import math
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast_train import rng
+from holdfast_train.arena import Arena
+from holdfast_train.capture import Capture, Guard
+from holdfast_train.channel import Channel, ClosedError
+from holdfast_train.checkpoints import versions
+from holdfast_train.errors import HoldfastTrainError, WriterLostError
+from holdfast_train.lock import Lock
+from holdfast_train.memory import available, fits
+from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save, Saved, error_of
+from holdfast_train.plan import Plan, plan
+from holdfast_train.say import say
+from holdfast_train.state import Stateful, Tree, Walk, unwrapped
+
+__all__ = ["Content", "Saver", "start_writer"]
+
+ARENAS: Final = 2
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a checkpoint holds: `objects`, alike on all ranks, and what `per_rank` differs."""
+
+    objects: Mapping[str, Stateful]
+    per_rank: Mapping[str, Stateful]
+
+    def walk(self, rank: int) -> tuple[Walk, int, Tree, Tree]:
+        """The leaves, how many of them are of the objects, and the trees of those and of what `rank` has alone."""
+        walk = Walk()
+        objects = {name: unwrapped(thing).state_dict() for name, thing in self.objects.items()}
+        tree: Tree = {"$dict": [["objects", walk.tree(objects, "")]]}
+        alike = len(walk.leaves)
+        mine = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
+        return walk, alike, tree, walk.tree(mine, f"@{rank}")
+
+
+class Saver:
+    """Saves `content` without keeping training waiting. Not for several threads at once.
+
+    `opened` is for the writer. `tell` hears in a thread what came of each checkpoint; on ranks other than 0, nothing.
+    """
+
+    def __init__(self, opened: Open, content: Content, tell: Callable[[Saved | HoldfastTrainError], None]) -> None:
+        self._open = opened
+        self._content = content
+        self._guard = Guard(content.objects.values())
+        self._overlap = True
+        self._channel: Channel | None = None
+        self._plan: Plan | None = None
+        self._form: tuple[Any, ...] = ()
+        self._sent_plan: Plan | None = None
+        self._arenas: dict[int, Arena] = {}
+        self._busy: dict[int, int] = {}  # arena: step
+        self._tell = tell
+        self._changed = threading.Condition()
+        self._lock = Lock.new(opened.environment.verdict_folder)
+        self._connect()
+
+    @property
+    def busy(self) -> bool:
+        """Is a checkpoint on its way?"""
+        with self._changed:
+            return bool(self._busy)
+
+    @property
+    def can_begin(self) -> bool:
+        """Is there an arena for another checkpoint?"""
+        with self._changed:
+            return len(self._busy) < len(self._arenas) or self._may_grow()
+
+    def prepare(self) -> None:
+        """Get the memory now, in a thread, so that the first save is as fast as later ones. Not for what is small."""
+        if "torch" not in sys.modules:
+            return
+        walk, alike, _, _ = self._content.walk(self._open.rank)
+        arena = self._new_arena(0, self._planned(walk, alike).size)
+        threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+
+    def begin(
+        self,
+        name: str,
+        step: int,
+        *,
+        patience: float,
+        at_most: float = math.inf,
+        program: Mapping[str, str] | None = None,
+        metrics: Mapping[str, str] | None = None,
+    ) -> None:
+        """Copy the state as it is now, and have it uploaded and committed as `name`. Waits only if no arena is free.
+
+        For the times see `Patient.within`. StateError if it cannot be saved.
+        """
+        begun = time.monotonic()
+        if self._channel is None:
+            self._connect()
+        walk, alike, tree, own = self._content.walk(self._open.rank)
+        made = self._planned(walk, alike)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._busy) < len(self._arenas) or self._may_grow())
+            number = self._take_arena(made.size)
+            self._busy[number] = step
+        fresh = made if made is not self._sent_plan else None
+        self._sent_plan = made
+        save = Save(
+            name, step, number, fresh, tree, own, versions(), program or {}, metrics or {}, begun, patience, at_most
+        )
+        self._lock.take()
+        self._send(save)
+        guarded = self._guard.storages() if self._overlap else frozenset()
+        capture = Capture(
+            self._arenas[number],
+            made,
+            walk.leaves,
+            guarded=guarded,
+            copied=lambda size: self._send(Copied(name, size)),
+            failed=lambda why: self._give_up(name, why),
+        )
+        self._guard.hold(capture)
+
+    def wait(self, seconds: float) -> bool:
+        """Return when nothing is on its way any more, at most after `seconds`. False if something is."""
+        finite = math.isfinite(seconds)
+        if finite:
+            self._send(Hurry(seconds))
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._busy, seconds if finite else None)
+
+    def close(self) -> None:
+        """Let the writer end, once it has finished what is on its way."""
+        self._guard.close()
+        if self._channel is not None:
+            self._channel.finish()
+        self._lock.close()
+
+    # Memory.
+
+    def _planned(self, walk: Walk, alike: int) -> Plan:
+        """The plan of the save before, while nothing but values has changed."""
+        form = tuple((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves)
+        if self._plan is None or form != self._form:
+            self._form, self._plan = form, plan(walk.leaves, alike, self._open.rank, self._open.ranks)
+        return self._plan
+
+    def _may_grow(self) -> bool:
+        if not self._arenas:
+            return True
+        return len(self._arenas) < ARENAS and fits(max(arena.size for arena in self._arenas.values()))
+
+    def _take_arena(self, size: int) -> int:
+        free = [number for number in self._arenas if number not in self._busy]
+        for number in free:
+            if self._arenas[number].size >= size:
+                return number
+        number = free[0] if free else len(self._arenas)
+        self._new_arena(number, size)
+        return number
+
+    def _new_arena(self, number: int, size: int) -> Arena:
+        if not fits(size):
+            say(
+                f"a copy of the state takes {size / 1e9:.1f} GB, and {available() / 1e9:.1f} GB of memory are left; "
+                f"give the trainer more (spec.trainer.resources.memory), or it may be killed"
+            )
+        arena = Arena(size)
+        arena.pin()
+        self._arenas[number] = arena
+        self._send(Map(number, size), [arena.descriptor])
+        return arena
+
+    # The writer.
+
+    def _connect(self) -> None:
+        self._channel = start_writer(self._lock)
+        self._sent_plan = None
+        self._send(self._open)
+        for number, arena in self._arenas.items():
+            self._send(Map(number, arena.size), [arena.descriptor])
+        threading.Thread(target=self._listen, args=(self._channel,), name="holdfast-saver", daemon=True).start()
+
+    def _send(self, message: object, descriptors: tuple[int, ...] | list[int] = ()) -> None:
+        channel = self._channel
+        if channel is not None:
+            with contextlib.suppress(ClosedError):  # `_listen` hears of it too, and says what it means
+                channel.send(message, descriptors)
+
+    def _listen(self, channel: Channel) -> None:
+        try:
+            while True:
+                message, _ = channel.receive()
+                if isinstance(message, Free):
+                    with self._changed:
+                        self._busy.pop(message.arena, None)
+                        self._changed.notify_all()
+                elif isinstance(message, Saved | Failed) and self._open.rank == 0:
+                    self._tell(message if isinstance(message, Saved) else error_of(message))
+        except ClosedError:
+            self._lost(channel)
+
+    def _lost(self, channel: Channel) -> None:
+        with self._changed:
+            if self._channel is channel:
+                self._channel = None
+            steps = ", ".join(str(step) for step in sorted(self._busy.values()))
+        if steps and self._open.rank == 0:
+            self._tell(WriterLostError(f"the writer process has ended before step {steps} was committed"))
+        with self._changed:
+            self._busy.clear()
+            self._changed.notify_all()
+
+    def _give_up(self, name: str, why: str) -> None:
+        self._overlap = False
+        say(f"{why}: from now on training waits while its state is copied")
+        self._send(Abandon(name, why))
+
+
+def start_writer(lock: Lock) -> Channel:
+    """A new writer process, in a session of its own: signals for the trainer's group are not for it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast_train.writer", str(theirs.fileno()), str(lock.descriptor)],
+            pass_fds=[theirs.fileno(), lock.descriptor],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    # Somebody has to ask how it ended, or it stays in the process table.
+    threading.Thread(target=process.wait, name="holdfast-writer", daemon=True).start()
+    return Channel(ours)

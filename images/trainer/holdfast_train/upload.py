@@ -1,0 +1,209 @@
+"""One checkpoint's way from an arena into the storage: parts as they become ready, then manifest and commit."""
+
+import contextlib
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from holdfast_train import manifest
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.commits import now
+from holdfast_train.errors import CheckpointCorruptError, StorageError, StorageUnreachableError
+from holdfast_train.manifest import Manifest, Part, part_key
+from holdfast_train.messages import Save, Saved
+from holdfast_train.plan import Plan, merged
+from holdfast_train.state import TensorEntry, Tree
+from holdfast_train.storage import Patient
+
+__all__ = ["Fragment", "Source", "Upload", "fragment_key"]
+
+THREADS: Final = 4  # parts on their way at once
+PARTS: Final = 64  # about as many objects a large checkpoint has on each rank
+FRAGMENT_SECONDS: Final = 120.0  # how long the other ranks may take longer than this one,
+ORPHAN_SECONDS: Final = 10.0  # and if training has ended: twice as long as this one, and that
+FRAGMENT_EVERY: Final = 0.05
+
+
+class Source:
+    """Bytes that become ready from the front on, while somebody copies them."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        self._ready = 0
+        self._gone = ""
+        self.ended_at = math.inf
+        self._changed = threading.Condition()
+
+    def has(self, size: int) -> None:
+        """The first `size` bytes are there."""
+        with self._changed:
+            self._ready = max(self._ready, size)
+            self._changed.notify_all()
+
+    def abandon(self, why: str) -> None:
+        """The rest will not come."""
+        with self._changed:
+            self._gone = why
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Training has ended, and nobody copies any more: if all is there, that does not matter."""
+        self.ended_at = time.monotonic()
+        if self._ready < len(self.view):
+            self.abandon("its training has ended before its state was copied")
+
+    def wait_for(self, size: int) -> None:
+        """Return when the first `size` bytes are there. StorageError if they will not come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._gone or self._ready >= size)
+            if self._gone:
+                raise StorageError(f"the checkpoint was given up: {self._gone}")
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What one rank has written of a checkpoint: its `share` of what all have alike, its `own` bytes and its tree.
+
+    `failed` says why there will be none.
+    """
+
+    rank: int
+    share: tuple[Part, ...] = ()
+    own: tuple[Part, ...] = ()
+    tensors: tuple[TensorEntry, ...] = ()
+    tree: Tree = None
+    failed: str = ""
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Fragment":
+        """From JSON. CheckpointCorruptError if it is none."""
+        try:
+            body: dict[str, Any] = json.loads(data)
+            return cls(
+                rank=int(body["rank"]),
+                share=manifest.parts_of(body["share"]),
+                own=manifest.parts_of(body["own"]),
+                tensors=manifest.tensors_of(body["tensors"]),
+                tree=body["tree"],
+                failed=str(body["failed"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointCorruptError(f"a rank's part of the checkpoint cannot be read: {error}") from error
+
+
+def fragment_key(name: str, rank: int) -> str:
+    """The key at which a rank leaves its fragment for rank 0."""
+    return f"data/{name}/r{rank}.json"
+
+
+class Upload:
+    """Writes the checkpoints of one rank; rank 0 also commits them."""
+
+    def __init__(self, checkpoints: Checkpoints, storage: Patient, rank: int, ranks: int) -> None:
+        self._checkpoints = checkpoints
+        self._storage = storage
+        self._rank = rank
+        self._ranks = ranks
+
+    def run(self, save: Save, plan: Plan, source: Source) -> Saved | None:
+        """Upload `source`; on rank 0, commit the checkpoint when all ranks have. None on other ranks. StorageErrors."""
+        if self._rank == 0:
+            self._checkpoints.prepare()
+            try:
+                mine = self._write(save, plan, source)
+                return self._checkpoints.publish(
+                    self._manifest(save, plan, [mine, *self._others(save, source)]), save.begun
+                )
+            except StorageError:
+                self._checkpoints.discard(save.name)
+                raise
+        key = fragment_key(save.name, self._rank)
+        try:
+            mine = self._write(save, plan, source)
+        except StorageError as error:
+            with contextlib.suppress(StorageError):  # a courtesy: rank 0 need not wait until it has lost its patience
+                self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
+            raise
+        self._storage.put(key, mine.encode())
+        return None
+
+    def _write(self, save: Save, plan: Plan, source: Source) -> Fragment:
+        """Upload all parts, each as soon as its bytes are copied. The first error ends it."""
+        pieces = list(_pieces(plan))
+        pending: list[Future[Part]] = []
+        with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
+            for start, stop in pieces:
+                source.wait_for(stop)
+                _raise_first(pending)
+                key = part_key(save.name, self._rank, len(pending))
+                pending.append(pool.submit(self._put, key, source.view[start:stop]))
+        parts = [future.result() for future in pending]
+        shared = sum(start < plan.share for start, _ in pieces)
+        return Fragment(self._rank, tuple(parts[:shared]), tuple(parts[shared:]), plan.own_tensors, save.own)
+
+    def _put(self, key: str, piece: memoryview) -> Part:
+        sums = manifest.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
+        self._storage.write(key, piece, sums=sums)
+        return Part(key, len(piece), manifest.CHUNK_BYTES, sums)
+
+    def _others(self, save: Save, source: Source) -> Iterator[Fragment]:
+        """The fragments of the other ranks, in order. StorageUnreachableError names the first that did not come."""
+        now = time.monotonic()
+        deadline = now + min(FRAGMENT_SECONDS, save.at_most)
+        orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
+        for rank in range(1, self._ranks):
+            while self._storage.size(key := fragment_key(save.name, rank)) is None:
+                if time.monotonic() > min(deadline, source.ended_at + orphaned):
+                    raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
+                time.sleep(FRAGMENT_EVERY)
+            fragment = Fragment.decode(self._storage.get(key))
+            if fragment.failed:
+                raise StorageUnreachableError(
+                    f"rank {rank} could not write its part of step {save.step}: {fragment.failed}"
+                )
+            yield fragment
+
+    def _manifest(self, save: Save, plan: Plan, fragments: list[Fragment]) -> Manifest:
+        begin = sum(part.size for fragment in fragments for part in fragment.share)
+        begins = []
+        for fragment in fragments:
+            begins.append(begin)
+            begin += sum(part.size for part in fragment.own)
+        own = merged([(f.tensors, at) for f, at in zip(fragments, begins, strict=True)])
+        return Manifest(
+            name=save.name,
+            step=save.step,
+            attempt=self._checkpoints.identity.attempt,
+            job_uid=self._checkpoints.identity.job_uid,
+            at=now(),
+            versions=save.versions,
+            program=save.program,
+            metrics=save.metrics,
+            parts=tuple(part for f in fragments for part in f.share) + tuple(part for f in fragments for part in f.own),
+            tensors=(*plan.common, *own),
+            state=save.tree,
+            ranks=tuple(fragment.tree for fragment in fragments),
+        )
+
+
+def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Where the arena is cut into objects: never across the border between what is shared and what is a rank's own."""
+    length = manifest.PART_BYTES * max(1, -(-plan.size // (PARTS * manifest.PART_BYTES)))
+    for begin, end in ((0, plan.share), (plan.share, plan.size)):
+        for start in range(begin, end, length):
+            yield start, min(start + length, end)
+
+
+def _raise_first(pending: list[Future[Part]]) -> None:
+    for future in pending:
+        if future.done() and (error := future.exception()) is not None:
+            raise error

@@ -1,0 +1,118 @@
+"""The writer: a process beside each rank that uploads checkpoints and commits them while training goes on.
+
+It imports neither torch nor CUDA, so it starts quickly and holds no GPU. It ends when its trainer has ended, but not
+before it has finished a checkpoint that was copied whole.
+"""
+
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+
+from holdfast_train import log
+from holdfast_train.arena import Arena
+from holdfast_train.channel import Channel, ClosedError
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.lock import Lock
+from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save
+from holdfast_train.plan import Plan
+from holdfast_train.resume import open_patient
+from holdfast_train.say import say
+from holdfast_train.upload import Source, Upload
+
+__all__ = ["Writer", "main"]
+
+NICENESS = 10  # training comes first where cores are few
+
+
+class Writer:
+    """Serves one trainer over `channel` until that closes."""
+
+    def __init__(self, channel: Channel, opened: Open, lock: Lock) -> None:
+        environment = opened.environment
+        self._channel = channel
+        self._storage = open_patient(environment, environment.checkpoint_uri or "")
+        keep = log.Keep(environment.keep_last, environment.keep_every)
+        checkpoints = Checkpoints(self._storage, environment.identity, keep, say)
+        checkpoints.go_on(opened.fence, opened.corrupt)
+        self._upload = Upload(checkpoints, self._storage, opened.rank, opened.ranks)
+        self._jobs: queue.SimpleQueue[tuple[Save, Plan, Source] | None] = queue.SimpleQueue()
+        self._sources: dict[str, Source] = {}
+        self._arenas: dict[int, Arena] = {}
+        self._plan: Plan | None = None
+        self._lock = lock
+
+    def serve(self) -> None:
+        """Do what the trainer says until it closes the channel, or ends; then finish what was copied whole."""
+        worker = threading.Thread(target=self._work, name="holdfast-commit")
+        worker.start()
+        try:
+            while True:
+                self._on(*self._channel.receive())
+        except ClosedError:
+            for source in list(self._sources.values()):
+                source.end()
+        finally:
+            self._jobs.put(None)
+            worker.join()
+
+    def _on(self, message: object, descriptors: Sequence[int]) -> None:
+        match message:
+            case Map(arena=number, size=size):
+                arena = self._arenas[number] = Arena(size, descriptors[0])
+                arena.close_descriptor()
+            case Save() as save:
+                self._plan = save.plan or self._plan
+                assert self._plan is not None
+                source = self._sources[save.name] = Source(self._arenas[save.arena].view[: self._plan.size])
+                self._lock.take()
+                self._jobs.put((save, self._plan, source))
+            case Copied(name=name, size=size):
+                self._sources[name].has(size)
+            case Abandon(name=name, why=why):
+                self._sources[name].abandon(why)
+            case Hurry(at_most=seconds):
+                self._storage.hurry(seconds)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            save, plan, source = job
+            answer: object
+            try:
+                with self._storage.within(save.patience, at_most=save.at_most):
+                    answer = self._upload.run(save, plan, source)
+            except HoldfastTrainError as error:
+                answer = Failed.by(save.step, error)
+            del self._sources[save.name]
+            self._lock.give_back()
+            self._tell(answer)
+            self._tell(Free(save.arena))
+
+    def _tell(self, message: object) -> None:
+        try:
+            self._channel.send(message)
+        except ClosedError:  # the trainer has ended: nobody has to know
+            return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve the trainer at the other end of the socket, whose descriptor is the first argument; the lock's is next."""
+    descriptor, lock = map(int, argv if argv is not None else sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # meant for the trainer, which says what is to be done about it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    channel = Channel(socket.socket(fileno=descriptor))
+    try:
+        opened, _ = channel.receive()
+    except ClosedError:
+        return 0
+    Writer(channel, opened, Lock(lock)).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

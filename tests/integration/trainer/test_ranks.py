@@ -1,0 +1,87 @@
+"""Several ranks save one checkpoint together, for real: processes, gloo, and a writer for each."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.support.trainer import REPOSITORY, identity, variables
+
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.folder import FolderStorage
+from holdfast_train.log import Keep
+
+pytestmark = pytest.mark.training
+PROGRAM: Final = """
+import os, signal, sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from holdfast_train import Run
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(300, 700))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+class Own:
+    value = rank
+    def state_dict(self):
+        BEFORE
+        return {"rank": self.value}
+    def load_state_dict(self, state): self.value = state["rank"]
+
+own = Own()
+with Run(model=model, optimizer=optimizer, per_rank={"own": own}) as run:
+    for step in run.steps(int(sys.argv[1])):
+        model(torch.ones(4, 300) * (rank + 1)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print(f"rank={rank} sum={sum(p.detach().double().sum().item() for p in model.parameters()):.6f}", flush=True)
+"""
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> FolderStorage:
+    return FolderStorage(tmp_path / "prefix")
+
+
+def train(storage: FolderStorage, tmp_path: Path, before: str = "") -> str:
+    """What two ranks say that train for three steps; `before` runs where a rank gives its own state."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("BEFORE", before))
+    env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, str(program), "3"], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path) -> None:
+    said = train(storage, tmp_path)
+    found = Checkpoints(storage, identity(2), Keep())
+    found.log.refresh()
+    restored = found.restore()
+    assert restored is not None, said
+    weights = sum(value.double().sum().item() for value in restored.state["objects"]["model"].values())
+    assert [f"sum={weights:.6f}" in line for line in said.splitlines() if "sum=" in line] == [True, True]
+    assert [own["objects"]["own"]["rank"] for own in restored.ranks] == [0, 1]
+    sizes = [storage.size(key) for key in storage.keys("data/") if key.endswith(".0")]
+    assert len(sizes) == 2
+    assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_a_rank_that_dies_while_it_saves_leaves_no_checkpoint_and_nobody_waiting(
+    storage: FolderStorage, tmp_path: Path
+) -> None:
+    dies = "(rank == 1 and run.step == 3 and os.kill(os.getpid(), signal.SIGKILL))"
+    said = train(storage, tmp_path, before=dies)
+    found = Checkpoints(storage, identity(2), Keep())
+    found.start("Auto")
+    assert found.log.state.commits == (), said
+    assert found.restore() is None
