@@ -6,6 +6,7 @@ the optimizer's next step waits for that. Everything else may change at any mome
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ class Capture:
             (self._later if safe else now).append(copy)
         self._versions = self._count_changes()
         self._may_change = self._changed = False
+        self.waited = 0.0  # seconds for which training stood still
         if self._device is None:
             for copy in now:
                 self._copy(copy)
@@ -93,7 +95,9 @@ class Capture:
     def before_change(self) -> None:
         """What training is about to change is safe on return; with CUDA it is the GPU that waits, not this thread."""
         if self._device is None:
+            begun = time.monotonic()
             self._thread.join()
+            self.waited = time.monotonic() - begun
             return
         self._look_for_changes()
         self._may_change = True

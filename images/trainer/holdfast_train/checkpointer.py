@@ -37,7 +37,7 @@ class Checkpointer:
 
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Patient.within`."""
-        self._saving.begun(step)
+        self._saving.begun()
         name = f"{step:012d}-a{self._attempt}-{uuid.uuid4().hex[:12]}"
         self.saver.begin(self._ranks.share(name), step, patience=patience, at_most=at_most)
 
@@ -75,7 +75,7 @@ class Checkpointer:
     def _on_result(self, result: Saved | HoldfastTrainError) -> None:
         """What came of a save: on rank 0, in a thread, and whatever the loop is doing."""
         if isinstance(result, Saved):
-            self._saving.succeeded(result)
+            self._saving.succeeded(result, self.saver.lost(result.step))
             say(f"saved step {result.step}: {result.size / 1e6:.1f} MB in {result.seconds:.2f} s")
         elif isinstance(result, StorageError):
             self._saving.failed(result)

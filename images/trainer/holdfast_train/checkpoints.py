@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast_train import log, manifest
+from holdfast_train import log, manifest, sweep
 from holdfast_train.commits import CommitLog, now
 from holdfast_train.environment import Identity
 from holdfast_train.errors import (
@@ -51,8 +52,9 @@ class Checkpoints:
         self._keep = keep
         self._say = say
         self._corrupt: set[int] = set()
-        self._sweep = True
-        self._candidates: frozenset[str] = frozenset()
+        self._dropped: frozenset[str] = frozenset()
+        self._ages: dict[str, float] = {}
+        self._list_at = 0.0
         self.log = CommitLog(storage, identity)
 
     def start(self, resume: str) -> None:
@@ -98,20 +100,16 @@ class Checkpoints:
         return frozenset(self._corrupt)
 
     def prepare(self) -> None:
-        """Before any data of a checkpoint is written: see what there is that nobody needs.
-
-        It is listed now and deleted after the commit: whoever would need these bytes had to raise a fence first, and
-        then the commit between the two would have failed.
-        """
+        """Before any data of a checkpoint is written: see what there is. See `sweep` for why it is listed now."""
         if self.log.state.seq == 0:
             self.log.refresh()  # another process of this attempt has written the log so far
-        if self._sweep:
-            mine = f"-a{self.identity.attempt}-"  # those of this attempt may be on their way, on another rank
-            self._candidates |= frozenset(name for name in self._names() if mine not in name)
+        if time.monotonic() >= self._list_at:
+            self._ages = self._list()
+            self._list_at = time.monotonic() + sweep.ORPHAN_SECONDS
 
     def discard(self, name: str) -> None:
-        """The checkpoint `name` of this attempt will not be committed: what is there of it goes with the next sweep."""
-        self._candidates |= {name}
+        """The checkpoint `name` of this attempt is given up: what is there of it goes after the next commit."""
+        self._dropped |= {name}
 
     def publish(self, written: Manifest, begun: float) -> Saved:
         """Commit a checkpoint whose data is in the storage; `begun` is when it was, in seconds of time.monotonic().
@@ -131,13 +129,11 @@ class Checkpoints:
             sha256=hashlib.sha256(data).hexdigest(),
             size=written.size,
         )
-        before = self.log.state.commits
-        record = self.log.commit(commit, self._keep, self.corrupt)
+        before, dropped = self.log.state.commits, self._dropped
+        record = self.log.commit(log.with_metric(commit, written.metrics, self._keep), self._keep, self.corrupt)
         seconds = time.monotonic() - begun
-        unneeded, self._candidates, self._sweep = self._candidates, frozenset(), False
-        retired = frozenset(c.name for c in before if c.seq in record.retired)
-        in_use = {c.name for c in self.log.state.commits} | set(self.log.state.set_aside)
-        self._delete((unneeded | retired) - in_use)
+        dropped |= frozenset(c.name for c in before if c.seq in record.retired)
+        self._sweep(dropped)
         uri = join_uri(self._storage.uri, manifest_key(written.name))
         return Saved(written.step, uri, written.size, seconds, commit.at)
 
@@ -159,10 +155,23 @@ class Checkpoints:
             if found != size:
                 raise CheckpointCorruptError(f"{key} has {found} bytes after it was written, not {size}")
 
-    def _names(self) -> frozenset[str]:
-        data = {key.split("/")[1] for key in self._storage.keys("data/")}
-        manifests = {key.split("/")[1].removesuffix(".json") for key in self._storage.keys("manifests/")}
-        return frozenset(data | manifests)
+    def _list(self) -> dict[str, float]:
+        """Every name under data/ and manifests/, with the seconds since something was last written there."""
+        ages: dict[str, float] = {}
+        at = datetime.now(UTC)
+        for entry in (*self._storage.entries("data/"), *self._storage.entries("manifests/")):
+            name = entry.key.split("/")[1].removesuffix(".json")
+            age = (at - entry.modified_at).total_seconds()
+            ages[name] = min(age, ages.get(name, age))
+        return ages
+
+    def _sweep(self, dropped: frozenset[str]) -> None:
+        """After a commit: delete what nobody needs."""
+        assert self.log.fence is not None
+        ages = self._ages | dict.fromkeys(dropped, 0.0)
+        self._ages, self._dropped = {}, frozenset()
+        limit = sweep.ORPHAN_SECONDS
+        self._delete(sweep.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit))
 
     def _delete(self, names: frozenset[str]) -> None:
         for number, name in enumerate(ordered := sorted(names)):
@@ -171,7 +180,7 @@ class Checkpoints:
                 self._storage.delete(self._storage.keys(f"data/{name}/"))
             except StorageError as error:
                 self._say(f"an old checkpoint could not be deleted: {error}; tried again with the next save")
-                self._candidates |= frozenset(ordered[number:])
+                self._dropped |= frozenset(ordered[number:])
                 return
 
 

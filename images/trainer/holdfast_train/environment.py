@@ -3,8 +3,8 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal, cast
 
 from holdfast_train.errors import EnvironmentVariableError
 
@@ -43,17 +43,25 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Every:
-    """When to save: every `steps` steps, or every `seconds` seconds. Exactly one is set."""
+    """When to save: every `steps` steps, every `seconds` seconds, or by `auto`. Exactly one of these is set.
+
+    `between_losses`: mean seconds between two losses where this pod runs, which `auto` goes by, None if nobody knows.
+    `max_loss`: the most work in seconds that a loss may cost, whatever else is set; None for no such bound.
+    """
 
     steps: int | None = None
     seconds: float | None = None
+    auto: bool = False
+    between_losses: float | None = None
+    max_loss: float | None = None
 
 
 @dataclass(frozen=True)
 class Environment:
     """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing.
 
-    `predecessor`: the attempt that still trains while this one starts.
+    `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept for
+    their `keep_metric`; `keep_mode` says whether a lower or a higher one is better.
     """
 
     identity: Identity
@@ -64,6 +72,9 @@ class Environment:
     every: Every
     keep_last: int
     keep_every: float | None
+    keep_best: int
+    keep_metric: str | None
+    keep_mode: Literal["Min", "Max"]
     resume: str
     predecessor: int | None
     grace: float
@@ -81,6 +92,7 @@ class Environment:
         if job is None:
             return None
         keep_every = env.get("HOLDFAST_CHECKPOINT_KEEP_EVERY")
+        best, metric = "HOLDFAST_CHECKPOINT_KEEP_BEST", "HOLDFAST_CHECKPOINT_KEEP_METRIC"
         return cls(
             identity=Identity(
                 namespace=env.get("HOLDFAST_NAMESPACE", "default"),
@@ -97,9 +109,12 @@ class Environment:
                 env.get("HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY"),
                 env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
             ),
-            every=parse_every(env.get("HOLDFAST_CHECKPOINT_EVERY", "auto"), "HOLDFAST_CHECKPOINT_EVERY"),
+            every=_every(env),
             keep_last=_integer(env, "HOLDFAST_CHECKPOINT_KEEP_LAST", least=1) or DEFAULT_KEEP_LAST,
             keep_every=None if keep_every is None else parse_seconds(keep_every, "HOLDFAST_CHECKPOINT_KEEP_EVERY"),
+            keep_best=_integer(env, best, least=1) or 0,
+            keep_metric=_required(env, metric, where=best) if best in env else None,
+            keep_mode=_mode(env),
             resume=env.get("HOLDFAST_CHECKPOINT_RESUME", "Auto"),
             predecessor=_integer(env, "HOLDFAST_PREDECESSOR", least=1),
             grace=_seconds(env, "HOLDFAST_GRACE_SECONDS", 30.0),
@@ -111,10 +126,28 @@ class Environment:
         )
 
 
-def _required(env: Mapping[str, str], name: str) -> str:
+def _required(env: Mapping[str, str], name: str, where: str = "HOLDFAST_JOB") -> str:
     if name not in env:
-        raise EnvironmentVariableError(f"{name} is not set; it is needed wherever HOLDFAST_JOB is set")
+        raise EnvironmentVariableError(f"{name} is not set; it is needed wherever {where} is set")
     return env[name]
+
+
+def _mode(env: Mapping[str, str]) -> Literal["Min", "Max"]:
+    name = "HOLDFAST_CHECKPOINT_KEEP_MODE"
+    mode = env.get(name, "Min")
+    if mode not in ("Min", "Max"):
+        raise EnvironmentVariableError(f"{name} is {mode!r}; allowed: Min or Max")
+    return cast("Literal['Min', 'Max']", mode)
+
+
+def _every(env: Mapping[str, str]) -> Every:
+    often, most, rare = "HOLDFAST_CHECKPOINT_EVERY", "HOLDFAST_CHECKPOINT_MAX_LOSS", "HOLDFAST_SECONDS_BETWEEN_LOSSES"
+    max_loss = parse_seconds(env[most], most) if most in env else None
+    between_losses = _seconds(env, rare, 0.0) if rare in env else None
+    for name, value in ((most, max_loss), (rare, between_losses)):
+        if value == 0:
+            raise EnvironmentVariableError(f"{name} is {env[name]!r}; allowed: more than 0")
+    return replace(parse_every(env.get(often, "auto"), often), between_losses=between_losses, max_loss=max_loss)
 
 
 def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:
@@ -143,9 +176,9 @@ def parse_seconds(text: str, name: str) -> float:
 
 
 def parse_every(text: str, name: str) -> Every:
-    """`500 steps` or `10m`; `auto` is every ten minutes. EnvironmentVariableError names the variable `name`."""
+    """`500 steps`, `10m` or `auto`. EnvironmentVariableError names the variable `name`."""
     if text == "auto":
-        return Every(seconds=DEFAULT_EVERY_SECONDS)
+        return Every(auto=True)
     steps = _STEPS.fullmatch(text)
     if steps and int(steps.group(1)) > 0:
         return Every(steps=int(steps.group(1)))

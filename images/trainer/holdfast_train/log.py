@@ -7,9 +7,10 @@ that a reader needs the newest record only. `apply` defines that state; `replay`
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, cast
 
 from holdfast_train.environment import Identity
@@ -40,6 +41,7 @@ __all__ = [
     "ownership",
     "replay",
     "retire",
+    "with_metric",
 ]
 
 Kind = Literal["owner", "takeover", "fence", "commit", "handover", "complete"]
@@ -71,7 +73,8 @@ class Fence:
 class Commit:
     """One checkpoint. `name` is its folder under data/ and its manifest's name, `sha256` is that of the manifest.
 
-    `size` counts bytes of data; `corrupt` was found by somebody who wanted to resume from it.
+    `size` counts bytes of data; `corrupt` was found by somebody who wanted to resume from it. `metric`: its value, a
+    decimal, of the metric `metric_name`; None if none was asked for, or none was measured at this step.
     """
 
     seq: int
@@ -82,14 +85,22 @@ class Commit:
     sha256: str
     size: int
     corrupt: bool = False
+    metric_name: str | None = None
+    metric: str | None = None
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Retention: the newest `last` checkpoints, and one of every `every` seconds."""
+    """Retention: the newest `last` checkpoints, one of every `every` seconds, and the `best` ones by `metric`.
+
+    `mode` says which are best: those with the lowest (Min) or the highest (Max) value.
+    """
 
     last: int = 3
     every: float | None = None
+    best: int = 0
+    metric: str | None = None
+    mode: Literal["Min", "Max"] = "Min"
 
 
 @dataclass(frozen=True)
@@ -282,9 +293,34 @@ def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
             if last is None or (at - last).total_seconds() >= keep.every:
                 kept.add(commit.seq)
                 last = at
+    kept |= {c.seq for c in _best(good, keep)}
     # Until enough good ones are there, a broken one stays: a person may still want to look at it.
     oldest = good[-keep.last].seq if len(good) >= keep.last else 0
     return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
+
+
+def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:
+    """The best ones by the metric of `keep`; of two that are equally good the newer. What is no number never counts."""
+    rated = [(value, c) for c in good if c.metric_name == keep.metric and (value := _decimal(c.metric)) is not None]
+    # Negated without arithmetic, which would round.
+    rated.sort(key=lambda one: (one[0].copy_negate() if keep.mode == "Min" else one[0], one[1].seq), reverse=True)
+    return [commit for _, commit in rated[: keep.best]]
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    """The number in `text`, None if it is none or not a finite one: a loss of NaN is no reason to keep anything."""
+    try:
+        value = Decimal(text or "")
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None
+
+
+def with_metric(commit: Commit, metrics: Mapping[str, str], keep: Keep) -> Commit:
+    """`commit` with what `keep` goes by: the value of its metric among those of the manifest, if it was measured."""
+    if not keep.best or keep.metric is None or _decimal(metrics.get(keep.metric)) is None:
+        return commit
+    return replace(commit, metric_name=keep.metric, metric=metrics[keep.metric])
 
 
 def draft(state: LogState, kind: Kind, identity: Identity, nonce: str, at: str, **more: Any) -> Record:

@@ -10,7 +10,7 @@ from holdfast_train.manifest import manifest_key
 from holdfast_train.say import say
 from holdfast_train.storage import Patient, open_storage
 
-__all__ = ["START_PATIENCE", "choose", "load_from", "open_patient", "start"]
+__all__ = ["START_PATIENCE", "choose", "keep_of", "load_from", "open_patient", "start"]
 
 START_PATIENCE: Final = 60.0  # seconds to try a storage that does not answer
 
@@ -22,13 +22,24 @@ def open_patient(environment: Environment, uri: str) -> Patient:
     )
 
 
+def keep_of(environment: Environment) -> Keep:
+    """What the job wants to keep."""
+    return Keep(
+        environment.keep_last,
+        environment.keep_every,
+        environment.keep_best,
+        environment.keep_metric,
+        environment.keep_mode,
+    )
+
+
 def start(environment: Environment, storage: Patient) -> Checkpoints:
     """Own the prefix and raise the fence: from here on no older attempt can commit. Errors: see `log.check_fence`."""
     if environment.resume not in ("Auto", "Never") and "://" not in environment.resume:
         raise EnvironmentVariableError(
             f"HOLDFAST_CHECKPOINT_RESUME is {environment.resume!r}; allowed: Auto, Never, or a checkpoint's address"
         )
-    checkpoints = Checkpoints(storage, environment.identity, Keep(environment.keep_last, environment.keep_every), say)
+    checkpoints = Checkpoints(storage, environment.identity, keep_of(environment), say)
     with storage.within(START_PATIENCE):
         checkpoints.start(environment.resume)
     return checkpoints

@@ -64,6 +64,7 @@ class Saver:
         self._arenas: dict[int, Arena] = {}
         self._busy: dict[int, int] = {}  # arena: step
         self._tell = tell
+        self._last: tuple[int, float, Capture] | None = None
         self._changed = threading.Condition()
         self._lock = Lock.new(opened.environment.verdict_folder)
         self._connect()
@@ -128,6 +129,13 @@ class Saver:
             failed=lambda why: self._give_up(name, why),
         )
         self._guard.hold(capture)
+        self._last = (step, time.monotonic() - begun, capture)
+
+    def lost(self, step: int) -> float:
+        """Seconds for which training has stood still for the checkpoint of `step`, the newest or one before."""
+        if self._last is None or self._last[0] != step:
+            return 0.0
+        return self._last[1] + self._last[2].waited
 
     def wait(self, seconds: float) -> bool:
         """Return when nothing is on its way any more, at most after `seconds`. False if something is."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast_train import interval
 from holdfast_train.checkpoints import Restored
 from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
@@ -13,7 +14,7 @@ from holdfast_train.reporter import Progress
 
 __all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "one_line"]
 
-SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with, for training waits for it,
+SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with: the next one is fresher,
 RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
 FINAL_PATIENCE: Final = 600.0  # and the patience of the last one, when there is nothing left to do but wait
 LONGEST_LINE: Final = 200
@@ -21,9 +22,10 @@ _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 
 
 class Saving:
-    """The saves of one run. `step` is that of its newest checkpoint, `fastest` its shortest save in seconds.
+    """The saves of one run. `step` is that of its newest checkpoint, `costs` what the last few have cost.
 
-    What came of the last one is in `progress`, for the next report.
+    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). `skips`: how many saves were
+    due and had no memory. What came of the last one is in `progress`, for the next report.
     """
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
@@ -31,44 +33,45 @@ class Saving:
         keys = credentials or Credentials()
         self._secrets = tuple(filter(None, (keys.access_key_id, keys.secret_access_key, keys.session_token)))
         self.step: int | None = None
-        self.fastest: float | None = None
         self.asked = False
         self.skips = 0
         self.failure: StorageError | None = None
         self.saved_at = time.monotonic()
+        self.costs: tuple[interval.Cost, ...] = ()
+        self._stepped_at = self.saved_at
         self._retry_at: float | None = None
 
     def due(self, step: int, every: Every) -> bool:
-        """Is it time to save, after `step`?"""
+        """Is it time to save, after `step`? To be asked once after every step: it measures how long one takes."""
+        now = time.monotonic()
+        last_step, self._stepped_at = now - self._stepped_at, now
         if self.asked:
             return True
         if self._retry_at is not None:
-            return time.monotonic() >= self._retry_at
-        if every.steps is not None:
-            return step % every.steps == 0
-        return every.seconds is not None and time.monotonic() - self.saved_at >= every.seconds
+            return now >= self._retry_at
+        return interval.due(every, self.costs, step=step, age=now - self.saved_at, last_step=last_step)
 
     def begin(self, restored: Restored | None, uri: str) -> None:
         """Training begins, from `restored` if there is one. It is a save of ours if it lies in the storage `uri`."""
-        self.saved_at = time.monotonic()
+        self.saved_at = self._stepped_at = time.monotonic()
         if restored is not None and restored.uri.startswith(f"{uri}/manifests/"):
             self.step = restored.step
 
-    def begun(self, step: int) -> None:
-        """A save of `step` is on its way: the next one is due after another interval."""
+    def begun(self) -> None:
+        """A save is on its way: the next one is due after another interval."""
         self.asked = False
         self._retry_at = None
-        self.saved_at = time.monotonic()
+        self.saved_at = self._stepped_at = time.monotonic()
 
     def skipped(self) -> None:
         """A save was due, but those before it are still on their way."""
         self.skips += 1
         self.saved_at = time.monotonic()
 
-    def succeeded(self, saved: Saved) -> None:
-        """`saved` is committed."""
+    def succeeded(self, saved: Saved, lost: float) -> None:
+        """`saved` is committed. It cost training `lost` seconds."""
+        self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.size))
         self.step = saved.step
-        self.fastest = min(saved.seconds, self.fastest or saved.seconds)
         self.failure = self._progress.save_error = None
         self._progress.checkpoint = {
             "step": saved.step,

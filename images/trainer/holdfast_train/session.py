@@ -17,6 +17,7 @@ from holdfast_train.errors import (
     StorageError,
 )
 from holdfast_train.holding import Hold
+from holdfast_train.last_save import last_save
 from holdfast_train.leaving import Notice, hand_over
 from holdfast_train.messages import Open
 from holdfast_train.ranks import Ranks
@@ -314,13 +315,13 @@ class Run:
         if self._checkpointer is not None and self._checkpointer.busy:
             say(f"told to leave ({why}); finishing the checkpoint that is on its way")
             self._checkpointer.wait(self.step, self._notice.seconds_left(0.0))
-        left, fastest = self._ranks.share((self._notice.seconds_left(0.0), self._saving.fastest))
-        saved = self._ranks.share(self._saving.step == self.step)
-        if not saved and fastest is not None and fastest > left:
-            say(f"told to leave ({why}) in {left:.1f} s; the fastest save took {fastest:.1f} s, so none is begun")
-        elif not saved and self.step > 0:
-            say(f"told to leave ({why}) in {left:.1f} s; saving step {self.step}")
-            saved = self._save(left, left)
+        left, saved, costs = self._ranks.share(
+            (self._notice.seconds_left(0.0), self._saving.step == self.step, self._saving.costs)
+        )
+        if not saved and self.step > 0:
+            rule = last_save(left, costs[-1].size if costs else 0, costs)
+            say(f"told to leave ({why}) in {left:.1f} s; {rule.words}")
+            saved = rule.act == "save" and self._save(left, left)
         newest = self._saving.step
         known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
         message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)

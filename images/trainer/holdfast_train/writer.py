@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from holdfast_train import log
 from holdfast_train.arena import Arena
 from holdfast_train.channel import Channel, ClosedError
 from holdfast_train.checkpoints import Checkpoints
@@ -20,7 +19,7 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.lock import Lock
 from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save
 from holdfast_train.plan import Plan
-from holdfast_train.resume import open_patient
+from holdfast_train.resume import keep_of, open_patient
 from holdfast_train.say import say
 from holdfast_train.upload import Source, Upload
 
@@ -36,8 +35,7 @@ class Writer:
         environment = opened.environment
         self._channel = channel
         self._storage = open_patient(environment, environment.checkpoint_uri or "")
-        keep = log.Keep(environment.keep_last, environment.keep_every)
-        checkpoints = Checkpoints(self._storage, environment.identity, keep, say)
+        checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
         checkpoints.go_on(opened.fence, opened.corrupt)
         self._upload = Upload(checkpoints, self._storage, opened.rank, opened.ranks)
         self._jobs: queue.SimpleQueue[tuple[Save, Plan, Source] | None] = queue.SimpleQueue()

@@ -5,12 +5,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from holdfast.api.every import Every, cel_instant, no_period
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
 from holdfast.api.rules import Rule, exactly_one
-from holdfast.api.scalars import Count, Duration, DurationBounds, Every, Flag, Moment, Money
-from holdfast.api.strings import Bucket, Endpoint, ObjectName, Region, RelativePath, Resume
+from holdfast.api.scalars import Count, Duration, DurationBounds, Flag, Moment, Money, format_duration
+from holdfast.api.strings import Bucket, Endpoint, MetricName, ObjectName, Region, RelativePath, Resume
 from holdfast.api.trainer import (
     ClaimRef,
     ConfigMapSource,
@@ -29,6 +30,7 @@ from holdfast.api.trainer import (
 )
 
 __all__ = [
+    "Best",
     "Capacity",
     "Checkpoint",
     "ClaimRef",
@@ -137,13 +139,35 @@ class Storage(Model):
     rules: ClassVar[tuple[Rule, ...]] = (exactly_one("s3", "volumeClaim"),)
 
 
+class Best(Model):
+    """Checkpoints that are kept because they are the best by a metric that the program reports."""
+
+    count: Annotated[Count, Field(ge=1, le=1000)] = 1
+    """How many are kept."""
+    metric: MetricName
+    """The metric, by the name under which the program reports it, such as loss or eval/accuracy. A checkpoint without
+    it, or with a value that is no finite number, is not kept for it."""
+    mode: Literal["Min", "Max"]
+    """Which are the best: those with the lowest (Min) or with the highest (Max) value."""
+
+
 class Keep(Model):
-    """Which checkpoints are kept."""
+    """Which checkpoints are kept. What one of these keeps, the others cannot take away."""
 
     last: Annotated[Count, Field(ge=1, le=1000)] = 3
     """How many of the newest verified checkpoints are kept."""
     every: Annotated[timedelta, DurationBounds("1m", "365d")] | None = None
     """One checkpoint for each such time is kept for good, such as 24h."""
+    best: Best | None = None
+    """The best ones by a metric are kept as well."""
+
+
+def _shorter_than_every(checkpoint: "Checkpoint") -> bool:
+    period, most = checkpoint.every.period, checkpoint.max_loss
+    return period is not None and most is not None and most < period
+
+
+_LONG_ENOUGH = f"{cel_instant('self.maxLoss')} >= {cel_instant('self.every')}"
 
 
 class Checkpoint(Model):
@@ -152,7 +176,12 @@ class Checkpoint(Model):
     storage: Storage
     """Where checkpoints live. Fixed unless the job is suspended."""
     every: Every = Every(period=timedelta(minutes=10))
-    """How often to save: a number of steps or a duration, such as 500 steps or 10m."""
+    """How often to save: a number of steps, a duration, or auto, such as 500 steps or 10m. With auto as often as loses
+    the least time: by Daly's formula, from what a save costs the training and how often losses come on the tier; but
+    at least every hour, unless saving would cost more than five per cent of the time."""
+    max_loss: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
+    """The most work that a loss may cost, such as 15m: the time from one save to the next, and until that is committed.
+    Saves come more often than every says where that takes it. A storage too slow for it is saved to without a pause."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
@@ -160,6 +189,17 @@ class Checkpoint(Model):
     resume: Resume = "Auto"
     """Where the first attempt starts: Auto from the newest checkpoint below the prefix, Never from nothing, or the
     address of one checkpoint."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="maxLoss must not be shorter than every: set every to auto, or to no more than maxLoss",
+            cel=f"!has(self.maxLoss) || {no_period('self.every')} || {_LONG_ENOUGH}",
+            holds=lambda checkpoint: not _shorter_than_every(checkpoint),
+            got_cel="self.maxLoss + ' with every ' + self.every",
+            got=lambda checkpoint: f"{format_duration(checkpoint.max_loss)} with every {checkpoint.every}",
+            field=".maxLoss",
+        ),
+    )
 
 
 class Goal(Model):

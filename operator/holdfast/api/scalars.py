@@ -1,4 +1,4 @@
-"""Scalars of the API, parsed exactly, never through float: durations, times, money, quantities, save intervals."""
+"""Scalars of the API, parsed exactly, never through float: durations, times, money, quantities."""
 
 import re
 from dataclasses import dataclass
@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from holdfast.api.errors import ScalarError
-from holdfast.api.model import Model
 from holdfast.api.rules import cel_string
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Count",
     "Duration",
     "DurationBounds",
-    "Every",
     "Flag",
     "Hours",
     "Moment",
@@ -47,10 +45,10 @@ _MICROSECONDS: Final = {
     "us": 1,
 }
 # The digits are bounded so that no sum overflows CEL's 64-bit nanoseconds.
-_PARTS: Final = "([0-9]{1,4}d)?([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?([0-9]{1,9}us)?"
-DURATION_PATTERN: Final = f"^{_PARTS}$"
+DURATION_PARTS: Final = "([0-9]{1,4}d)?([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?([0-9]{1,9}us)?"
+DURATION_PATTERN: Final = f"^{DURATION_PARTS}$"
 DURATION_LENGTH: Final = 48
-_DURATION: Final = re.compile(_PARTS)
+_DURATION: Final = re.compile(DURATION_PARTS)
 _PART: Final = re.compile("([0-9]+)([a-z]+)")
 _DURATION_WORDS: Final = "a duration of whole parts, largest first: d, h, m, s, ms, such as 90d, 1h30m, 100s or 250ms"
 LONGEST: Final = timedelta(days=3650)
@@ -294,66 +292,6 @@ class _QuantityType:
 
 Quantity = Annotated[str, _QuantityType()]
 """A resource quantity, kept as it was written; `quantity_value` gives its exact value."""
-
-
-# Save intervals
-
-_STEPS: Final = re.compile("([1-9][0-9]{0,8}) steps?")
-_EVERY_WORDS: Final = "a number of steps or a duration between 1s and 7d, such as 500 steps or 10m"
-
-
-class Every(Model):
-    """How often to save: `500 steps` or `10m`. Exactly one of the two is set. A string outside."""
-
-    steps: int | None = None
-    period: timedelta | None = None
-
-    shortest: ClassVar[timedelta] = timedelta(seconds=1)
-    longest: ClassVar[timedelta] = timedelta(days=7)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _parse(cls, value: Any) -> Any:
-        if isinstance(value, dict | cls):
-            return value
-        if isinstance(value, str) and (match := _STEPS.fullmatch(value)):
-            return {"steps": int(match[1])}
-        try:
-            period = parse_duration(value)
-        except ScalarError:
-            raise ScalarError(value, _EVERY_WORDS) from None
-        if not cls.shortest <= period <= cls.longest:
-            raise ScalarError(value, _EVERY_WORDS)
-        return {"period": period}
-
-    @model_validator(mode="after")
-    def _bounds(self) -> "Every":
-        good_steps = self.steps is not None and self.steps > 0
-        good_period = self.period is not None and self.shortest <= self.period <= self.longest
-        if (self.steps is None) == (self.period is None) or not (good_steps or good_period):
-            raise ScalarError(self.steps if self.period is None else str(self.period), _EVERY_WORDS)
-        return self
-
-    @model_serializer
-    def _text(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
-        if self.period is not None:
-            return format_duration(self.period)
-        return f"{self.steps} steps"
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {
-            "type": "string",
-            "pattern": f"^([1-9][0-9]{{0,8}} steps?|{_PARTS})$",
-            "minLength": 2,
-            "maxLength": DURATION_LENGTH,
-            "x-kubernetes-validations": [
-                duration_rule("1s", "7d", f"must be {_EVERY_WORDS}", unless="self.contains('step') || ")
-            ],
-        }
 
 
 # Plain scalars with bounds

@@ -100,6 +100,12 @@ PodField = Annotated[
     ),
 ]
 ResourceName = Annotated[str, Text("a resource with its domain, such as nvidia.com/gpu", 253, rf"{_NAME}/{_WORD}")]
+MetricName = Annotated[
+    str,
+    Text(
+        "the name of a metric: letters, digits, '-', '_', '.' and '/'", 63, "[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?"
+    ),
+]
 LABEL_KEY: Final = f"({_NAME}/)?{_WORD}"
 LabelKey = Annotated[str, Text("the key of a label, such as holdfast.dev/tier", 316, LABEL_KEY)]
 LabelValue = Annotated[str, Text("the value of a label", 63, f"({_WORD})?", shortest=0)]

@@ -10,6 +10,8 @@ from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import Decision as DecisionStatus
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity.knowledge import find
+from holdfast.core.capacity.life import kept, mean_life
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
 from holdfast.core.pods import build_pod
 from holdfast.core.situation import Situation, look
@@ -138,7 +140,11 @@ class Draft:
 
     def create_pod(self, attempt: Attempt) -> None:
         """Create the pod of an attempt: after its status is written, but for the very first and what is promised."""
-        manifest = build_pod(self.snapshot.job, attempt, self.snapshot.config)
+        snapshot, tier = self.snapshot, attempt.tier
+        shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
+        losses, had = kept(find(self.status.tiers, tier.name), shared, self.now)
+        life = mean_life(tier.kind, losses, had, snapshot.config.assumed)
+        manifest = build_pod(snapshot.job, attempt, snapshot.config, life)
         self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
         self.created |= {attempt.number}
 

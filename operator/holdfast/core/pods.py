@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import S3Storage, Trainer, Volume
+from holdfast.api.job import Checkpoint, S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
@@ -38,11 +38,11 @@ def program(job: TrainingJob) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int = 0) -> Manifest:
-    """The manifest of one pod."""
+def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: float, rank: int = 0) -> Manifest:
+    """The manifest of one pod. `life`: mean seconds between losses on its tier, as they are known now."""
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
-    env = common + _trainer_env(job, attempt, config, rank)
+    env = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
     mounts = [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}] if _claim(job) else []
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
@@ -175,7 +175,7 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
 
 
 def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
-    spec, checkpoint = job.spec, job.spec.checkpoint
+    spec = job.spec
     accelerators = spec.trainer.accelerators_per_node if attempt.tier.accelerator else 0
     return _plain(
         {
@@ -185,10 +185,6 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if attempt.predecessor else None,
             "HOLDFAST_ACCELERATORS": str(accelerators),
             "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
-            "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every.model_dump(mode="json")),
-            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(checkpoint.keep.last),
-            "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(checkpoint.keep.every) if checkpoint.keep.every else None,
-            "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
             "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
             "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
             "HOLDFAST_OPERATOR_URL": config.progress_url,
@@ -199,6 +195,24 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             "PET_NPROC_PER_NODE": str(max(1, accelerators)),
             "PET_NODE_RANK": str(rank),
             "PET_STANDALONE": "1",
+        }
+    )
+
+
+def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
+    """When to save, what to keep, and where to start."""
+    keep, best = checkpoint.keep, checkpoint.keep.best
+    return _plain(
+        {
+            "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
+            "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
+            "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),
+            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(keep.last),
+            "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(keep.every) if keep.every else None,
+            "HOLDFAST_CHECKPOINT_KEEP_BEST": str(best.count) if best else None,
+            "HOLDFAST_CHECKPOINT_KEEP_METRIC": best.metric if best else None,
+            "HOLDFAST_CHECKPOINT_KEEP_MODE": best.mode if best else None,
+            "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
         }
     )
 

@@ -15,7 +15,7 @@ IMAGE = "registry.example/train:1"
 
 def admit(cluster: Cluster, namespace: str, **security: int) -> None:
     """Ask the API server to create the pod, without creating it. Raises LocalError with its words."""
-    pod = build_pod(job(trainer={"image": IMAGE, "securityContext": security}), attempt(), OperatorConfig())
+    pod = build_pod(job(trainer={"image": IMAGE, "securityContext": security}), attempt(), OperatorConfig(), 7200.0)
     pod["metadata"]["namespace"] = namespace
     cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
 

@@ -28,7 +28,7 @@ from holdfast_train.errors import (
     StorageNotAtomicError,
     StorageUnreachableError,
 )
-from holdfast_train.manifest import CHUNK_BYTES, Part, check_part, chunk_sums
+from holdfast_train.manifest import CHUNK_BYTES, Part, check_chunks, chunk_sums
 from holdfast_train.s3 import S3Storage
 from holdfast_train.storage import Patient
 
@@ -295,7 +295,7 @@ def test_an_answer_damaged_on_the_way_is_found_by_the_sums(
     view = memoryview(bytearray(len(DATA)))
     storage.read_into("data/x", 0, view)
     with pytest.raises(CheckpointCorruptError, match="chunk 2"):
-        check_part(Part("data/x", len(DATA), CHUNK_BYTES, chunk_sums(DATA)), view)
+        check_chunks(Part("data/x", len(DATA), CHUNK_BYTES, chunk_sums(DATA)), 0, view)
 
 
 @pytest.mark.parametrize("how", ["silent", "refuses"])

@@ -15,7 +15,6 @@ from holdfast.api.scalars import (
     LONGEST,
     Clip,
     Duration,
-    Every,
     Moment,
     Money,
     Quantity,
@@ -191,33 +190,6 @@ def test_a_quantity_is_text_or_a_whole_number(value: object) -> None:
 def test_quantities_are_additive(number: int, unit: str) -> None:
     one = quantity_value(f"1{unit}")
     assert quantity_value(f"{number}{unit}") == number * one
-
-
-@pytest.mark.parametrize(
-    ("text", "every"),
-    [
-        ("500 steps", Every(steps=500)),
-        ("1 step", Every(steps=1)),
-        ("10m", Every(period=timedelta(minutes=10))),
-        ("1h30m", Every(period=timedelta(minutes=90))),
-    ],
-)
-def test_save_intervals_are_read(text: str, every: Every) -> None:
-    assert Every.model_validate(text) == every
-    assert Every.model_validate(str(every)) == every
-    assert TypeAdapter(Every).dump_python(every, mode="json") == str(every)
-
-
-@pytest.mark.parametrize("text", ["", "500", "0 steps", "500steps", "often", "0s", "8d", "1.5h", 500, None, True])
-def test_what_is_no_save_interval_is_refused(text: object) -> None:
-    with pytest.raises(ValidationError, match="500 steps or 10m"):
-        Every.model_validate(text)
-
-
-@pytest.mark.parametrize("fields", [{}, {"steps": 1, "period": timedelta(minutes=1)}, {"steps": 0}])
-def test_a_save_interval_is_steps_or_time(fields: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="500 steps or 10m"):
-        Every.model_validate(fields)
 
 
 @given(st.text(max_size=60))

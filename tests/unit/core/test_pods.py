@@ -9,12 +9,13 @@ from holdfast.api.errors import SpecError
 from holdfast.api.profile import ProfileTier
 from holdfast.core.pods import build_pod, pod_name
 from holdfast.core.snapshot import OperatorConfig
+from holdfast_train.environment import Environment, Every
 
 TRAINER = {"image": "registry.example/train:1", "command": ["torchrun", "train.py"], "args": ["--fast"]}
 
 
 def build(number=3, on=None, config=CONFIG, avoid=(), **changes):
-    return build_pod(job(**changes), attempt(number, tier=on or tier(), avoid_nodes=avoid), config)
+    return build_pod(job(**changes), attempt(number, tier=on or tier(), avoid_nodes=avoid), config, 7200.4)
 
 
 def env(container):
@@ -75,11 +76,24 @@ def test_its_environment():
         "HOLDFAST_POD_NAME": "vit-3-0", "HOLDFAST_POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "HOLDFAST_CHECKPOINT_URI": "s3://runs/vision/vit", "HOLDFAST_CHECKPOINT_REGION": "us-east-1",
         "HOLDFAST_CHECKPOINT_EVERY": "10m", "HOLDFAST_CHECKPOINT_KEEP_LAST": "3", "HOLDFAST_CHECKPOINT_RESUME": "Auto",
+        "HOLDFAST_SECONDS_BETWEEN_LOSSES": "7200",
         "HOLDFAST_GRACE_SECONDS": "100", "HOLDFAST_GOAL_STEPS": "900",
         "HOLDFAST_OPERATOR_URL": "https://holdfast.test:8443", "HOLDFAST_TOKEN_FILE": "/holdfast/token/token",
         "HOLDFAST_CA_FILE": "/holdfast/ca/ca.crt", "HOLDFAST_TERMINATION_LOG": "/dev/termination-log",
         "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1",
     } == found  # fmt: skip
+
+
+def test_the_trainer_reads_what_is_written_there():
+    keep = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
+    wanted = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "every": "auto", "maxLoss": "1d1h", "keep": keep}
+    found = env(trainer(build(checkpoint=wanted | {"gracePeriod": "100s"})))
+    assert found["HOLDFAST_CHECKPOINT_EVERY"] == "auto"
+    assert found["HOLDFAST_CHECKPOINT_MAX_LOSS"] == "1d1h"
+    read = Environment.read({name: value for name, value in found.items() if isinstance(value, str)})
+    assert read.every == Every(auto=True, between_losses=7200.0, max_loss=90000.0)
+    assert (read.keep_last, read.keep_every, read.keep_best) == (2, 86400.0, 3)
+    assert (read.keep_metric, read.keep_mode) == ("eval/accuracy", "Max")
 
 
 def test_all_values_of_the_environment_are_text():
@@ -234,7 +248,7 @@ def test_a_second_source_beside_an_allowed_one_is_dropped():
 
 def test_a_user_that_is_not_root_makes_the_pod_restricted():
     trainer = {"image": "registry.example/train:1", "securityContext": {"runAsUser": 1000, "fsGroup": 1000}}
-    spec = build_pod(job(trainer=trainer), attempt(), OperatorConfig())["spec"]
+    spec = build_pod(job(trainer=trainer), attempt(), OperatorConfig(), 7200.0)["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] == 1000
     for container in (*spec["initContainers"], *spec["containers"]):

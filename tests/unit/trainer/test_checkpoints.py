@@ -7,7 +7,7 @@ import pytest
 from tests.support import trainer
 from tests.support.trainer import MemoryStorage, identity
 
-from holdfast_train import manifest
+from holdfast_train import manifest, sweep
 from holdfast_train.checkpoints import Checkpoints, resolve
 from holdfast_train.environment import Identity
 from holdfast_train.errors import (
@@ -115,7 +115,8 @@ def test_order_of_writes() -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_crash_after_each_write(number: int) -> None:
+def test_crash_after_each_write(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "ORPHAN_SECONDS", -1.0)
     storage = MemoryStorage()
     first = attempt(storage, identity(1))
     save(first, 10)

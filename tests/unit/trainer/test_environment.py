@@ -29,6 +29,26 @@ def test_all_of_it() -> None:
     assert "hidden" not in repr(found)
 
 
+def test_when_to_save() -> None:
+    found = environment(
+        "s3://b/p",
+        HOLDFAST_CHECKPOINT_EVERY="auto",
+        HOLDFAST_CHECKPOINT_MAX_LOSS="15m",
+        HOLDFAST_SECONDS_BETWEEN_LOSSES="7200",
+    )
+    assert found.every == Every(auto=True, between_losses=7200.0, max_loss=900.0)
+    assert environment("s3://b/p").every == Every(steps=1000000)
+    assert environment("s3://b/p", HOLDFAST_CHECKPOINT_EVERY="").every == Every(auto=True)
+
+
+def test_what_to_keep() -> None:
+    best = {"HOLDFAST_CHECKPOINT_KEEP_BEST": "2", "HOLDFAST_CHECKPOINT_KEEP_METRIC": "accuracy"}
+    found = environment("s3://b/p", **best, HOLDFAST_CHECKPOINT_KEEP_MODE="Max")
+    assert (found.keep_best, found.keep_metric, found.keep_mode) == (2, "accuracy", "Max")
+    found = environment("s3://b/p")
+    assert (found.keep_last, found.keep_best, found.keep_metric, found.keep_mode) == (3, 0, None, "Min")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -40,6 +60,13 @@ def test_all_of_it() -> None:
         ("HOLDFAST_CHECKPOINT_EVERY", "0s"),
         ("HOLDFAST_CHECKPOINT_KEEP_LAST", "0"),
         ("HOLDFAST_CHECKPOINT_KEEP_EVERY", "daily"),
+        ("HOLDFAST_CHECKPOINT_KEEP_BEST", "0"),
+        ("HOLDFAST_CHECKPOINT_KEEP_METRIC", ""),
+        ("HOLDFAST_CHECKPOINT_KEEP_MODE", "min"),
+        ("HOLDFAST_CHECKPOINT_MAX_LOSS", "0s"),
+        ("HOLDFAST_CHECKPOINT_MAX_LOSS", "600"),
+        ("HOLDFAST_SECONDS_BETWEEN_LOSSES", "0"),
+        ("HOLDFAST_SECONDS_BETWEEN_LOSSES", "2h"),
         ("HOLDFAST_GOAL_STEPS", "-1"),
         ("HOLDFAST_PREDECESSOR", "0"),
         ("HOLDFAST_PREDECESSOR", "yes"),
@@ -47,8 +74,10 @@ def test_all_of_it() -> None:
     ],
 )
 def test_wrong_values_are_named(name: str, value: str) -> None:
-    with pytest.raises(EnvironmentVariableError, match=name):
-        Environment.read(variables("file:///x") | {name: value})
+    good = variables("file:///x", HOLDFAST_CHECKPOINT_KEEP_BEST="1", HOLDFAST_CHECKPOINT_KEEP_METRIC="loss")
+    assert Environment.read(good) is not None
+    with pytest.raises(EnvironmentVariableError, match=f"^{name} is "):
+        Environment.read(good | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +93,7 @@ def test_durations(text: str, seconds: float) -> None:
         ("500 steps", Every(steps=500)),
         ("1 step", Every(steps=1)),
         ("10m", Every(seconds=600.0)),
-        ("auto", Every(seconds=600.0)),
+        ("auto", Every(auto=True)),
     ],
 )
 def test_every(text: str, every: Every) -> None:

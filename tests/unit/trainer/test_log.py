@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -231,22 +232,118 @@ def test_retention_by_period() -> None:
     assert [c.seq for c in commits if c.seq not in gone] == [1, 5, 9, 10]
 
 
-commits_strategy = st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=30).map(
-    lambda found: [commit(number + 1, at=hours(hour), corrupt=bad) for number, (hour, bad) in enumerate(sorted(found))]
+def rated(*values: str | None, name: str = "loss", corrupt: tuple[int, ...] = ()) -> list[log.Commit]:
+    """Commits 1, 2, 3… with these values of a metric."""
+    return [
+        replace(commit(seq, corrupt=seq in corrupt), metric_name=None if value is None else name, metric=value)
+        for seq, value in enumerate(values, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("commits", "best", "mode", "kept"),
+    [
+        (rated("3", "1", "2", "4", "5"), 1, "Min", [2, 5]),
+        (rated("3", "1", "2", "4", "5"), 2, "Min", [2, 3, 5]),
+        (rated("3", "9", "2", "4", "5"), 1, "Max", [2, 5]),
+        (rated("3", "1", "2", "4", "0.5"), 1, "Min", [5]),  # the newest may be the best as well
+        (rated("1", "1", "1", "2"), 1, "Min", [3, 4]),  # of equals the newer
+        (rated("-1e-3", "-0.01", "0", "1"), 1, "Min", [2, 4]),
+        (
+            rated("1.00000000000000000000000000000000001", "1.00000000000000000000000000000000002", "2"),
+            1,
+            "Min",
+            [1, 3],
+        ),
+        (rated("3", "1", "2", "4", corrupt=(2,)), 1, "Min", [3, 4]),
+        (rated("nan", "NaN", "-inf", "2", "x", "", None, "3"), 1, "Min", [4, 8]),
+        (rated("nan", None, "3"), 5, "Min", [3]),
+        (rated("1", "2", name="accuracy") + rated("", "", "5", "7")[2:], 1, "Min", [3, 4]),  # another metric's values
+        (rated("1", "2", "3"), 0, "Min", [3]),
+    ],
+)
+def test_retention_of_the_best(
+    commits: list[log.Commit], best: int, mode: Literal["Min", "Max"], kept: list[int]
+) -> None:
+    gone = log.retire(commits, log.Keep(last=1, best=best, metric="loss", mode=mode))
+    assert [c.seq for c in commits if c.seq not in gone] == kept
+
+
+def test_metric_of_a_commit() -> None:
+    keep = log.Keep(best=1, metric="loss")
+    found = log.with_metric(commit(1), {"loss": "2.113", "accuracy": "0.9"}, keep)
+    assert found == replace(commit(1), metric_name="loss", metric="2.113")
+    for metrics in ({}, {"accuracy": "0.9"}, {"loss": "nan"}, {"loss": "inf"}, {"loss": ""}, {"loss": "low"}):
+        assert log.with_metric(commit(1), metrics, keep) == commit(1)
+    assert log.with_metric(commit(1), {"loss": "2.113"}, log.Keep()) == commit(1)
+
+
+def test_metric_survives_the_log() -> None:
+    with_one = replace(commit(3, 100), metric_name="loss", metric="2.113")
+    record = log.draft(FENCED, "commit", A1, "n", AT, commit=with_one)
+    data = log.encode(FENCED, record)
+    assert log.decode(data, 3) == (record, log.apply(FENCED, record))
+    body = json.loads(data)
+    for found in (body["commit"], *body["state"]["commits"]):  # logs written before there were metrics
+        del found["metric"], found["metric_name"]
+    (_, state) = log.decode(json.dumps(body).encode(), 3)
+    assert state.commits == (commit(3, 100),)
+
+
+values = st.none() | st.sampled_from(["nan", "inf", "x", "1e3"]) | st.decimals(-9, 9, places=1).map(str)
+commits_strategy = st.lists(st.tuples(st.integers(0, 400), st.booleans(), values), max_size=30).map(
+    lambda found: [
+        replace(commit(number + 1, at=hours(hour), corrupt=bad), metric_name="loss", metric=value)
+        for number, (hour, bad, value) in enumerate(sorted(found, key=lambda one: one[0]))
+    ]
+)
+keeps = st.builds(
+    log.Keep,
+    last=st.integers(1, 5),
+    every=st.none() | st.integers(1, 200).map(lambda h: h * 3600.0),
+    best=st.integers(0, 4),
+    metric=st.just("loss"),
+    mode=st.sampled_from(["Min", "Max"]),
 )
 
 
-@given(commits_strategy, st.integers(1, 5), st.none() | st.integers(1, 200).map(lambda h: h * 3600.0))
-def test_retention_invariants(commits: list[log.Commit], last: int, every: float | None) -> None:
-    """The newest good ones always stay, and retiring twice retires nothing more."""
-    keep = log.Keep(last, every)
+def worth(one: log.Commit, mode: str) -> Decimal | None:
+    """The higher, the better; None for what is no number."""
+    value = None if one.metric in (None, "nan", "inf", "x") else Decimal(one.metric)
+    return value if value is None or mode == "Max" else -value
+
+
+@given(commits_strategy, keeps)
+def test_retention_invariants(commits: list[log.Commit], keep: log.Keep) -> None:
+    """The newest good ones and the best ones always stay, no more than that, and a second time retires nothing."""
     gone = set(log.retire(commits, keep))
-    good = [c.seq for c in commits if not c.corrupt]
-    assert not gone & set(good[-last:])
-    if every is None:
-        assert len(good) - len(gone & set(good)) == min(last, len(good))
-    kept = [c for c in commits if c.seq not in gone]
-    assert log.retire(kept, keep) == ()
+    good = [c for c in commits if not c.corrupt]
+    newest = {c.seq for c in good[-keep.last :]}
+    assert not gone & newest
+    numbers = [(found, c) for c in good if (found := worth(c, keep.mode)) is not None]
+    kept = sorted((found for found, c in numbers if c.seq not in gone), reverse=True)[: keep.best]
+    assert kept == sorted((found for found, _ in numbers), reverse=True)[: keep.best]
+    if keep.every is None:
+        others = {c.seq for c in good} - gone - newest
+        assert len(others) <= keep.best
+    left = [c for c in commits if c.seq not in gone]
+    assert log.retire(left, keep) == ()
+
+
+@given(commits_strategy, keeps)
+def test_what_is_kept_of_all_at_once_is_kept_one_by_one(commits: list[log.Commit], keep: log.Keep) -> None:
+    """Commits come one at a time, each retiring some: the best of all that ever were must still be there."""
+    left: list[log.Commit] = []
+    for one in commits:
+        left.append(one)
+        gone = log.retire(left, keep)
+        left = [c for c in left if c.seq not in gone]
+    at_once = set(log.retire(commits, keep))
+    best_only = replace(keep, last=1, every=None)
+    wanted = {c.seq for c in commits if c.seq not in log.retire(commits, best_only) and not c.corrupt}
+    assert wanted <= {c.seq for c in left}
+    if keep.every is None:
+        assert {c.seq for c in left if not c.corrupt} == {c.seq for c in commits if not c.corrupt} - at_once
 
 
 def may_fence(state: log.LogState, who: Identity) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast_train import saving
+from holdfast_train.checkpoints import Saved
 from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.reporter import Progress
@@ -17,6 +18,52 @@ def test_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "RETRY_SECONDS", 0.0)
     found.failed(StorageUnreachableError("down"))
     assert found.due(11, Every(steps=5))
+
+
+class Clock:
+    """Stands where it is put."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(saving.time, "monotonic", lambda: self.now)
+
+
+def test_auto_follows_what_saves_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, auto = Clock(monkeypatch), Every(auto=True, between_losses=7200.0)
+    found = Saving(Progress())
+
+    def steps_until_due() -> int:
+        for number in range(1, 10_000):
+            clock.now += 1.0
+            if found.due(number, auto):
+                return number
+        raise AssertionError("no save was due in three hours")
+
+    def save(seconds: float, lost: float) -> None:
+        found.begun()
+        clock.now += seconds
+        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, seconds, ""), lost)
+
+    clock.now += 500.0  # loading takes its time, and is not trained
+    found.begin(None, "memory://store")
+    assert steps_until_due() == 383
+    save(1.0, lost=1.0)  # training has waited for it, and what was done until then is safe from its beginning on
+    assert steps_until_due() == 120
+    save(40.0, lost=1.0)  # in the background: 40 of the seconds until the next one have passed when it is committed
+    assert steps_until_due() == 81
+
+
+def test_no_step_is_begun_that_would_cost_more_than_a_loss_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, every = Clock(monkeypatch), Every(steps=1000, max_loss=60.0)
+    found = Saving(Progress())
+    found.begin(None, "memory://store")
+    found.begun()
+    found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 10.0, ""), 0.0)
+    for step in range(1, 5):
+        clock.now += 10.0
+        assert not found.due(step, every)  # 40 s old at most, ten more for a save: the next step ends at 50
+    clock.now += 10.0
+    assert found.due(5, every)
 
 
 def test_what_is_said_holds_no_secrets() -> None:

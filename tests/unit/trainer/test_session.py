@@ -18,6 +18,7 @@ from holdfast_train import Run, saving, session
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.folder import FolderStorage
+from holdfast_train.interval import Cost
 from holdfast_train.stub import Counter
 
 
@@ -288,7 +289,7 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
         for step in run.steps(50):
             if step == 2:
                 assert run.save()
-                run._saving.fastest = 30.0
+                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
             if step == 4:
                 run._notice.give(2.0, "a short notice")
     assert run.step == 5

@@ -14,6 +14,7 @@ from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.knowledge import pace_now
+from holdfast.core.capacity.life import kept, mean_life
 from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing, stored, with_attempt
 from holdfast.core.capacity.standing import standing_since
 from holdfast.core.capacity.typical import at_worst, median
@@ -23,7 +24,8 @@ from holdfast.core.tiers import acquire_timeout
 
 CPU_SPEED = 0.02  # of a CPU tier that was never used, against accelerators
 ACCELERATED = 10.0  # speed of accelerators that were never used, against CPUs
-REMEMBERED: Final = timedelta(hours=24)  # what nobody has looked at for longer may have become better
+LONGEST_AUTO: Final = timedelta(hours=1)  # between two saves with checkpoint.every: auto, or as long as saving costs
+MOST_SHARE: Final = 0.05  # of the time; both as in holdfast_train.interval
 ZERO: Final = timedelta(0)
 
 
@@ -139,9 +141,7 @@ class _Ahead:
             self.spots_billed.append(billed)
         available, held = self._availability(tier, self._spell(tier, own, shared), stands)
         acquire, worst_acquire = self._acquire(tier, own, shared, reliable=billed or stands is not None)
-        start, kept = self.starts.get(tier.name, self.start), self._kept(own, shared)
-        prior = self.assumed.spot_life if tier.kind == "Spot" else self.assumed.other_life
-        losses, had = (kept.losses, kept.had) if kept else (0, ZERO)
+        start, (losses, had) = self.starts.get(tier.name, self.start), kept(own, shared, self.now)
         view = TierView(
             tier.name,
             tier.kind,
@@ -151,7 +151,7 @@ class _Ahead:
             held,
             (acquire + start).total_seconds(),
             (worst_acquire + self.worst_start).total_seconds(),
-            (had + prior).total_seconds() / (losses + 1),
+            mean_life(tier.kind, losses, had, self.assumed),
         )
         return view, Figures(
             acquire,
@@ -177,14 +177,20 @@ class _Ahead:
     def at_risk(self, done: int, speed: float) -> float:
         """The work that a loss just before the next commit costs, or has cost by the time it is noticed.
 
-        An interval between checkpoints and a save, or all that is not saved yet.
+        An interval between checkpoints and a save, or all that is not saved yet. A save is taken to be done within the
+        grace period; where two of them do not fit into maxLoss, one follows the other.
         """
         spec, pace = self.snapshot.job.spec.checkpoint, self.reference or 0.0
-        every = spec.every.steps * pace if spec.every.steps else 0.0
-        period = spec.every.period.total_seconds() * speed if spec.every.period else 0.0
-        unsaved = max(done - _saved(self.status, self.heard), 0) * pace
         saving, unnoticed = spec.grace_period.total_seconds() * speed, self.assumed.unnoticed.total_seconds() * speed
-        return max(every + period + saving, unsaved) + unnoticed
+        if spec.every.steps:
+            every = spec.every.steps * pace
+        else:
+            longest = max(LONGEST_AUTO.total_seconds() * speed, saving / MOST_SHARE)
+            every = spec.every.period.total_seconds() * speed if spec.every.period else longest
+        if spec.max_loss is not None:
+            every = min(every, max(spec.max_loss.total_seconds() * speed - saving, saving))
+        unsaved = max(done - _saved(self.status, self.heard), 0) * pace
+        return max(every + saving, unsaved) + unnoticed
 
     def _paces(self) -> dict[str, float]:
         """Seconds for a step, by tier, as far as it was measured."""
@@ -263,12 +269,6 @@ class _Ahead:
             return median(nearest), worst
         timeout = acquire_timeout(tier, self.snapshot.cluster, self.snapshot.config)
         return median(nearest) if nearest else min(self.assumed.asking, timeout), max(worst, timeout)
-
-    def _kept(self, own: TierKnowledge | None, shared: TierKnowledge | None) -> TierKnowledge | None:
-        """What the life of its nodes is reckoned from: by who had the most of them, None if that was long ago."""
-        known = shared if own is None or (shared and shared.had > own.had) else own
-        old = known is not None and known.seen_at is not None and self.now - known.seen_at > REMEMBERED
-        return None if old else known
 
 
 def _billed(

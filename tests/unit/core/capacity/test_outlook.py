@@ -26,6 +26,8 @@ from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.capacity.choose import choose
+from holdfast.core.capacity.outlook import LONGEST_AUTO, MOST_SHARE
+from holdfast_train import interval
 
 HOUR = 3600.0
 
@@ -132,10 +134,22 @@ def test_the_way_to_the_first_step():
     [
         ({"every": "10m"}, 790),  # with the grace in which it is committed, and 90 s until the loss is noticed
         ({"every": "50 steps"}, 240),
+        ({"every": "auto"}, 3600 + 100 + 90),
+        ({"every": "auto", "gracePeriod": "10m"}, 20 * 600 + 600 + 90),  # if a save takes that long, they are rarer
+        ({"every": "auto", "maxLoss": "15m"}, 900 + 90),  # which has the save in it
+        ({"every": "auto", "maxLoss": "150s"}, 2 * 100 + 90),  # not to be kept if a save takes as long as it may
+        ({"every": "10m", "maxLoss": "10m"}, 600 + 90),
+        ({"every": "10m", "maxLoss": "1h"}, 790),
+        ({"every": "50 steps", "maxLoss": "1h"}, 240),
+        ({"every": "5000 steps", "maxLoss": "1h"}, 3600 + 90),
     ],
 )
 def test_what_a_loss_can_cost(checkpoint, at_risk):
     assert view(status(training(), checkpoint=saved(880)), checkpoint=checkpoint).at_risk == at_risk
+
+
+def test_the_trainer_keeps_to_the_same_bounds():
+    assert (LONGEST_AUTO.total_seconds(), MOST_SHARE) == (interval.LONGEST, interval.MOST_SHARE)
 
 
 def test_saves_that_fail_put_more_at_risk():
