@@ -1,14 +1,44 @@
 """Random number generators: Python's, NumPy's and torch's. Only those that the program has loaded."""
 
+import hashlib
 import random
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["capture", "restore"]
+from holdfast_train.errors import StateError
+
+__all__ = ["Generators", "capture", "capture_host", "restore", "restore_host", "seed_host"]
 
 
 def capture() -> dict[str, Any]:
-    """The state of every generator of this process."""
+    """The state of every generator of this process.
+
+    CUDA: of all devices that it sees, this rank's current one first: on the next node it may have another number.
+    """
+    state = capture_host()
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = [torch.cuda.get_rng_state(device) for device in _devices(torch)]
+    return state
+
+
+def restore(state: Mapping[str, Any]) -> None:
+    """Take over what `capture` gave. A generator or device that this process has not loaded is left out."""
+    restore_host(state)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and "cuda" in state and torch.cuda.is_available():
+        for device, of_device in zip(_devices(torch), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(of_device, device)
+
+
+def _devices(torch: Any) -> list[int]:
+    count, current = torch.cuda.device_count(), torch.cuda.current_device()
+    return [(current + number) % count for number in range(count)]
+
+
+def capture_host() -> dict[str, Any]:
+    """The state of the generators whose numbers are made on the CPU."""
     state: dict[str, Any] = {"python": random.getstate()}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
@@ -16,13 +46,11 @@ def capture() -> dict[str, Any]:
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         state["torch"] = torch.get_rng_state()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            state["cuda"] = torch.cuda.get_rng_state()  # of this rank's current device
     return state
 
 
-def restore(state: dict[str, Any]) -> None:
-    """Take over what `capture` gave. A generator that this process has not loaded is left out."""
+def restore_host(state: Mapping[str, Any]) -> None:
+    """Take over what `capture_host` gave."""
     random.setstate(state["python"])
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and "numpy" in state:
@@ -30,5 +58,59 @@ def restore(state: dict[str, Any]) -> None:
     torch: Any = sys.modules.get("torch")
     if torch is not None and "torch" in state:
         torch.set_rng_state(state["torch"])
-        if "cuda" in state and torch.cuda.is_available():
-            torch.cuda.set_rng_state(state["cuda"])
+
+
+def seed_host(key: str) -> None:
+    """Seed them all from one text, each in its own way: with one seed, Python and NumPy make the same numbers."""
+    seeds = hashlib.blake2b(key.encode(), person=b"holdfast rng", digest_size=32).digest()
+    random.seed(seeds[:8])
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        numpy.random.seed(numpy.frombuffer(seeds[8:24], dtype="<u4"))
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        # Not torch.manual_seed, which seeds the GPUs too. It takes 32 of the 64 bits.
+        torch.default_generator.manual_seed(int.from_bytes(seeds[24:], "little"))
+
+
+class Generators:
+    """Generators of the program's own, as one thing that a checkpoint holds: those of `random`, NumPy and torch.
+
+        noise = torch.Generator(device)
+        with Run(model=model, per_rank={"generators": Generators(noise=noise)}) as run:
+
+    StateError if one is of another kind.
+    """
+
+    def __init__(self, **generators: Any) -> None:
+        self._generators = generators
+        self.state_dict()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of each, by name."""
+        return {name: _state(name, generator) for name, generator in self._generators.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take over the states. StateError if the checkpoint lacks one."""
+        for name, generator in self._generators.items():
+            if name not in state:
+                raise StateError(f"the checkpoint holds no generator {name!r}, only {', '.join(map(repr, state))}")
+            if isinstance(generator, random.Random):
+                generator.setstate(state[name])
+            elif hasattr(generator, "bit_generator"):
+                generator.bit_generator.state = state[name]
+            else:
+                generator.set_state(state[name])
+
+
+def _state(name: str, generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if hasattr(generator, "bit_generator"):
+        return generator.bit_generator.state
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(generator, torch.Generator):
+        return generator.get_state()
+    raise StateError(
+        f"{name!r} is a {type(generator).__name__}; allowed: random.Random, numpy.random.Generator, torch.Generator"
+    )
