@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast_train.errors import StateError
+from holdfast_train.permutation import in_epochs
 from holdfast_train.say import say
 
 __all__ = ["ByteData", "build"]
@@ -84,28 +85,28 @@ class ByteData:
         self.windows = (len(self._bytes) - 1) // length
         if self.windows < batch:
             raise StateError(f"{path} has {self.windows} windows of {length} bytes, fewer than a batch of {batch}")
-        self._epoch = -1
-        self._order: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.step = 0
 
     def batch(self, step: int, rank: int = 0, ranks: int = 1) -> npt.NDArray[np.int64]:
         """The windows of `rank` for `step`: shape (batch / ranks, length + 1), values 0 to 255."""
         self.step = step + 1
+        starts = self.numbers(step, rank, ranks) * self._length
+        return np.stack([self._bytes[start : start + self._length + 1].astype(np.int64) for start in starts])
+
+    def numbers(self, step: int, rank: int = 0, ranks: int = 1) -> npt.NDArray[np.int64]:
+        """Which windows those are, each 0 to `windows` - 1: shape (batch / ranks)."""
         share = self._batch // ranks
         first = step * self._batch + rank * share
-        return np.stack([self._window(number) for number in range(first, first + share)])
-
-    def _window(self, number: int) -> npt.NDArray[np.int64]:
-        epoch, place = divmod(number, self.windows)
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = np.random.default_rng((self._seed, epoch)).permutation(self.windows)
-        start = int(self._order[place]) * self._length
-        return self._bytes[start : start + self._length + 1].astype(np.int64)
+        return in_epochs(np.arange(first, first + share, dtype=np.int64), self.windows, self._seed)
 
     def state_dict(self) -> dict[str, Any]:
         """Position, and what it is a position in."""
         return {"step": self.step, "seed": self._seed, "batch": self._batch, **self._shape()}
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resume should find unchanged, in words."""
+        words = {"seed": self._seed, "batch": self._batch, **self._shape()}
+        return {word: str(value) for word, value in words.items()}
 
     def _shape(self) -> dict[str, int]:
         return {"length": self._length, "bytes": len(self._bytes)}

@@ -1,7 +1,7 @@
 """A decoder-only transformer that learns bytes. Model, loss and training loop, to be read from top to bottom.
 
 python -m holdfast_train.language_model --steps 600
-torchrun --nproc-per-node 2 -m holdfast_train.language_model --steps 600
+torchrun --nproc-per-node 2 -m holdfast_train.language_model --steps 600 --fsdp
 """
 
 import argparse
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.parallel import DistributedDataParallel
 
@@ -134,6 +135,13 @@ def make_optimizer(model: nn.Module, rate: float, decay: float) -> torch.optim.A
     return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), eps=1e-8, fused=fused)
 
 
+def shard(model: LanguageModel) -> None:
+    """FSDP2: each rank keeps a piece of every weight, its gradient and moments; a block is whole while it computes."""
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+
+
 def cosine(step: int, warmup: int, steps: int) -> float:
     """The learning rate's factor: linear up to 1 over `warmup` steps, then half a cosine down to 0.1."""
     if step < warmup:
@@ -149,22 +157,30 @@ class Trainer:
         torch.manual_seed(options.seed)
         model = LanguageModel(Shape(options.dim, options.layers, options.heads, options.context)).to(device)
         self.parameters = sum(p.numel() for p in model.parameters())
+        if options.fsdp:
+            shard(model)
         self.optimizer = make_optimizer(model, options.rate, options.decay)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: cosine(step, options.warmup, options.steps)
         )
         self.data = ByteData(build(options.data), length=options.context, batch=options.batch, seed=options.seed)
         self.model: nn.Module = model
-        if ranks > 1:
+        if ranks > 1 and not options.fsdp:
             self.model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
         if options.compile:
             self.model.compile()
 
     def precision(self) -> contextlib.AbstractContextManager[object]:
-        """bf16 for matrix products on a GPU; weights and optimizer stay in fp32."""
-        if self.device.type != "cuda":
-            return contextlib.nullcontext()
-        return torch.autocast("cuda", dtype=torch.bfloat16)
+        """bf16 is for matrix products; weights, gradients and optimizer stay in fp32."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16")
+
+    def averaging(self, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Gradients of all ranks are averaged once, with the last piece of a step."""
+        if isinstance(self.model, FSDPModule):
+            self.model.set_requires_gradient_sync(last)
+        elif isinstance(self.model, DistributedDataParallel) and not last:
+            return self.model.no_sync()
+        return contextlib.nullcontext()
 
     def micro_batches(self, step: int) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's share of the step's windows: inputs and targets, each (batch, context)."""
@@ -177,9 +193,7 @@ class Trainer:
         pieces = list(self.micro_batches(step))
         total = torch.zeros((), device=self.device)
         for number, (inputs, targets) in enumerate(pieces):
-            # Gradients of all ranks are averaged once, with the last piece.
-            late = number < len(pieces) - 1 and isinstance(self.model, DistributedDataParallel)
-            with self.model.no_sync() if late else contextlib.nullcontext():  # type: ignore[operator]
+            with self.averaging(last=number == len(pieces) - 1):
                 with self.precision():
                     logits = self.model(inputs)
                 loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten()) / len(pieces)
@@ -216,10 +230,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--decay", type=float, default=0.1, help="weight decay of matrices")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show-every", type=int, default=10, help="steps between two lines")
+    automatic = "bf16" if torch.cuda.is_available() else "fp32"
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), default=automatic, help="of matrix products; fp32 is TF32 on a GPU"
+    )
+    parser.add_argument("--fsdp", action="store_true", help="shard weights and optimizer over the ranks")
     parser.add_argument("--compile", action="store_true", help="use torch.compile")
     options = parser.parse_args(argv)
     if options.dim % (2 * options.heads):
         parser.error(f"--dim {options.dim} must be a multiple of twice --heads {options.heads}")
+    if options.fsdp and "WORLD_SIZE" not in os.environ:
+        parser.error("--fsdp needs a process group; start it with torchrun, which may be of one process")
     if options.batch % (int(os.environ.get("WORLD_SIZE", "1")) * options.accumulate):
         parser.error(f"--batch {options.batch} must be a multiple of the number of ranks times --accumulate")
     return options
@@ -232,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else None
     if device is not None:
         torch.cuda.set_device(device)
-    if ranks > 1:
+    if ranks > 1 or options.fsdp:
         dist.init_process_group("gloo" if device is None else "nccl")
     torch.set_float32_matmul_precision("high")
     trainer = Trainer(options, device or torch.device("cpu"), rank, ranks)
@@ -249,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 show(step + 1, options.steps, loss, (time.monotonic() - began) / (step + 1 - first))
     if sys.stdout.isatty():
         sys.stdout.write("\n")
-    if ranks > 1:
+    if dist.is_initialized():
         dist.destroy_process_group()
     return 0
 

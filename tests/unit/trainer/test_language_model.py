@@ -129,6 +129,15 @@ def test_options_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
         assert "must be a multiple" in capsys.readouterr().err
 
 
+def test_shards_need_a_process_group(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(SystemExit):
+        lm.parse(["--fsdp"])
+    assert "start it with torchrun" in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert lm.parse(["--fsdp"]).fsdp
+
+
 def test_goal_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_GOAL_STEPS", "77")
     assert lm.parse([]).steps == 77
@@ -167,6 +176,12 @@ def test_ranks_share_a_step(text: Path) -> None:
     data = ByteData(build(str(text)), length=16, batch=4, seed=1)
     together = np.concatenate([data.batch(7, rank, 2) for rank in range(2)])
     assert (together == data.batch(7)).all()
+
+
+def test_fingerprint_of_the_data(text: Path) -> None:
+    found = ByteData(text / "0.py", length=16, batch=4, seed=1).fingerprint()
+    size = (text / "0.py").stat().st_size
+    assert found == {"seed": "1", "batch": "4", "length": "16", "bytes": str(size)}
 
 
 def test_position_of_other_data(text: Path, capsys: pytest.CaptureFixture[str]) -> None:

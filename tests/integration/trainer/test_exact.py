@@ -1,0 +1,60 @@
+"""A run that was killed and resumed is the run that was not, bit for bit; with another number of ranks, sample for
+sample."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.exact import SAVE_EVERY, Setup, Trial
+
+STEPS, KILLED = 50, 23
+SETUPS = [
+    Setup(processes, precision, accumulate)
+    for processes in (1, 2)
+    for precision in ("fp32", "bf16")
+    for accumulate in (1, 2)
+]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
+def test_resume_is_bitwise(tmp_path: Path, setup: Setup) -> None:
+    whole = Trial(tmp_path / "whole").run(setup, to=STEPS)
+    trial = Trial(tmp_path / "killed")
+    first = trial.run(setup, to=STEPS, kill_after=KILLED)
+    second = trial.run(setup, to=STEPS)
+    assert first == whole[: KILLED + 1]
+    assert [step.step for step in second] == list(range(KILLED // SAVE_EVERY * SAVE_EVERY, STEPS))
+    assert second == whole[KILLED // SAVE_EVERY * SAVE_EVERY :]
+    # And the comparison is worth something: every step changes every part of what is compared.
+    for part in ("bits", "losses", "random", "samples"):
+        assert len({getattr(step, part) for step in whole}) == STEPS
+
+
+@pytest.mark.training
+def test_other_numbers_of_ranks_see_the_same_samples(tmp_path: Path) -> None:
+    """2 -> 1 -> 3 processes, each killed in the middle of a step, against one process that ran through."""
+    whole = Trial(tmp_path / "whole").run(Setup(), to=STEPS)
+    trial = Trial(tmp_path / "moved")
+    parts = [
+        trial.run(Setup(2), to=STEPS, kill_after=14)[:SAVE_EVERY],
+        trial.run(Setup(1, accumulate=3), to=STEPS, kill_after=37)[: 30 - SAVE_EVERY],
+        trial.run(Setup(3, accumulate=2), to=STEPS),
+    ]
+    steps = [step for part in parts for step in part]
+    assert [(step.step, step.samples) for step in steps] == [(step.step, step.samples) for step in whole]
+    assert [len(part[0].bits) for part in parts] == [2, 1, 3]
+    # The same mathematics, rounded in another order.
+    last = sum(float.fromhex(loss) for loss in steps[-1].losses) / 3
+    assert last == pytest.approx(float.fromhex(whole[-1].losses[0]), rel=1e-3)
+
+
+def test_precision_and_sharding_are_what_they_say(tmp_path: Path) -> None:
+    """bf16 has other bits than fp32; shards train as whole weights do, and gradients of pieces add up there too."""
+    setups = [Setup(2), Setup(2, "bf16"), Setup(2, sharded=True), Setup(2, "bf16", 2, sharded=True)]
+    found = {setup: Trial(tmp_path / str(setup), saving=False).run(setup, to=8) for setup in setups}
+    assert len({steps[0].bits for steps in found.values()}) == len(setups)
+    whole, *others = ([float.fromhex(loss) for step in steps for loss in step.losses] for steps in found.values())
+    for losses in others:
+        assert losses == pytest.approx(whole, rel=1e-2)
+    for setup, steps in found.items():
+        assert all(len(set(step.bits)) == 1 for step in steps), f"{setup}: ranks have different weights"
