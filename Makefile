@@ -55,10 +55,11 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) requirements/uv.in -o requirements/uv.txt
 	$(COMPILE) requirements/go.in -o operator/holdfast/local/tools/go.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
-	$(COMPILE) requirements/init.in -o requirements/init.txt
-	$(COMPILE) pyproject.toml -o requirements/operator.txt
-	$(COMPILE) images/trainer/pyproject.toml -o requirements/trainer.txt
-	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --group pyproject.toml:dev -o requirements/dev.txt
+	$(COMPILE) images/trainer/pyproject.toml -o requirements/init.txt
+	$(COMPILE) pyproject.toml --no-emit-package holdfast-train -o requirements/operator.txt
+	$(COMPILE) images/trainer/pyproject.toml --extra torch -o requirements/trainer.txt
+	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --extra torch --group pyproject.toml:dev \
+		--no-emit-package holdfast-train -o requirements/dev.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 
 .PHONY: bench
