@@ -91,6 +91,19 @@ class CommitLog:
         assert record is not None
         return record
 
+    def prune(self, retired: tuple[int, ...]) -> log.Record:
+        """Append a prune, as nobody's attempt. FencedError if an attempt may be training: see `log.check_prune`."""
+
+        def next_record(state: log.LogState) -> log.Record:
+            if state.owner is None or state.owner.job_uid != self._identity.job_uid:
+                raise FencedError("the job was created anew and has taken over the checkpoints")
+            log.check_prune(state, retired)
+            return log.draft(state, "prune", self._identity, uuid.uuid4().hex, now(), retired=retired)
+
+        record = self._append(next_record)
+        assert record is not None
+        return record
+
     def end_of_hold(self, predecessor: int) -> str | None:
         """Read the newest record, and say whether a successor of attempt `predecessor` may go on: `log.end_of_hold`."""
         return log.end_of_hold(self.refresh(), self._identity, predecessor)

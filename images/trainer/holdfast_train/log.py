@@ -32,6 +32,7 @@ __all__ = [
     "apply",
     "check_commit",
     "check_fence",
+    "check_prune",
     "decode",
     "draft",
     "encode",
@@ -42,10 +43,11 @@ __all__ = [
     "replay",
     "retire",
     "with_metric",
+    "writer",
 ]
 
-Kind = Literal["owner", "takeover", "fence", "commit", "handover", "complete"]
-KINDS: Final = ("owner", "takeover", "fence", "commit", "handover", "complete")
+Kind = Literal["owner", "takeover", "fence", "commit", "handover", "prune", "complete"]
+KINDS: Final = ("owner", "takeover", "fence", "commit", "handover", "prune", "complete")
 FORMER_KEPT: Final = 32
 
 
@@ -126,8 +128,10 @@ class LogState:
 class Record:
     """One record. `nonce` is new for every append, so that a writer knows its own record again. `at`: RFC 3339, UTC.
 
-    `commit` belongs to a commit, with `retired` and `corrupt` (numbers of commits dropped and found broken); `step` to
-    `complete`, and to a handover: that of the newest commit, if any; `resume` (`Auto` or `Never`) to a takeover.
+    `commit` belongs to a commit, with `retired` and `corrupt` (numbers of commits dropped and found broken); `retired`
+    alone to a prune, which is appended by a person, not by an attempt: its `identity` is the owner's with attempt 0.
+    `step` belongs to `complete`, and to a handover: that of the newest commit, if any; `resume` (`Auto` or `Never`) to
+    a takeover.
     """
 
     seq: int
@@ -168,6 +172,8 @@ def apply(state: LogState, record: Record) -> LogState:
         return replace(after, fence=fence, handed_over=False)
     if record.kind == "handover":
         return replace(after, handed_over=True)
+    if record.kind == "prune":
+        return replace(after, commits=tuple(c for c in state.commits if c.seq not in record.retired))
     if record.kind == "commit":
         if record.commit is None:
             raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
@@ -281,6 +287,32 @@ def check_commit(state: LogState, identity: Identity, fence: Fence) -> None:
         raise AlreadyCompleteError(state.complete)
 
 
+def writer(state: LogState) -> Fence | None:
+    """The fence whose writer may still commit, whether it is alive or not. None: nobody may, before a new fence."""
+    return None if state.handed_over or state.complete is not None else state.fence
+
+
+def check_prune(state: LogState, retired: Iterable[int]) -> None:
+    """May somebody who is no attempt append a prune that drops the commits `retired`? FencedError if not.
+
+    Only while nobody may commit. An attempt reads commits after it has raised its fence, never before: one that raises
+    it after the prune does not see what was dropped, and one that raised it earlier has ended. So nobody loses what
+    they are reading. The newest commit that holds stays whatever is asked.
+    """
+    fence = writer(state)
+    if fence is not None:
+        raise FencedError(
+            f"attempt {fence.attempt} (pod {fence.pod_uid}) may be training: it has raised its fence, and has neither "
+            f"handed over nor completed"
+        )
+    dropped = set(retired)
+    if unknown := dropped - {c.seq for c in state.commits}:
+        raise FencedError(f"the log does not name commit {min(unknown)} any more")
+    good = [c.seq for c in state.commits if not c.corrupt]
+    if good and good[-1] in dropped:
+        raise FencedError(f"commit {good[-1]} is the newest that holds; it is never dropped")
+
+
 def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
     """Numbers of the `commits` (oldest first) that retention drops. Only those that hold count towards what is kept."""
     ordered = list(commits)
@@ -345,8 +377,9 @@ def encode(state: LogState, record: Record) -> bytes:
     }
     if record.commit is not None:
         body["commit"] = asdict(replace(record.commit, seq=record.seq))
-        body["retired"] = list(record.retired)
         body["corrupt"] = list(record.corrupt)
+    if record.kind in ("commit", "prune"):
+        body["retired"] = list(record.retired)
     if record.resume is not None:
         body["resume"] = record.resume
     if record.step is not None or record.kind == "handover":

@@ -1,6 +1,7 @@
 """The pure commit log: who owns, who may commit, who has to wait, what is kept."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
@@ -168,6 +169,54 @@ HANDED_ON = log.apply(HANDED_TO_A2, log.draft(HANDED_TO_A2, "handover", A2, "h2"
 )
 def test_end_of_hold(state: log.LogState, who: Identity, predecessor: int, reason: str | None) -> None:
     assert log.end_of_hold(state, who, predecessor) == reason
+
+
+MANY = chain(
+    ("owner", A1, {}),
+    ("fence", A1, {}),
+    *(("commit", A1, {"commit": commit(0, step)}) for step in (10, 20, 30)),
+)  # commits 3, 4, 5
+DONE = log.apply(MANY, log.draft(MANY, "complete", A1, "c", AT, step=30))
+GONE = log.apply(MANY, log.draft(MANY, "handover", A1, "h", AT, step=30))
+ANOTHER = log.apply(MANY, log.draft(MANY, "takeover", ANEW, "t", AT, resume="Auto"))
+BROKEN = replace(GONE, commits=(*GONE.commits[:2], replace(GONE.commits[2], corrupt=True)))
+
+
+@pytest.mark.parametrize(
+    ("state", "fence"),
+    [(OWNED, None), (FENCED, 1), (COMMITTED, 1), (HANDED, None), (COMPLETE, None), (TAKEN, None), (MANY, 1)],
+)
+def test_who_may_still_commit(state: log.LogState, fence: int | None) -> None:
+    found = log.writer(state)
+    assert (found.attempt if found else None) == fence
+
+
+@pytest.mark.parametrize(
+    ("state", "retired", "error"),
+    [
+        (DONE, (3, 4), None),
+        (GONE, (3, 4), None),
+        (GONE, (), None),
+        (ANOTHER, (3,), None),
+        (MANY, (3,), "attempt 1 .* may be training"),
+        (log.apply(GONE, log.draft(GONE, "fence", A2, "f", AT)), (3,), "attempt 2 .* may be training"),
+        (GONE, (5,), "commit 5 is the newest that holds"),
+        (GONE, (3, 9), "does not name commit 9"),
+        (BROKEN, (3, 5), None),
+        (BROKEN, (4,), "commit 4 is the newest that holds"),
+    ],
+)
+def test_prune(state: log.LogState, retired: tuple[int, ...], error: str | None) -> None:
+    """Breaks if a person may drop commits that an attempt may read, or the one that the next would go on from."""
+    with nullcontext() if error is None else pytest.raises(FencedError, match=error):
+        log.check_prune(state, retired)
+
+
+def test_a_prune_drops_commits_and_nothing_else() -> None:
+    record = log.draft(DONE, "prune", identity(0), "p", AT, retired=(3, 4))
+    after = log.apply(DONE, record)
+    assert after == replace(DONE, seq=7, commits=DONE.commits[2:])
+    assert log.decode(log.encode(DONE, record), 7) == (record, after)
 
 
 def test_takeover_keeps_or_sets_aside() -> None:
