@@ -11,8 +11,8 @@ class ExitCode(IntEnum):
     OK = 0
     FAILED = 1  # what was asked for did not happen, or the job failed
     NO_CLUSTER = 3  # no kubeconfig, or no answer
-    NOT_FOUND = 4  # no such job, or Holdfast is not installed
-    FORBIDDEN = 5  # the cluster does not let this user do it
+    NOT_FOUND = 4  # no such job, checkpoint or bucket, or Holdfast is not installed
+    FORBIDDEN = 5  # the cluster or the storage does not let this user do it
 
 
 class CliError(HoldfastError):

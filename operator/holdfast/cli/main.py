@@ -24,6 +24,10 @@ COMMANDS: Final = {
         "Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.",
     ),
     "checkpoint": Place("holdfast.cli.request:checkpoint", "Save a checkpoint now, and say which step was saved."),
+    "checkpoints": Place(
+        "holdfast.cli.checkpoints.app:app",
+        "Look at checkpoints: list, show, verify, compare, prune. Works on a job, or on a storage without a cluster.",
+    ),
     "move": Place("holdfast.cli.request:move", "Let a job save, leave its node, and go on elsewhere."),
     "check": Place(
         "holdfast.cli.check:check",
@@ -77,7 +81,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 1 it did not work, 2 wrong command line, 3 no cluster, 4 no such job, 5 not allowed.",
+    epilog="Exit codes: 1 it did not work, 2 wrong command line, 3 no cluster, 4 no such thing, 5 not allowed.",
 )
 
 

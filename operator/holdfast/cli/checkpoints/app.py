@@ -1,0 +1,21 @@
+"""`holdfast checkpoints`: its commands."""
+
+import typer
+
+from holdfast.cli.checkpoints.diff_command import diff
+from holdfast.cli.checkpoints.list_command import list_
+from holdfast.cli.checkpoints.prune_command import prune
+from holdfast.cli.checkpoints.show_command import show
+from holdfast.cli.checkpoints.verify_command import verify
+
+app = typer.Typer(
+    name="checkpoints",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at checkpoints: list, show, verify, compare, prune. Works on a job, or on a storage without a cluster.",
+)
+app.command("list")(list_)
+app.command()(show)
+app.command()(verify)
+app.command()(diff)
+app.command()(prune)

@@ -1,0 +1,97 @@
+"""What differs between two checkpoints: their tensors' names, kinds and shapes, what they say of themselves. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast_train.manifest import Manifest
+from holdfast_train.state import TensorEntry, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Something that both have, and not alike. None: one of them does not have it."""
+
+    name: str
+    first: str | None
+    second: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`common`: tensors of one name, type and shape on both sides; their bytes were not looked at."""
+
+    added: tuple[TensorEntry, ...]
+    removed: tuple[TensorEntry, ...]
+    changed: tuple[Changed, ...]
+    common: tuple[tuple[TensorEntry, TensorEntry], ...]
+    facts: tuple[Changed, ...]
+
+
+def compare(first: Manifest, second: Manifest) -> Comparison:
+    """Compare what two manifests say."""
+    before, after = ({t.name: t for t in found.tensors} for found in (first, second))
+    both = [(before[name], after[name]) for name in before if name in after]
+    return Comparison(
+        added=tuple(after[name] for name in after if name not in before),
+        removed=tuple(before[name] for name in before if name not in after),
+        changed=tuple(Changed(a.name, kind(a), kind(b)) for a, b in both if kind(a) != kind(b)),
+        common=tuple((a, b) for a, b in both if kind(a) == kind(b)),
+        facts=tuple(_facts(first, second)),
+    )
+
+
+def kind(tensor: TensorEntry) -> str:
+    """`float32 [64, 512]`; NumPy's own names of types say that it is NumPy's."""
+    what = tensor.dtype if tensor.kind == "torch" else f"{tensor.kind} {tensor.dtype}"
+    return f"{what} [{', '.join(map(str, tensor.shape))}]"
+
+
+def _facts(first: Manifest, second: Manifest) -> Iterator[Changed]:
+    """What they say of themselves and do not say alike. Step, attempt and metrics differ anyway."""
+    yield from _differing("versions", first.versions, second.versions)
+    yield from _differing("program", first.program, second.program)
+    if len(first.ranks) != len(second.ranks):
+        yield Changed("ranks", str(len(first.ranks)), str(len(second.ranks)))
+    if first.job_uid != second.job_uid:
+        yield Changed("job UID", first.job_uid, second.job_uid)
+
+
+def _differing(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[Changed]:
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            yield Changed(f"{what}.{name}", first.get(name), second.get(name))
+
+
+def plain_values(first: Manifest, second: Manifest) -> list[Changed]:
+    """Numbers, texts and so on beside the tensors that differ, by name: a learning rate, a count, a seed."""
+    before, after = (dict(_leaves(found)) for found in (first, second))
+    return list(_differing_values(before, after))
+
+
+def _differing_values(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Changed]:
+    for name in (*before, *(name for name in after if name not in before)):
+        if before.get(name) != after.get(name):
+            yield Changed(name, before.get(name), after.get(name))
+
+
+def _leaves(found: Manifest) -> Iterator[tuple[str, str]]:
+    yield from _walk(found.state, "state")
+    for number, tree in enumerate(found.ranks):
+        yield from _walk(tree, f"ranks/{number}")
+
+
+def _walk(tree: Tree, path: str) -> Iterator[tuple[str, str]]:
+    """As holdfast_train.state writes trees: a dict with one key that begins with $ says what its value is."""
+    if isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from _walk(value, f"{path}/{number}")
+    elif not isinstance(tree, dict):
+        yield path, repr(tree)
+    elif isinstance(pairs := tree.get("$dict"), list):
+        for pair in pairs:
+            if isinstance(pair, list) and len(pair) == 2:
+                yield from _walk(pair[1], f"{path}/{pair[0]}")
+    elif isinstance(items := tree.get("$tuple"), list):
+        yield from _walk(items, path)
+    elif "$tensor" not in tree:
+        yield path, ", ".join(str(value) for value in tree.values())

@@ -1,0 +1,158 @@
+"""`holdfast checkpoints diff`."""
+
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli import words
+from holdfast.cli.checkpoints import screen
+from holdfast.cli.checkpoints.check import THREADS
+from holdfast.cli.checkpoints.compare import Changed, Comparison, compare, kind, plain_values
+from holdfast.cli.checkpoints.manifests import read_manifest
+from holdfast.cli.checkpoints.options import AsJson, Endpoint, First, Place, Region, Second
+from holdfast.cli.checkpoints.place import Where, opened
+from holdfast.cli.checkpoints.prefix import survey
+from holdfast.cli.checkpoints.selection import select
+from holdfast.cli.checkpoints.stream import Stream
+from holdfast.cli.checkpoints.values import same
+from holdfast.cli.console import console
+from holdfast.cli.options import Kubeconfig, Namespace
+from holdfast_train.manifest import Manifest
+from holdfast_train.state import TensorEntry
+from holdfast_train.storage import Storage
+
+NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What differs between two checkpoints. `bytes_differ` and `plain` are None if --values was not given."""
+
+    first: Manifest
+    second: Manifest
+    comparison: Comparison
+    bytes_differ: Sequence[str] | None = None
+    plain: Sequence[Changed] | None = None
+
+
+def diff(
+    place: Place,
+    first: First,
+    second: Second,
+    *,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also compare bytes of tensors, and plain values beside them.")
+    ] = False,
+    namespace: Namespace = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    as_json: AsJson = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say what differs between two checkpoints: tensors, their types and shapes, versions, what was run.
+
+    With --values checksums tell most tensors apart without reading them; only what they cannot tell is read.
+
+    \b
+    Examples:
+      holdfast checkpoints diff vit-faces 48000 latest -n vision
+      holdfast checkpoints diff s3://runs/vision/vit-faces 100 200 --values
+    """
+    where = Where(place, namespace, kubeconfig, endpoint, region)
+    with opened(where) as (found, storage):
+        screen.notes(found.notes)
+        prefix = survey(storage)
+        a, b = (read_manifest(storage, select(prefix, text)) for text in (first, second))
+        comparison = compare(a, b)
+        answer = Answer(a, b, comparison)
+        if values:
+            answer = Answer(a, b, comparison, differing(storage, a, b, comparison.common), plain_values(a, b))
+    if as_json:
+        typer.echo(json.dumps(to_object(answer), indent=2))
+    else:
+        show(console(), answer)
+
+
+def differing(
+    storage: Storage, a: Manifest, b: Manifest, common: Sequence[tuple[TensorEntry, TensorEntry]]
+) -> list[str]:
+    """The names of tensors whose bytes differ. StorageError; CheckpointCorruptError if data is missing."""
+    total = sum(tensor.size for tensor, _ in common)
+    with screen.transfer("comparing", total) as progress, ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
+
+        def look(pair: tuple[TensorEntry, TensorEntry]) -> str | None:
+            equal = same(Stream(storage, a), pair[0], Stream(storage, b), pair[1])
+            progress.advance(progress.task_ids[0], pair[0].size)
+            return None if equal else pair[0].name
+
+        return [name for name in pool.map(look, common) if name is not None]
+
+
+def show(out: Console, answer: Answer) -> None:
+    """Print it for people; lines that begin with - are in the first only, with + in the second only."""
+    comparison, bytes_differ = answer.comparison, answer.bytes_differ
+    for mark, found, style in (("-", answer.first, "red"), ("+", answer.second, "green")):
+        about = f"{found.name}  step {words.count(found.step)}, {words.size(found.size)}"
+        out.print(Text(f"{mark} {about}", style=style), soft_wrap=True)
+    _lines(out, "says of itself", _changes(comparison.facts))
+    _lines(out, "tensors removed", [Text(f"- {t.name}  {kind(t)}", style="red") for t in comparison.removed])
+    _lines(out, "tensors added", [Text(f"+ {t.name}  {kind(t)}", style="green") for t in comparison.added])
+    _lines(out, "type or shape changed", _changes(comparison.changed))
+    _lines(out, "plain values changed", _changes(answer.plain or ()))
+    _lines(out, "bytes changed", [Text(f"~ {name}", style="yellow") for name in bytes_differ or ()])
+    out.print(Text(f"\n{summary(comparison, bytes_differ)}"))
+
+
+def summary(comparison: Comparison, bytes_differ: Sequence[str] | None) -> str:
+    """One line of figures."""
+    common = len(comparison.common)
+    alike = (
+        f"{common:,} have the same name, type and shape (--values compares their bytes)"
+        if bytes_differ is None
+        else f"{common - len(bytes_differ):,} are the same, byte for byte; {len(bytes_differ):,} have other bytes"
+    )
+    return (
+        f"tensors: {alike}; {len(comparison.changed):,} changed type or shape, {len(comparison.removed):,} removed, "
+        f"{len(comparison.added):,} added"
+    )
+
+
+def _lines(out: Console, title: str, lines: Iterable[Text]) -> None:
+    lines = list(lines)
+    if lines:
+        out.print(Text(f"\n{title.upper()}", style="bold"))
+        for line in lines:
+            out.print(Text("  ").append_text(line), soft_wrap=True)
+
+
+def _changes(changes: Sequence[Changed]) -> list[Text]:
+    return [
+        Text.assemble(f"{c.name}  ", (c.first or NONE, "red"), (" -> ", "dim"), (c.second or NONE, "green"))
+        for c in changes
+    ]
+
+
+def to_object(answer: Answer) -> dict[str, Any]:
+    """What --json prints; null where --values was not given, or for what one of them does not have."""
+    a, b, comparison = answer.first, answer.second, answer.comparison
+    return {
+        "first": {"name": a.name, "step": a.step, "size": a.size},
+        "second": {"name": b.name, "step": b.step, "size": b.size},
+        "facts": _objects(comparison.facts),
+        "removed": [t.name for t in comparison.removed],
+        "added": [t.name for t in comparison.added],
+        "changed": _objects(comparison.changed),
+        "bytesDiffer": None if answer.bytes_differ is None else list(answer.bytes_differ),
+        "plainValues": None if answer.plain is None else _objects(answer.plain),
+        "common": len(comparison.common),
+    }
+
+
+def _objects(changes: Sequence[Changed]) -> list[dict[str, str | None]]:
+    return [{"name": c.name, "first": c.first, "second": c.second} for c in changes]

@@ -1,0 +1,122 @@
+"""`holdfast checkpoints list`."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.api.scalars import format_time
+from holdfast.cli import words
+from holdfast.cli.checkpoints import screen
+from holdfast.cli.checkpoints.history import once_committed
+from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
+from holdfast.cli.checkpoints.place import Where, opened
+from holdfast.cli.checkpoints.prefix import Prefix, Row, Standing, rows, survey
+from holdfast.cli.console import console
+from holdfast.cli.fitting import Column, Fitting
+from holdfast.cli.options import Kubeconfig, Namespace
+from holdfast_train import log
+from holdfast_train.storage import Storage
+
+COLUMNS = (
+    Column("STEP", right=True),
+    Column("ATTEMPT", rank=4, right=True),
+    Column("AGE", rank=2),
+    Column("SIZE", right=True),
+    Column("STATE"),
+    Column("NAME", rank=1),
+    Column("NOTE", rank=3, loose=True),
+)
+_STYLES = {
+    Standing.OK: "green",
+    Standing.CORRUPT: "bold red",
+    Standing.DAMAGED: "bold red",
+    Standing.SET_ASIDE: "dim",
+    Standing.RETIRED: "dim",
+    Standing.UNCOMMITTED: "yellow",
+}
+
+
+def list_(
+    place: Place,
+    *,
+    namespace: Namespace = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    as_json: AsJson = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """List the checkpoints of a job or a storage, newest first, and who owns the prefix.
+
+    Sizes are looked at, bytes are not: verify reads those. Keys for the storage come from the job's Secret if you
+    may read it, else they are your own, from the environment or an AWS profile.
+
+    \b
+    Examples:
+      holdfast checkpoints list vit-faces -n vision
+      holdfast checkpoints list s3://runs/vision/vit-faces --endpoint https://minio.example:9000
+      holdfast checkpoints list file:///mnt/vision/vit-faces --json | jq '.checkpoints[0].name'
+    """
+    with opened(Where(place, namespace, kubeconfig, endpoint, region)) as (found, storage):
+        screen.notes(found.notes)
+        prefix, listed = _look(storage)
+    if as_json:
+        typer.echo(json.dumps(to_object(prefix, listed), indent=2))
+    else:
+        show(console(), prefix, listed, datetime.now(UTC))
+
+
+def _look(storage: Storage) -> tuple[Prefix, list[Row]]:
+    prefix = survey(storage)
+    suspects = [there.name for there in prefix.unnamed if there.manifest]
+    return prefix, rows(prefix, once_committed(storage, suspects, prefix.state.seq))
+
+
+def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None:
+    """Print it for people."""
+    screen.print_lines(out, screen.heading(prefix.uri, prefix.state))
+    out.print()
+    wide = len(COLUMNS) if any(row.note for row in listed) else len(COLUMNS) - 1
+    lines = [_cells(row, now)[:wide] for row in listed]
+    out.print(Fitting(COLUMNS[:wide], lines) if lines else Text("no checkpoints"))
+
+
+def _cells(row: Row, now: datetime) -> list[Text]:
+    return [
+        Text(words.count(row.step)),
+        Text(str(row.attempt)),
+        Text(words.span(now - row.at if row.at else None)),
+        Text(words.size(row.size)),
+        Text(row.standing, style=_STYLES[row.standing]),
+        Text(row.name),
+        Text(row.note, style="red"),
+    ]
+
+
+def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
+    """What --json prints: sizes in bytes, null for what is not known."""
+    owner, fence = prefix.state.owner, prefix.state.fence
+    return {
+        "uri": prefix.uri,
+        "owner": {"namespace": owner.namespace, "job": owner.job, "jobUID": owner.job_uid} if owner else None,
+        "fence": {"attempt": fence.attempt, "podUID": fence.pod_uid} if fence else None,
+        "mayBeTraining": log.writer(prefix.state) is not None,
+        "handedOver": prefix.state.handed_over,
+        "completeAtStep": prefix.state.complete,
+        "logRecords": prefix.state.seq,
+        "checkpoints": [
+            {
+                "step": row.step,
+                "attempt": row.attempt,
+                "at": format_time(row.at) if row.at else None,
+                "size": row.size,
+                "state": row.standing,
+                "name": row.name,
+                "note": row.note or None,
+            }
+            for row in listed
+        ],
+    }

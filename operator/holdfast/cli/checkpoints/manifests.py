@@ -1,0 +1,24 @@
+"""Reading a checkpoint's manifest, and holding it against the log."""
+
+import hashlib
+
+from holdfast.cli.checkpoints.selection import Selected
+from holdfast_train import manifest
+from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.manifest import Manifest, manifest_key
+from holdfast_train.storage import Storage
+
+
+def read_manifest(storage: Storage, selected: Selected) -> Manifest:
+    """The manifest. CheckpointCorruptError names its key if it is not the one that was committed; KeyMissingError."""
+    key = manifest_key(selected.name)
+    data = storage.get(key)
+    try:
+        found = manifest.decode(data)
+    except CheckpointCorruptError as error:
+        raise CheckpointCorruptError(f"{key}: {error}") from error
+    if selected.commit and hashlib.sha256(data).hexdigest() != selected.commit.sha256:
+        raise CheckpointCorruptError(f"{key} is not the manifest that was committed: its hash is not the log's")
+    if found.name != selected.name:
+        raise CheckpointCorruptError(f"{key} is the manifest of {found.name}")
+    return found

@@ -1,0 +1,79 @@
+"""What the commands of `holdfast checkpoints` print alike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+from holdfast.cli.console import error_console
+from holdfast_train import log
+from holdfast_train.log import LogState
+
+
+def notes(lines: tuple[str, ...]) -> None:
+    """What people should know, on standard error: --json stays JSON."""
+    for line in lines:
+        error_console().print(Text.assemble(("note:  ", "yellow"), line))
+
+
+def heading(uri: str, state: LogState) -> list[Text]:
+    """Where this is, whose it is, and who may commit."""
+    lines = [Text(uri, style="bold")]
+    if owner := state.owner:
+        anew = f", created anew {len(state.former)} times" if len(state.former) > 1 else ""
+        anew = ", created anew once" if len(state.former) == 1 else anew
+        lines.append(Text.assemble(("owner  ", "dim"), f"{owner.namespace}/{owner.job}{anew}"))
+    lines.append(Text.assemble(("now    ", "dim"), _now(state)))
+    return lines
+
+
+def _now(state: LogState) -> Text:
+    if state.complete is not None:
+        return Text(f"complete at step {state.complete:,}", style="green")
+    if state.fence is None:
+        return Text("no attempt of this job has raised its fence yet")
+    if log.writer(state) is None:
+        return Text(f"attempt {state.fence.attempt} has handed over; nobody may commit before the next one's fence")
+    return Text(f"attempt {state.fence.attempt} has the newest fence and may be training", style="cyan")
+
+
+def print_lines(out: Console, lines: list[Text]) -> None:
+    """One line each, however long: an address must not be broken."""
+    for line in lines:
+        out.print(line, soft_wrap=True)
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Progress]:
+    """As `transfer`, for things that are counted."""
+    err = error_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        progress.add_task(what, total=total)
+        yield progress
+
+
+@contextmanager
+def transfer(what: str, total: int) -> Iterator[Progress]:
+    """A bar of bytes with their speed, on standard error if that is a terminal, else nothing. Its only task is 0."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    err = error_console()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        progress.add_task(what, total=total)
+        yield progress

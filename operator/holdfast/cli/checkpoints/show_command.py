@@ -1,0 +1,172 @@
+"""`holdfast checkpoints show`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli import words
+from holdfast.cli.checkpoints import screen
+from holdfast.cli.checkpoints.compare import kind
+from holdfast.cli.checkpoints.manifests import read_manifest
+from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
+from holdfast.cli.checkpoints.place import Where, opened
+from holdfast.cli.checkpoints.prefix import survey
+from holdfast.cli.checkpoints.selection import LATEST, select
+from holdfast.cli.console import console
+from holdfast.cli.fitting import Column, Fitting
+from holdfast.cli.options import Kubeconfig, Namespace
+from holdfast_train.manifest import Manifest
+from holdfast_train.state import TensorEntry
+
+LARGEST = 8
+TENSOR_COLUMNS = (
+    Column("TENSOR"),
+    Column("DTYPE", rank=1),
+    Column("SHAPE", rank=2),
+    Column("BYTES", right=True),
+    Column("SHARDS", rank=3, right=True),
+)
+OBJECT_COLUMNS = (Column("OBJECT"), Column("TENSORS", right=True), Column("SIZE", right=True))
+
+
+def show(
+    place: Place,
+    checkpoint: Chosen = LATEST,
+    *,
+    tensors: Annotated[bool, typer.Option("--tensors", help="List all tensors.")] = False,
+    under: Annotated[
+        str | None,
+        typer.Option(help="List tensors whose names begin with this, such as state/objects/model.", show_default=False),
+    ] = None,
+    namespace: Namespace = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    as_json: AsJson = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say what is in a checkpoint: versions, metrics, objects and tensors. Only its manifest is read.
+
+    \b
+    Examples:
+      holdfast checkpoints show vit-faces -n vision
+      holdfast checkpoints show vit-faces 48000 --under state/objects/model
+    """
+    where = Where(place, namespace, kubeconfig, endpoint, region)
+    with opened(where) as (found, storage):
+        screen.notes(found.notes)
+        selected = select(survey(storage), found.name or checkpoint)
+        read = read_manifest(storage, selected)
+    listed = None if under is None and not tensors else [t for t in read.tensors if t.name.startswith(under or "")]
+    if as_json:
+        typer.echo(json.dumps(to_object(read, read.tensors if listed is None else listed), indent=2))
+    elif listed is not None:
+        console().print(_table(listed) if listed else Text(f"no tensor begins with {under}"))
+    else:
+        print_manifest(console(), read, datetime.now(UTC))
+
+
+def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
+    """Print it for people."""
+    at = datetime.fromisoformat(found.at)
+    facts = {
+        "step": words.count(found.step),
+        "attempt": str(found.attempt),
+        "written": f"{words.moment(at)} ({words.ago(at, now)})",
+        "job UID": found.job_uid,
+        "size": f"{words.size(found.size)} in {parts(len(found.parts))}, {words.count(len(found.tensors))} tensor(s)",
+        "ranks": words.count(len(found.ranks)),
+    }
+    out.print(Text(found.name, style="bold"), soft_wrap=True)
+    out.print(_grid(facts))
+    for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):
+        if mapping:
+            _section(out, title, _grid(mapping))
+    objects = by_object(found.tensors)
+    lines = [[Text(name), Text(words.count(n)), Text(words.size(size))] for name, (n, size) in objects.items()]
+    _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
+    largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
+    if largest:
+        _section(out, "largest tensors", _table(largest))
+
+
+def parts(count: int) -> str:
+    """`1 part`, `3 parts`."""
+    return f"{count:,} part{'' if count == 1 else 's'}"
+
+
+def by_object(tensors: Sequence[TensorEntry]) -> dict[str, tuple[int, int]]:
+    """Number and bytes of tensors by the object that the program gave to its Run; the largest first."""
+    found: dict[str, tuple[int, int]] = {}
+    for tensor in tensors:
+        name = owner(tensor.name)
+        number, size = found.get(name, (0, 0))
+        found[name] = number + 1, size + tensor.size
+    return dict(sorted(found.items(), key=lambda item: item[1][1], reverse=True))
+
+
+def owner(tensor: str) -> str:
+    """`model` for `state/objects/model/...`; what belongs to single ranks is told together."""
+    top, *rest = tensor.split("/")
+    if top == "ranks":
+        return "(of single ranks)"
+    return rest[1] if rest[:1] == ["objects"] and len(rest) > 1 else rest[0] if rest else top
+
+
+def _section(out: Console, title: str, body: Any) -> None:
+    out.print(Text(f"\n{title.upper()}", style="bold"))
+    out.print(Padding(body, (0, 0, 0, 2), expand=False))
+
+
+def _grid(facts: Mapping[str, str]) -> Table:
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    for name, value in facts.items():
+        grid.add_row(Text(name, style="dim"), Text(value))
+    return grid
+
+
+def _table(tensors: Sequence[TensorEntry]) -> Fitting:
+    sharded = any(len(tensor.shards) > 1 for tensor in tensors)
+    wide = len(TENSOR_COLUMNS) if sharded else len(TENSOR_COLUMNS) - 1
+    return Fitting(TENSOR_COLUMNS[:wide], [_cells(tensor)[:wide] for tensor in tensors])
+
+
+def _cells(tensor: TensorEntry) -> list[Text]:
+    dtype, _, shape = kind(tensor).partition(" [")
+    cells = (tensor.name, dtype, f"[{shape}", words.count(tensor.size), str(len(tensor.shards)))
+    return [Text(cell) for cell in cells]
+
+
+def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]:
+    """What --json prints: sizes in bytes."""
+    return {
+        "name": found.name,
+        "step": found.step,
+        "attempt": found.attempt,
+        "at": found.at,
+        "jobUID": found.job_uid,
+        "size": found.size,
+        "ranks": len(found.ranks),
+        "versions": dict(found.versions),
+        "program": dict(found.program),
+        "metrics": dict(found.metrics),
+        "objects": [{"name": n, "tensors": t, "size": s} for n, (t, s) in by_object(found.tensors).items()],
+        "parts": [{"key": part.key, "size": part.size, "chunks": len(part.crc64nvme)} for part in found.parts],
+        "tensors": [
+            {
+                "name": t.name,
+                "kind": t.kind,
+                "dtype": t.dtype,
+                "shape": t.shape,
+                "shards": len(t.shards),
+                "size": t.size,
+            }
+            for t in tensors
+        ],
+    }

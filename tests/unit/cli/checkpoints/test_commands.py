@@ -1,0 +1,360 @@
+"""`holdfast checkpoints` from the command line: on a folder, and what it asks of a cluster."""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.fake_api import FakeApi, failure, fake_api, listing
+from tests.support.jobs import raw_job
+from tests.support.trainer import identity
+from typer.testing import CliRunner, Result
+
+from holdfast.api.job import Keep as JobKeep
+from holdfast.cli.checkpoints.completion import checkpoints as complete
+from holdfast.cli.checkpoints.place import Found, Where, find
+from holdfast.cli.checkpoints.prune_command import retention
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.main import app
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.environment import Credentials
+from holdfast_train.folder import FolderStorage
+from holdfast_train.log import Keep
+
+JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
+SECRET = "/api/v1/namespaces/demo/secrets/keys"
+S3 = {"bucket": "runs", "prefix": "demo/job", "endpoint": "https://s3.example:9000", "credentialsSecret": "keys"}
+
+
+def holdfast(*args: str) -> Result:
+    return CliRunner().invoke(app, ["checkpoints", *args])
+
+
+def state(step: int, width: int = 8) -> dict[str, Any]:
+    model = {"weight": np.full((4, width), step, "float32"), "bias": np.zeros(4, "float32")}
+    return {"objects": {"model": model, "count": {"step": step}}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FolderStorage:
+    """Steps 10, 20 and 30 of attempt 1, which has the newest fence."""
+    storage = FolderStorage(tmp_path / "runs" / "job")
+    (tmp_path / "runs").mkdir()
+    made = Checkpoints(storage, identity(1), Keep(9))
+    made.start("Auto")
+    made.save(10, state(10), [None])
+    made.save(20, state(20), [None])
+    made.save(30, state(30, width=16), [None])
+    return storage
+
+
+def attempt(folder: FolderStorage, number: int) -> Checkpoints:
+    made = Checkpoints(folder, identity(number), Keep(9))
+    made.start("Auto")
+    return made
+
+
+def path(folder: FolderStorage, what: str, step: int) -> Path:
+    """The file of a checkpoint's data or manifest."""
+    (key,) = folder.keys(f"{what}/{step:012d}")
+    return Path(folder.uri.removeprefix("file://")) / key
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+def test_list(folder: FolderStorage) -> None:
+    result = holdfast("list", folder.uri)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[1:3] == ["owner  ns/job", "now    attempt 1 has the newest fence and may be training"]
+    assert [line.split()[:2] for line in lines[6:]] == [["30", "1"], ["20", "1"], ["10", "1"]]
+    assert "\x1b" not in result.output
+
+
+def test_list_tells_every_state(folder: FolderStorage) -> None:
+    """Breaks if a retired checkpoint, whose deletion was cut off, passes for one that was never committed."""
+    path(folder, "manifests", 30).unlink()
+    old = path(folder, "data", 10).read_bytes(), path(folder, "manifests", 10).read_bytes()
+    keys = folder.keys("data/000000000010") + folder.keys("manifests/000000000010")
+    attempt(folder, 2).hand_over()
+    assert holdfast("prune", folder.uri, "--keep-last", "1", "--yes").exit_code == 0
+    for key, data in zip(keys, old, strict=True):
+        folder.put(key, data)
+    folder.put("data/000000000025-a2-0123456789ab/r0.0", b"x")
+    folder.put("manifests/000000000026-a2-0123456789ab.json", b"{}")
+    found = json.loads(holdfast("list", folder.uri, "--json").output)
+    assert {c["step"]: (c["state"], c["note"]) for c in found["checkpoints"]} == {
+        30: ("damaged", "its manifest is not there"),
+        20: ("ok", None),
+        10: ("retired", None),
+        25: ("uncommitted", "no manifest"),
+        26: ("uncommitted", None),
+    }
+    assert (found["owner"]["job"], found["mayBeTraining"], found["handedOver"]) == ("job", False, True)
+
+
+def test_list_of_a_job_that_was_created_anew(folder: FolderStorage) -> None:
+    anew = Checkpoints(folder, identity(1, uid="uid-2"), Keep(9))
+    anew.start("Never")
+    anew.save(5, state(5), [None])
+    anew.complete(5)
+    result = holdfast("list", folder.uri)
+    assert "owner  ns/job, created anew once" in result.output
+    assert "complete at step 5" in result.output
+    assert [line.split()[0] for line in result.output.splitlines() if "set aside" in line] == ["30", "20", "10"]
+
+
+def test_show(folder: FolderStorage) -> None:
+    result = holdfast("show", folder.uri, "20")
+    assert result.exit_code == 0, result.output
+    assert "000000000020-a1-" in result.output
+    found = json.loads(holdfast("show", folder.uri, "20", "--json").output)
+    assert found["objects"] == [{"name": "model", "tensors": 2, "size": 4 * 8 * 4 + 16}]
+    assert found["versions"]["numpy"] == np.__version__
+
+
+def test_show_lists_tensors_by_the_start_of_their_names(folder: FolderStorage) -> None:
+    every = holdfast("show", folder.uri, "--tensors").output
+    some = holdfast("show", folder.uri, "--under", "state/objects/model/w").output
+    assert ("model/weight" in every, "model/bias" in every) == (True, True)
+    assert ("model/weight" in some, "model/bias" in some) == (True, False)
+    assert some.splitlines()[2].split() == ["state/objects/model/weight", "numpy", "<f4", "[4,", "16]", "256"]
+    assert "no tensor begins with x" in holdfast("show", folder.uri, "--under", "x").output
+
+
+@pytest.mark.parametrize("text", ["20", "latest", "000000000020-a1", "address"])
+def test_a_checkpoint_is_named_in_many_ways(folder: FolderStorage, text: str) -> None:
+    name = path(folder, "manifests", 20).stem
+    words = [f"{folder.uri}/manifests/{name}.json"] if text == "address" else [folder.uri, text]
+    found = json.loads(holdfast("show", *words, "--json").output)
+    assert found["step"] == (30 if text == "latest" else 20)
+
+
+def test_a_checkpoint_that_is_not_there(folder: FolderStorage) -> None:
+    result = holdfast("show", folder.uri, "25")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "committed are the steps 10, 20, 30" in result.output
+
+
+def test_verify_names_what_is_damaged_and_ends_with_1(folder: FolderStorage) -> None:
+    assert holdfast("verify", folder.uri, "--all").exit_code == 0
+    flip(path(folder, "data", 20), 5)
+    flip(path(folder, "manifests", 10), 40)
+    assert holdfast("verify", folder.uri).exit_code == 0  # the newest
+    result = holdfast("verify", folder.uri, "--all")
+    assert result.exit_code == ExitCode.FAILED
+    assert result.output.count("whole  ") == 1
+    found = json.loads(holdfast("verify", folder.uri, "--all", "--json").output)
+    damages = [damage for checkpoint in found["checkpoints"] for damage in checkpoint["damages"]]
+    assert [(d["key"].partition("-")[0], d["chunk"]) for d in damages] == [
+        ("data/000000000020", 0),
+        ("manifests/000000000010", None),
+    ]
+    assert found["whole"] is False
+
+
+def test_verify_holds_the_manifest_against_the_log(folder: FolderStorage) -> None:
+    """Breaks if a manifest that is whole in itself passes, though another one was committed."""
+    twenty, ten = path(folder, "manifests", 20), path(folder, "manifests", 10)
+    twenty.write_bytes(ten.read_bytes())
+    result = holdfast("verify", folder.uri, "20")
+    assert result.exit_code == ExitCode.FAILED
+    assert "not the manifest that was committed" in result.output
+
+
+def test_diff(folder: FolderStorage) -> None:
+    result = holdfast("diff", folder.uri, "10", "30")
+    assert "state/objects/model/weight  numpy <f4 [4, 8] -> numpy <f4 [4, 16]" in result.output
+    assert "1 have the same name, type and shape (--values" in result.output
+    found = json.loads(holdfast("diff", folder.uri, "10", "20", "--values", "--json").output)
+    assert found["bytesDiffer"] == ["state/objects/model/weight"]
+    assert found["plainValues"] == [{"name": "state/objects/count/step", "first": "10", "second": "20"}]
+    assert (found["added"], found["removed"], found["changed"], found["facts"]) == ([], [], [], [])
+
+
+def test_prune_of_what_was_cut_off(folder: FolderStorage) -> None:
+    attempt(folder, 2)
+    name = "000000000025-a1-0123456789ab"
+    folder.put(f"data/{name}/r0.0", b"x" * 100)
+    folder.put(f"manifests/{name}.json", b"{}")
+    assert "written too recently" in holdfast("prune", folder.uri, "--yes").output
+    long_ago = time.time() - 2 * 86400
+    for file in (path(folder, "data", 25), path(folder, "manifests", 25)):
+        os.utime(file, (long_ago, long_ago))
+    assert "1 would be deleted" in holdfast("prune", folder.uri, "--dry-run").output
+    refused = holdfast("prune", folder.uri)
+    assert (refused.exit_code, "nobody can be asked" in refused.output) == (ExitCode.FAILED, True)
+    assert folder.keys(f"data/{name}/")
+    records = folder.keys("log/")
+    assert holdfast("prune", folder.uri, "--yes").exit_code == 0
+    assert not folder.keys(f"data/{name}/") + folder.keys(f"manifests/{name}")
+    assert folder.keys("log/") == records  # nothing committed has changed, so that training need not hear of it
+
+
+def test_prune_of_commits_waits_for_the_end(folder: FolderStorage) -> None:
+    refused = holdfast("prune", folder.uri, "--keep-last", "1", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "attempt 1 may be training" in refused.output
+    last = attempt(folder, 2)
+    last.complete(30)
+    result = holdfast("prune", folder.uri, "--keep-last", "1", "--yes", "--json")
+    assert [item["step"] for item in json.loads(result.output)["deleted"]] == [10, 20]
+    assert len(folder.keys("data/")) == len(folder.keys("manifests/")) == 1
+    assert holdfast("verify", folder.uri, "--all").exit_code == 0
+
+
+def test_prune_wants_to_know_how_many(folder: FolderStorage) -> None:
+    assert holdfast("prune", folder.uri, "--keep-every", "24h").exit_code == 2
+    assert holdfast("prune", folder.uri, "--older-than", "soon").exit_code == 2
+
+
+def test_retention_is_filled_up_from_the_job() -> None:
+    """Breaks if `--keep-last 1` drops the milestones that the job says are kept for good."""
+    job = Found("s3://b/p", keep=JobKeep(last=5, every=timedelta(hours=24)))
+    assert retention(job, None, None) is None
+    assert retention(job, 1, None) == Keep(1, 86400)
+    assert retention(job, 1, timedelta(0)) == Keep(1, None)
+    assert retention(job, None, timedelta(hours=1)) == Keep(5, 3600)
+    assert retention(Found("file:///f"), 2, None) == Keep(2, None)
+
+
+def test_a_place_without_a_log(tmp_path: Path) -> None:
+    result = holdfast("list", f"file://{tmp_path}")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "no attempt has started yet" in result.output
+    result = holdfast("list", "ftp://x")
+    assert (result.exit_code, "allowed: s3://bucket/prefix" in result.output) == (ExitCode.FAILED, True)
+
+
+def test_a_log_that_cannot_be_read(folder: FolderStorage) -> None:
+    newest = Path(folder.uri.removeprefix("file://")) / folder.keys("log/")[-1]
+    newest.write_bytes(b"{")
+    result = holdfast("list", folder.uri)
+    assert result.exit_code == ExitCode.FAILED
+    assert "log/000000000005.json is not a record" in result.output
+
+
+@pytest.mark.parametrize("command", ["list", "show", "verify", "diff", "prune"])
+def test_every_command_has_help(command: str) -> None:
+    result = holdfast(command, "--help")
+    assert (result.exit_code, "Usage: " in result.output) == (0, True)
+
+
+class Context:
+    """What a completion sees of the command line."""
+
+    def __init__(self, *args: str, **params: Any) -> None:
+        self.args, self.params = list(args), params
+
+
+def test_completion_of_steps(folder: FolderStorage, tmp_path: Path) -> None:
+    context: Any = Context(place=folder.uri)
+    assert complete(context, "") == ["latest", "30", "20", "10"]
+    assert complete(context, "2") == ["20"]
+    unparsed: Any = Context("-n", "demo", folder.uri)
+    assert complete(unparsed, "3") == ["30"]
+    nowhere: Any = Context(place=f"file://{tmp_path}/none")
+    assert complete(nowhere, "") == ["latest"]
+
+
+# Jobs of a cluster.
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """A server with one job; nobody here has keys of their own."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with fake_api() as server:
+        server.answers = {
+            ("GET", JOB): raw_job(checkpoint={"storage": {"s3": S3}}),
+            ("GET", SECRET): secret(AWS_ACCESS_KEY_ID="me", AWS_SECRET_ACCESS_KEY="secret"),
+        }
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        yield server
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"kind": "Secret", "data": {k: base64.b64encode(v.encode()).decode() for k, v in data.items()}}
+
+
+def own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "keys")
+
+
+def test_a_job_says_where_and_its_secret_how(api: FakeApi) -> None:
+    found = find(Where("job"))
+    assert (found.uri, found.endpoint, found.region) == ("s3://runs/demo/job", S3["endpoint"], "us-east-1")
+    assert found.credentials == Credentials("me", "secret")
+    other = find(Where("job", endpoint="http://127.0.0.1:1", region="eu"))
+    assert (other.endpoint, other.region) == ("http://127.0.0.1:1", "eu")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (failure(403, "Forbidden", "no"), "it takes the right to get secrets/keys in demo"),
+        (failure(404, "NotFound", "no"), "the Secret demo/keys with the job's keys does not exist"),
+        (secret(AWS_ACCESS_KEY_ID="me"), "the Secret demo/keys lacks AWS_SECRET_ACCESS_KEY"),
+        ({"kind": "Secret", "data": {"AWS_ACCESS_KEY_ID": "%"}}, "the Secret demo/keys cannot be read"),
+    ],
+)
+def test_without_the_secret_own_keys_are_used_and_it_is_said(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], why: str
+) -> None:
+    api.answers["GET", SECRET] = answer
+    with pytest.raises(CliError, match="there are no AWS credentials of your own") as refused:
+        find(Where("job"))
+    assert (refused.value.code, why in str(refused.value)) == (ExitCode.FORBIDDEN, True)
+    own_keys(monkeypatch)
+    found = find(Where("job"))
+    assert found.credentials == Credentials()
+    (note,) = found.notes
+    assert (why in note, note.endswith("; your own AWS credentials are used")) == (True, True)
+
+
+def test_a_cluster_that_fails_is_not_a_missing_right(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_keys(monkeypatch)
+    api.answers["GET", SECRET] = failure(500, "InternalError", "etcd")
+    with pytest.raises(CliError, match="etcd"):
+        find(Where("job"))
+
+
+def test_a_volume_claim_is_for_pods(api: FakeApi) -> None:
+    storage = {"storage": {"volumeClaim": {"name": "shared", "path": "vision/vit"}}}
+    api.answers["GET", JOB] = raw_job(checkpoint=storage)
+    result = holdfast("list", "job")
+    assert result.exit_code == ExitCode.FAILED
+    assert "file:///mnt/vision/vit" in result.output
+
+
+def test_a_job_that_is_not_there_and_jobs_for_completion(api: FakeApi) -> None:
+    api.answers["GET", JOB.rpartition("/")[0]] = listing(raw_job())
+    result = holdfast("list", "other")
+    assert result.exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_bucket_without_keys(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = holdfast("list", "s3://runs/demo/job")
+    assert result.exit_code == ExitCode.FORBIDDEN
+    assert "AWS_PROFILE" in result.output
+    own_keys(monkeypatch)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    found = find(Where("s3://runs/demo/job"))
+    assert (found.endpoint, found.region) == ("http://127.0.0.1:9", "eu-north-1")
