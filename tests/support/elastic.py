@@ -1,6 +1,7 @@
 """A training with a real DataLoader: workers that draw ahead, noisy samples, and a death in the middle of a step."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -77,6 +78,8 @@ def _train(attempt: Attempt, to: int) -> None:
     with Run(model=model, sampler=sampler) as run, attempt.file(sampler_rank()).open("w", buffering=1) as file:
         batches = iter(loader)
         for step in run.steps(to):
+            assert run._checkpointer is not None
+            assert run._checkpointer.saver.wait(math.inf)  # steps are short here, and no save is to be skipped
             samples: list[tuple[int, float]] = []
             for _ in range(sampler.accumulate):
                 numbers, noise = next(batches)
@@ -87,7 +90,6 @@ def _train(attempt: Attempt, to: int) -> None:
                 if attempt.ranks > 1:
                     torch.distributed.barrier()
                 os.kill(os.getpid(), signal.SIGKILL)
-            sampler.trained(step + 1)
     if attempt.ranks > 1:
         torch.distributed.destroy_process_group()
 

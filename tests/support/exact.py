@@ -5,6 +5,7 @@ A process is forked from a server that has loaded torch, so that a trial takes a
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -153,8 +154,17 @@ def _record(module: Any, write: Callable[[str], object], kill_after: int | None)
     """Let the trainer write a line after each step, and be killed after one, before the run has counted it."""
     import torch
 
+    runs: list[Any] = []
+
+    class Kept(module.Run):  # type: ignore[misc, name-defined]
+        def __enter__(self) -> Any:
+            runs.append(self)
+            return super().__enter__()
+
     class Recorded(module.Trainer):  # type: ignore[misc, name-defined]
         def step(self, step: int) -> Any:
+            if (checkpointer := runs[-1]._checkpointer) is not None:  # steps are short here, and none is to be skipped
+                assert checkpointer.saver.wait(math.inf)
             numbers, seen = self.data.numbers, []
             self.data.numbers = lambda *of: seen.append(numbers(*of)) or seen[-1]
             loss = super().step(step)
@@ -172,7 +182,7 @@ def _record(module: Any, write: Callable[[str], object], kill_after: int | None)
                 os.kill(os.getpid(), signal.SIGKILL)
             return loss
 
-    module.Trainer = Recorded
+    module.Trainer, module.Run = Recorded, Kept
 
 
 def _bits(value: Any) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Saving, by all ranks together: what rank 0's storage said is what every rank goes by."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError, WriterLostError
 from holdfast_train.messages import Open, Saved
@@ -17,16 +17,24 @@ class Checkpointer:
     """The saves of one run. Every rank has one and calls the same methods in the same order.
 
     `out`: why this attempt must not go on, as rank 0 was told: a newer one has started. `told` is called in a thread
-    whenever there is something new to report.
+    whenever there is something new to report; `metrics` says what was measured at this step, in decimals.
     """
 
     def __init__(
-        self, opened: Open, content: Content, ranks: Ranks, saving: Saving, told: Callable[[], None] = lambda: None
+        self,
+        opened: Open,
+        content: Content,
+        *,
+        ranks: Ranks,
+        saving: Saving,
+        told: Callable[[], None],
+        metrics: Callable[[], Mapping[str, str]],
     ) -> None:
         self._attempt = opened.environment.identity.attempt
         self._ranks = ranks
         self._saving = saving
         self._told = told
+        self._metrics = metrics
         self.out: HoldfastTrainError | None = None
         self.saver = Saver(opened, content, self._on_result)
 
@@ -39,7 +47,8 @@ class Checkpointer:
         """Begin to save `step`. For the times see `Patient.within`."""
         self._saving.begun()
         name = f"{step:012d}-a{self._attempt}-{uuid.uuid4().hex[:12]}"
-        self.saver.begin(self._ranks.share(name), step, patience=patience, at_most=at_most)
+        name, metrics = self._ranks.share((name, self._metrics()))
+        self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
 
     def save(self, step: int, patience: float, at_most: float, *, last: bool = False) -> bool:
         """Save `step` and wait until it is committed. FencedError if we are out.

@@ -1,8 +1,6 @@
 """Checkpoints: commit, resume, retention. The order of writes is the design: data, manifest, then the log."""
 
 import hashlib
-import platform
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +19,11 @@ from holdfast_train.errors import (
 )
 from holdfast_train.manifest import Manifest, Part, manifest_key
 from holdfast_train.messages import Saved
+from holdfast_train.program import Program
 from holdfast_train.state import unpack
 from holdfast_train.storage import Storage, join_uri
 
-__all__ = ["Checkpoints", "Restored", "load", "resolve", "versions"]
+__all__ = ["Checkpoints", "Restored", "load", "resolve"]
 
 THREADS: Final = 8  # ranges that are read at once
 RANGE_BYTES: Final = 16 << 20
@@ -32,13 +31,17 @@ RANGE_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True)
 class Restored:
-    """What to resume from. `state` and `ranks` are as they were saved; `note` says what was passed over, if any."""
+    """What to resume from. `state` and `ranks` are as they were saved; `note` says what was passed over, if any.
+
+    `program` is what the checkpoint says of the program that made it.
+    """
 
     step: int
     uri: str
     note: str
     state: Any
     ranks: tuple[Any, ...]
+    program: Program
 
 
 class Checkpoints:
@@ -81,7 +84,7 @@ class Checkpoints:
                 self._corrupt.add(commit.seq)
                 continue
             note = f"the {passed[0]}; resumed from the one of step {restored.step}" if passed else ""
-            return Restored(restored.step, restored.uri, note, restored.state, restored.ranks)
+            return Restored(restored.step, restored.uri, note, restored.state, restored.ranks, restored.program)
         if commits:
             raise NoCheckpointError(
                 f"none of the {len(commits)} checkpoints in {self._storage.uri} holds: {passed[0]}; "
@@ -199,6 +202,7 @@ def load(storage: Storage, data: bytes, name: str) -> Restored:
         note="",
         state=unpack(found.state, tensors, content),
         ranks=tuple(unpack(tree, tensors, content) for tree in found.ranks),
+        program=Program(found.versions, found.program),
     )
 
 
@@ -229,12 +233,3 @@ def resolve(uri: str) -> tuple[str, str | None]:
     """The prefix and the checkpoint's name in `uri`: that of a manifest, or that of a whole prefix (then None)."""
     prefix, separator, rest = uri.rpartition("/manifests/")
     return (prefix, rest.removesuffix(".json")) if separator else (uri, None)
-
-
-def versions() -> dict[str, str]:
-    """Of Python, and of the libraries that this process has loaded."""
-    found = {"python": platform.python_version()}
-    for name in ("torch", "numpy"):
-        if name in sys.modules:
-            found[name] = str(getattr(sys.modules[name], "__version__", ""))
-    return found

@@ -79,6 +79,7 @@ class Environment:
     predecessor: int | None
     grace: float
     goal_steps: int | None
+    nodes: int
     operator_url: str | None
     token_file: str | None
     ca_file: str | None
@@ -119,6 +120,7 @@ class Environment:
             predecessor=_integer(env, "HOLDFAST_PREDECESSOR", least=1),
             grace=_seconds(env, "HOLDFAST_GRACE_SECONDS", 30.0),
             goal_steps=_integer(env, "HOLDFAST_GOAL_STEPS", least=0),
+            nodes=_integer(env, "HOLDFAST_NODES", least=1) or 1,
             operator_url=env.get("HOLDFAST_OPERATOR_URL"),
             token_file=env.get("HOLDFAST_TOKEN_FILE"),
             ca_file=env.get("HOLDFAST_CA_FILE"),

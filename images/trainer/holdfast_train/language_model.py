@@ -261,7 +261,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         megabytes = trainer.data.windows * options.context / 1e6
         where = device or f"CPU, {torch.get_num_threads()} threads"
         sys.stdout.write(f"{trainer.parameters / 1e6:.1f} M parameters, {megabytes:.1f} MB of text, {where}\n")
-    with Run(model=trainer.model, optimizer=trainer.optimizer, schedule=trainer.schedule, data=trainer.data) as run:
+    with Run(
+        config=options,
+        model=trainer.model,
+        optimizer=trainer.optimizer,
+        schedule=trainer.schedule,
+        data=trainer.data,
+    ) as run:
         began, first = time.monotonic(), run.step
         for step in run.steps(options.steps):
             loss = trainer.step(step)

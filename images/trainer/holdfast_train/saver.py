@@ -8,19 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast_train import rng
 from holdfast_train.arena import Arena
 from holdfast_train.capture import Capture, Guard
 from holdfast_train.channel import Channel, ClosedError
-from holdfast_train.checkpoints import versions
 from holdfast_train.errors import HoldfastTrainError, WriterLostError
 from holdfast_train.lock import Lock
 from holdfast_train.memory import available, fits
 from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save, Saved, error_of
 from holdfast_train.plan import Plan, plan
+from holdfast_train.program import Program
 from holdfast_train.say import say
 from holdfast_train.state import Stateful, Tree, Walk, unwrapped
 
@@ -31,10 +31,11 @@ ARENAS: Final = 2
 
 @dataclass(frozen=True)
 class Content:
-    """What a checkpoint holds: `objects`, alike on all ranks, and what `per_rank` differs."""
+    """What a checkpoint holds: `objects`, alike on all ranks, and what `per_rank` differs; and what `program` it is."""
 
     objects: Mapping[str, Stateful]
     per_rank: Mapping[str, Stateful]
+    program: Program = field(default_factory=Program)
 
     def walk(self, rank: int) -> tuple[Walk, int, Tree, Tree]:
         """The leaves, how many of them are of the objects, and the trees of those and of what `rank` has alone."""
@@ -96,7 +97,6 @@ class Saver:
         *,
         patience: float,
         at_most: float = math.inf,
-        program: Mapping[str, str] | None = None,
         metrics: Mapping[str, str] | None = None,
     ) -> None:
         """Copy the state as it is now, and have it uploaded and committed as `name`. Waits only if no arena is free.
@@ -114,8 +114,20 @@ class Saver:
             self._busy[number] = step
         fresh = made if made is not self._sent_plan else None
         self._sent_plan = made
+        program = self._content.program
         save = Save(
-            name, step, number, fresh, tree, own, versions(), program or {}, metrics or {}, begun, patience, at_most
+            name=name,
+            step=step,
+            arena=number,
+            plan=fresh,
+            tree=tree,
+            own=own,
+            versions=program.versions,
+            program=program.words,
+            metrics=metrics or {},
+            begun=begun,
+            patience=patience,
+            at_most=at_most,
         )
         self._lock.take()
         self._send(save)

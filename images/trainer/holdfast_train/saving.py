@@ -1,9 +1,10 @@
 """When to save, and what came of it: the schedule of checkpoints, and what reports say of them."""
 
+import math
 import re
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from holdfast_train import interval
 from holdfast_train.checkpoints import Restored
@@ -12,7 +13,7 @@ from holdfast_train.errors import MisconfiguredStorageError, StorageError, Stora
 from holdfast_train.messages import Saved
 from holdfast_train.reporter import Progress
 
-__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "one_line"]
+__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "decimals", "one_line"]
 
 SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with: the next one is fresher,
 RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
@@ -24,8 +25,8 @@ _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 class Saving:
     """The saves of one run. `step` is that of its newest checkpoint, `costs` what the last few have cost.
 
-    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). `skips`: how many saves were
-    due and had no memory. What came of the last one is in `progress`, for the next report.
+    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). `skips`: how many were due
+    and had no memory. What came of the last one is in `progress`, for the next report.
     """
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
@@ -92,6 +93,12 @@ class Saving:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
         self.failure = error
         return error
+
+
+def decimals(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Numbers, and tensors of one, as decimals; what is not finite is left out: nothing can be best by it."""
+    found = {name: float(value) for name, value in metrics.items()}
+    return {name: repr(value) for name, value in found.items() if math.isfinite(value)}
 
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:

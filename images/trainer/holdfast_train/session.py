@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from holdfast_train import rng
 from holdfast_train.checkpointer import Checkpointer
 from holdfast_train.checkpoints import Checkpoints, Restored
 from holdfast_train.commits import CommitLog
@@ -13,21 +12,21 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import (
     AlreadyCompleteError,
     HoldfastTrainError,
-    StateError,
     StorageError,
 )
 from holdfast_train.holding import Hold
 from holdfast_train.last_save import last_save
 from holdfast_train.leaving import Notice, hand_over
 from holdfast_train.messages import Open
+from holdfast_train.program import Program, Severity, check_rules, describe
 from holdfast_train.ranks import Ranks
 from holdfast_train.reporter import Order, Progress, Reporter
+from holdfast_train.restoring import check_program, restore_objects, restore_rank
 from holdfast_train.resume import choose, load_from, open_patient, start
 from holdfast_train.saver import Content
-from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving
+from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving, decimals
 from holdfast_train.say import say
-from holdfast_train.sharding import fitted
-from holdfast_train.state import Stateful, checked, unwrapped
+from holdfast_train.state import Counts, Stateful, checked
 from holdfast_train.storage import Patient
 from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
 
@@ -47,7 +46,8 @@ class Run:
 
     Under torchrun, make the process group first. Replicated objects are saved by rank 0; what differs between ranks
     goes into `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is
-    saved or reported, and the loop runs as it would without us.
+    saved or reported, and the loop runs as it would without us. `config` (a mapping, a dataclass, a Namespace) and
+    `rules` say what a resume should find unchanged: see `program`.
 
     `step`: steps done. `left`: told to leave, and the loop has ended (or must not begin) for that. `resumed_from`: the
     checkpoint's step.
@@ -57,11 +57,19 @@ class Run:
         self,
         *,
         per_rank: Mapping[str, Stateful] | None = None,
+        config: Any = None,
+        rules: Mapping[str, Severity] | None = None,
         environment: Environment | None = None,
         **objects: Stateful,
     ) -> None:
         self._objects = {name: checked(name, thing) for name, thing in objects.items()}
         self._per_rank = {name: checked(name, thing) for name, thing in (per_rank or {}).items()}
+        self._counting = [t for t in (*self._objects.values(), *self._per_rank.values()) if isinstance(t, Counts)]
+        self._config = config
+        self._rules = rules or {}
+        check_rules(self._rules)
+        self._program: Program | None = None
+        self._measured: dict[str, Any] = {}
         self.step = 0
         self.left = False
         self.resumed_from: int | None = None
@@ -128,11 +136,16 @@ class Run:
         """Is it time to end the loop, because the goal is reached or because the pod has to leave?"""
         return self.left or (self._goal is not None and self.step >= self._goal)
 
-    def report(self, loss: Any = None, samples: float = 0.0) -> None:
-        """Note the loss (a number, or a tensor: it is not read here) and how many samples the step took. Cheap."""
+    def report(self, loss: Any = None, samples: float = 0.0, metrics: Mapping[str, Any] | None = None) -> None:
+        """Note the loss (a number, or a tensor: it is not read here) and how many samples the step took. Cheap.
+
+        `metrics` are numbers or tensors too: `checkpoint.keep.best` goes by one of them, or by `loss`.
+        """
         if self._environment is None:
             return
+        self._measured |= metrics or {}
         if loss is not None:
+            self._measured["loss"] = loss.detach() if hasattr(loss, "detach") else loss
             self._progress.loss = loss.detach() if hasattr(loss, "detach") else loss
         self._progress.samples += samples
 
@@ -142,6 +155,8 @@ class Run:
         Begins to save if it is time to. FencedError if a newer attempt has started.
         """
         self.step += 1
+        for thing in self._counting:
+            thing.trained(self.step)
         if self._environment is None:
             return
         if loss is not None or samples:
@@ -192,6 +207,12 @@ class Run:
         if environment.checkpoint_uri is None:
             say("no checkpoint storage is set: nothing will be saved")
             return
+        self._program = describe(
+            config=self._config,
+            objects={**self._objects, **self._per_rank},
+            ranks=self._ranks.size,
+            nodes=environment.nodes,
+        )
         storage = open_patient(environment, environment.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_for(environment.predecessor, storage):
             return
@@ -208,8 +229,14 @@ class Run:
         fence = checkpoints.log.fence if checkpoints else None
         corrupt = checkpoints.corrupt if checkpoints else frozenset[int]()
         opened = Open(environment, self._ranks.rank, self._ranks.size, fence, corrupt)
-        content = Content(self._objects, self._per_rank)
-        self._checkpointer = Checkpointer(opened, content, self._ranks, self._saving, self._poke)
+        self._checkpointer = Checkpointer(
+            opened,
+            Content(self._objects, self._per_rank, self._program),
+            ranks=self._ranks,
+            saving=self._saving,
+            told=self._poke,
+            metrics=lambda: decimals(self._measured),
+        )
 
     def _wait_for(self, predecessor: int, storage: Patient) -> bool:
         """Hold at the fence until attempt `predecessor` has handed over. False if told to leave before that."""
@@ -238,26 +265,16 @@ class Run:
         return None if self._restored is None else (self._restored.uri, self._restored.note)
 
     def _resume(self, restored: Restored, note: str) -> None:
-        saved = restored.state["objects"]
-        for key, thing in self._objects.items():
-            if key not in saved:
-                raise StateError(f"the checkpoint {restored.uri} holds no {key!r}, only {', '.join(map(repr, saved))}")
-            inner = unwrapped(thing)
-            inner.load_state_dict(fitted(saved[key], inner))
+        assert self._program is not None
+        check_program(restored, self._program, self._rules, first=self._ranks.first)
+        restore_objects(restored, self._objects)
         self.step = self.resumed_from = restored.step
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
         self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
         self._progress.step = restored.step
         self._poke()
-        if self._ranks.rank < len(restored.ranks):
-            mine = restored.ranks[self._ranks.rank]
-            for key, thing in self._per_rank.items():
-                if key in mine["objects"]:
-                    thing.load_state_dict(mine["objects"][key])
-            rng.restore(mine["rng"])  # last: loading may draw random numbers
-        else:
-            say(f"the checkpoint has no rank {self._ranks.rank}: its random numbers start anew")
+        restore_rank(restored, self._ranks.rank, self._per_rank)
 
     # Saving.
 

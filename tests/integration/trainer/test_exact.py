@@ -8,10 +8,14 @@ from tests.support.exact import SAVE_EVERY, Setup, Trial
 
 STEPS, KILLED = 50, 23
 SETUPS = [
-    Setup(processes, precision, accumulate)
-    for processes in (1, 2)
-    for precision in ("fp32", "bf16")
-    for accumulate in (1, 2)
+    *(
+        Setup(processes, precision, accumulate)
+        for processes in (1, 2)
+        for precision in ("fp32", "bf16")
+        for accumulate in (1, 2)
+    ),
+    Setup(2, "fp32", 1, sharded=True),
+    Setup(2, "bf16", 2, sharded=True),
 ]
 
 

@@ -10,7 +10,6 @@ from tests.support.trainer import MemoryStorage
 
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
-    CheckpointCorruptError,
     KeyMissingError,
     StorageDeniedError,
     StorageFullError,

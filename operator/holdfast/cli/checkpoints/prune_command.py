@@ -115,7 +115,14 @@ def retention(found: Found, last: int | None, every: timedelta | None) -> Keep |
         )
     if every is None and own is not None:
         every = own.every
-    return Keep(last or (own.last if own else 1), every.total_seconds() if every else None)
+    best = own.best if own else None
+    return Keep(
+        last or (own.last if own else 1),
+        every.total_seconds() if every else None,
+        best.count if best else 0,
+        best.metric if best else None,
+        best.mode if best else "Min",
+    )
 
 
 def _unreadable(storage: Storage, prefix: Prefix) -> dict[int, str]:
