@@ -48,12 +48,12 @@ def torch_connector_missing() -> str | None:
 
 
 @cache
-def torch_connector(port: int) -> Any:
+def torch_connector(port: int, **config: Any) -> Any:
     """Its checkpoint reader and writer. Keys come from the environment: it takes them from nowhere else."""
     from s3torchconnector import S3Checkpoint, S3ClientConfig
 
     return S3Checkpoint(
         "us-east-1",
         endpoint=f"http://127.0.0.1:{port}",
-        s3client_config=S3ClientConfig(force_path_style=True, throughput_target_gbps=100.0),
+        s3client_config=S3ClientConfig(force_path_style=True, **config),
     )

@@ -75,5 +75,8 @@ def _obstore(store: object, data: memoryview) -> None:
 
 
 def _torch(port: int, data: memoryview) -> None:
-    with peers.torch_connector(port).writer(f"s3://{peers.BUCKET}/{peers.KEY}") as writer:
-        writer.write(data)
+    """In parts of 32 MiB and pieces of 1 MiB, where it was found to be fastest."""
+    connector = peers.torch_connector(port, part_size=32 << 20)
+    with connector.writer(f"s3://{peers.BUCKET}/{peers.KEY}") as writer:
+        for at in range(0, len(data), 1 << 20):
+            writer.write(data[at : at + (1 << 20)])
