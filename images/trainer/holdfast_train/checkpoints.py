@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from holdfast_train import log, manifest, sweep
@@ -25,8 +25,8 @@ from holdfast_train.storage import Storage, join_uri
 
 __all__ = ["Checkpoints", "Restored", "load", "resolve"]
 
-THREADS: Final = 8  # ranges that are read at once
-RANGE_BYTES: Final = 16 << 20
+THREADS: Final = 4  # ranges that are read at once,
+RANGE_BYTES: Final = 64 << 20  # and how long they are: a request costs a millisecond of CPU
 
 
 @dataclass(frozen=True)
@@ -171,10 +171,15 @@ class Checkpoints:
     def _sweep(self, dropped: frozenset[str]) -> None:
         """After a commit: delete what nobody needs."""
         assert self.log.fence is not None
-        ages = self._ages | dict.fromkeys(dropped, 0.0)
+        listed, limit = self._ages, sweep.ORPHAN_SECONDS
+        ages = listed | dict.fromkeys(dropped, 0.0)
         self._ages, self._dropped = {}, frozenset()
-        limit = sweep.ORPHAN_SECONDS
         self._delete(sweep.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit))
+        if listed:  # once an hour
+            try:
+                self._storage.drop_unfinished("data/", datetime.now(UTC) - timedelta(seconds=max(limit, 0.0)))
+            except StorageError as error:
+                self._say(f"unfinished uploads could not be dropped: {error}")
 
     def _delete(self, names: frozenset[str]) -> None:
         for number, name in enumerate(ordered := sorted(names)):

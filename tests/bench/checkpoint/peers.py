@@ -6,10 +6,9 @@ from functools import cache
 from typing import Any
 
 import boto3
-import obstore.store
 from botocore.config import Config
 
-__all__ = ["BUCKET", "KEY", "boto3_client", "obstore_store", "torch_connector", "torch_connector_missing"]
+__all__ = ["BUCKET", "KEY", "boto3_client", "missing", "obstore_store", "torch_connector"]
 
 BUCKET, KEY = "bucket", "key"
 
@@ -26,8 +25,11 @@ def boto3_client(port: int, **config: Any) -> Any:
     )
 
 
+@cache
 def obstore_store(port: int) -> Any:
     """With what makes it fast and checks what it sends."""
+    import obstore.store
+
     return obstore.store.S3Store(
         BUCKET,
         endpoint=f"http://127.0.0.1:{port}",
@@ -40,10 +42,10 @@ def obstore_store(port: int) -> Any:
     )
 
 
-def torch_connector_missing() -> str | None:
-    """Why s3torchconnector is not measured, None if it is there."""
-    if importlib.util.find_spec("s3torchconnector") is None:
-        return "s3torchconnector is not installed, so it was not measured (requirements/bench.txt has it)"
+def missing(module: str) -> str | None:
+    """Why `module` is not measured, None if it is there."""
+    if importlib.util.find_spec(module) is None:
+        return f"{module} is not installed, so it was not measured (requirements/bench.txt has it)"
     return None
 
 

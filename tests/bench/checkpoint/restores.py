@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import obstore
 from tests.bench.checkpoint import peers
 from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results, measure
 from tests.bench.checkpoint.memory import shared_memory
@@ -20,7 +19,7 @@ RANGE = 64 << 20
 OBSTORE_RANGE = 32 << 20
 THREADS = 4
 RAW, CHECKED, BOTO3, OBSTORE, CURL, TORCH = (
-    "raw socket", "Holdfast, CRC of all", "boto3 threads", "obstore get_range", "curl", "s3torchconnector",
+    "raw socket", "Holdfast, CRC of all", "boto3 threads", "obstore", "curl", "s3torchconnector",
 )  # fmt: skip
 GOALS = (
     Goal("restore ÷ fastest raw ranged reader", (BOTO3, OBSTORE, CURL), 0.9),
@@ -30,13 +29,15 @@ GOALS = (
 
 def restore(size: int, rounds: int, say: Callable[[str], None]) -> Results:
     """All arms on `size` bytes."""
-    missing = [reason for reason in (peers.torch_connector_missing(), _curl_missing()) if reason]
+    absent = {name: reason for name in (OBSTORE, TORCH) if (reason := peers.missing(name))}
+    if not shutil.which("curl"):
+        absent[CURL] = "curl is not installed, so it was not measured"
     with null_server(size) as port, shared_memory(size) as view:
         storage = S3Storage(
             peers.BUCKET, "prefix", endpoint=f"http://127.0.0.1:{port}", region=None,
             credentials=Credentials("access", "secret"),
         )  # fmt: skip
-        client, store = peers.boto3_client(port, max_pool_connections=THREADS), peers.obstore_store(port)
+        client = peers.boto3_client(port, max_pool_connections=THREADS)
 
         def ours(start: int, piece: memoryview) -> None:
             storage.read_into(peers.KEY, start, piece)
@@ -52,6 +53,9 @@ def restore(size: int, rounds: int, say: Callable[[str], None]) -> Results:
                 done += body.readinto(piece[done : done + (1 << 20)])
 
         def by_obstore(start: int, piece: memoryview) -> None:
+            import obstore
+
+            store = peers.obstore_store(port)
             piece[:] = memoryview(obstore.get_range(store, peers.KEY, start=start, length=len(piece)))
 
         def by_hand(start: int, piece: memoryview) -> None:
@@ -66,17 +70,12 @@ def restore(size: int, rounds: int, say: Callable[[str], None]) -> Results:
             Arm(CHECKED, threads(checked)),
             Arm(BOTO3, threads(plain)),
             Arm(OBSTORE, threads(by_obstore, OBSTORE_RANGE)),
+            Arm(CURL, lambda: _curl(port, size)),
+            Arm(TORCH, lambda: _torch(port, view)),
         ]
-        if _curl_missing() is None:
-            arms.append(Arm(CURL, lambda: _curl(port, size)))
-        if peers.torch_connector_missing() is None:
-            arms.append(Arm(TORCH, lambda: _torch(port, view)))
+        arms = [arm for arm in arms if arm.name not in absent]
         measure(arms, size, rounds, say)
-    return Results("Restore", tuple(arms), GOALS, tuple(missing))
-
-
-def _curl_missing() -> str | None:
-    return None if shutil.which("curl") else "curl is not installed, so it was not measured"
+    return Results("Restore", tuple(arms), GOALS, tuple(absent.values()))
 
 
 def _pieces(view: memoryview, step: int) -> Iterator[tuple[int, memoryview]]:

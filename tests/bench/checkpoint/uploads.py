@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import obstore
 from tests.bench.checkpoint import peers
 from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results, measure
 from tests.bench.checkpoint.memory import shared_memory
@@ -33,26 +32,26 @@ GOALS = (
 
 def upload(size: int, rounds: int, say: Callable[[str], None]) -> Results:
     """All arms on `size` bytes."""
-    missing = peers.torch_connector_missing()
+    absent = {name: reason for name in (OBSTORE, TORCH) if (reason := peers.missing(name))}
     with null_server(size) as port, shared_memory(size) as data:
         sums = chunk_sums(data)
         storage = S3Storage(
             peers.BUCKET, "prefix", endpoint=f"http://127.0.0.1:{port}", region=None,
             credentials=Credentials("access", "secret"),
         )  # fmt: skip
-        client, store, content = peers.boto3_client(port), peers.obstore_store(port), bytes(data)
+        client, content = peers.boto3_client(port), bytes(data)
 
         arms = [
             Arm(RAW, lambda: _raw(port, data, os.cpu_count() or 1)),
             Arm(OURS, lambda: storage.write(peers.KEY, data, sums=sums)),
             Arm(PLAIN, lambda: storage.write(peers.KEY, data)),
             Arm(BOTO3, lambda: client.upload_fileobj(io.BytesIO(content), peers.BUCKET, peers.KEY)),
-            Arm(OBSTORE, lambda: _obstore(store, data)),
+            Arm(OBSTORE, lambda: _obstore(port, data)),
+            Arm(TORCH, lambda: _torch(port, data)),
         ]
-        if missing is None:
-            arms.append(Arm(TORCH, lambda: _torch(port, data)))
+        arms = [arm for arm in arms if arm.name not in absent]
         measure(arms, size, rounds, say)
-    return Results("Upload", tuple(arms), GOALS, (missing,) if missing else ())
+    return Results("Upload", tuple(arms), GOALS, tuple(absent.values()))
 
 
 def _raw(port: int, data: memoryview, connections: int) -> None:
@@ -70,8 +69,10 @@ def _raw(port: int, data: memoryview, connections: int) -> None:
         list(pool.map(send, range(connections)))
 
 
-def _obstore(store: object, data: memoryview) -> None:
-    obstore.put(store, peers.KEY, data, chunk_size=16 << 20, max_concurrency=8)  # type: ignore[arg-type]
+def _obstore(port: int, data: memoryview) -> None:
+    import obstore
+
+    obstore.put(peers.obstore_store(port), peers.KEY, data, chunk_size=16 << 20, max_concurrency=8)
 
 
 def _torch(port: int, data: memoryview) -> None:
