@@ -20,8 +20,9 @@ from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, Stora
 from holdfast_train.lock import Lock
 from holdfast_train.messages import Save
 from holdfast_train.plan import plan
+from holdfast_train.program import versions
 from holdfast_train.rate import Rate
-from holdfast_train.state import Walk
+from holdfast_train.state import TensorEntry, Tree, Walk
 from holdfast_train.storage import Entry
 from holdfast_train.upload import Source, Upload
 from holdfast_train.writer import Writer
@@ -153,18 +154,32 @@ def writer_in_thread(lock: Lock) -> Channel:
     return ours
 
 
+def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
+    """A value as a checkpoint holds it: its tree, its tensors, and their bytes."""
+    walk = Walk()
+    tree = walk.tree(value, "state")
+    made = plan(walk.leaves, len(walk.leaves), 0, 1)
+    arena = Arena(made.size)
+    told: list[int | str] = []
+    Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
+    assert told == [made.size]
+    return tree, made.common, arena.view
+
+
 def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:
-    """Write and commit one checkpoint, here and now, as `ranks` writers would."""
+    """Write and commit one checkpoint, here and now, as `ranks` writers would. `state` has its objects as a run's has."""
     storage = checkpoints._storage
     name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
     for rank in reversed(range(len(ranks))):
         walk = Walk()
-        tree = walk.tree(state, "")
+        tree: Tree = {
+            "$dict": [[key, walk.tree(value, "" if key == "objects" else key)] for key, value in state.items()]
+        }
         alike = len(walk.leaves)
         own = walk.tree(ranks[rank], f"@{rank}")
         made = plan(walk.leaves, alike, rank, len(ranks))
         arena = Arena(made.size)
         source = Source(arena.view[: made.size])
         Capture(arena, made, walk.leaves, guarded=frozenset(), copied=source.has, failed=source.abandon).wait()
-        order = Save(name, step, 0, made, tree, own, {}, {}, {}, time.monotonic(), 0.0, 0.0)
+        order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
         Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)

@@ -1,5 +1,6 @@
 """The wait of a successor at the fence, while the attempt before it still trains."""
 
+import contextlib
 import queue
 import threading
 import time
@@ -13,6 +14,7 @@ from holdfast_train.say import say
 
 __all__ = ["Hold"]
 
+DEAF_SECONDS: Final = 0.2  # a signal that comes just before a wait begins is only heard when it ends
 POLL_SECONDS: Final = 1.0  # between two looks at the log, and between two agreements of the ranks
 
 
@@ -52,10 +54,11 @@ class Hold:
         return not leave
 
     def _next(self) -> str:
-        try:
-            return self._reasons.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            return ""  # nothing yet: the other ranks must not wait longer than this for us
+        end = time.monotonic() + POLL_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                return self._reasons.get(timeout=min(left, DEAF_SECONDS))
+        return ""  # nothing yet: the other ranks must not wait longer than this for us
 
     def _watch(self, look: Callable[[], str | None], over: threading.Event) -> None:
         silent = False

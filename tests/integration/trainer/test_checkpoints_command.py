@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.integration.trainer.conftest import S3Server
+from tests.support import trainer
 from tests.support.fake_api import FakeApi, fake_api
 from tests.support.jobs import raw_job
 from tests.support.trainer import identity
@@ -40,7 +41,7 @@ def storage(s3: S3Server) -> S3Storage:
     training = Checkpoints(made, identity(1), Keep(9))
     training.start("Auto")
     for step in (10, 20):
-        training.save(step, {"objects": {"x": np.full(2 * CHUNK_BYTES + 100, step, "uint8")}}, [None])
+        trainer.save(training, step, {"objects": {"x": np.full(2 * CHUNK_BYTES + 100, step, "uint8")}}, [None])
     training.complete(20)
     return made
 
@@ -79,7 +80,7 @@ def test_a_job_from_list_to_prune(api: FakeApi, storage: S3Storage) -> None:
     assert found["completeAtStep"] == 20
     assert holdfast("verify", "job", "--all").exit_code == 0
     differing = json.loads(holdfast("diff", "job", "10", "20", "--values", "--json").output)
-    assert differing["bytesDiffer"] == ["state/objects/x"]
+    assert differing["bytesDiffer"] == ["x"]
     assert holdfast("prune", "job", "--keep-last", "1", "--yes").exit_code == 0
     assert [key.split("-")[0] for key in storage.keys("data/")] == ["data/000000000020"]
     assert holdfast("verify", "job", "--all").exit_code == 0

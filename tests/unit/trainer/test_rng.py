@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.support.trainer import packed
 
 from holdfast_train import rng
 from holdfast_train.errors import StateError
-from holdfast_train.state import Packer, unpack
+from holdfast_train.state import unpack
 
 
 def draws() -> tuple[float, float, float]:
@@ -19,9 +20,8 @@ def draws() -> tuple[float, float, float]:
 
 
 def through_a_checkpoint(value: Any) -> Any:
-    packer = Packer()
-    tree = json.loads(json.dumps(packer.pack(value)))
-    return unpack(tree, packer.tensors, memoryview(b"".join(packer.buffers)))
+    tree, tensors, data = packed(value)
+    return unpack(json.loads(json.dumps(tree)), {entry.name: entry for entry in tensors}, data)
 
 
 def test_every_generator_comes_back() -> None:

@@ -11,13 +11,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.trainer import packed
 
-from holdfast_train.arena import Arena
-from holdfast_train.capture import Capture
 from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.manifest import Manifest, Part, check_chunks, chunk_sums, decode, encode
-from holdfast_train.plan import plan
-from holdfast_train.state import Stateful, TensorEntry, Tree, Walk, unpack
+from holdfast_train.state import Stateful, Tree, Walk, unpack
 
 
 def round_trip(value: Any) -> Any:
@@ -25,17 +23,6 @@ def round_trip(value: Any) -> Any:
     manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
     again = decode(encode(manifest))  # through JSON, as in storage
     return unpack(again.state, {entry.name: entry for entry in again.tensors}, data)
-
-
-def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
-    walk = Walk()
-    tree = walk.tree(value, "state")
-    made = plan(walk.leaves, len(walk.leaves), 0, 1)
-    arena = Arena(made.size)
-    told: list[int | str] = []
-    Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
-    assert told == [made.size]
-    return tree, made.common, arena.view
 
 
 leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text() | st.binary()

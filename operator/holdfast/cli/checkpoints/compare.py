@@ -75,9 +75,10 @@ def _differing_values(before: Mapping[str, str], after: Mapping[str, str]) -> It
 
 
 def _leaves(found: Manifest) -> Iterator[tuple[str, str]]:
-    yield from _walk(found.state, "state")
+    for name, value in _walk(found.state, ""):
+        yield name.removeprefix("/objects").removeprefix("/"), value  # as tensors are named
     for number, tree in enumerate(found.ranks):
-        yield from _walk(tree, f"ranks/{number}")
+        yield from _walk(tree, f"@{number}")
 
 
 def _walk(tree: Tree, path: str) -> Iterator[tuple[str, str]]:

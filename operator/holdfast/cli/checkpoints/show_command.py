@@ -43,7 +43,7 @@ def show(
     tensors: Annotated[bool, typer.Option("--tensors", help="List all tensors.")] = False,
     under: Annotated[
         str | None,
-        typer.Option(help="List tensors whose names begin with this, such as state/objects/model.", show_default=False),
+        typer.Option(help="List tensors whose names begin with this, such as model/blocks.0.", show_default=False),
     ] = None,
     namespace: Namespace = None,
     endpoint: Endpoint = None,
@@ -56,7 +56,7 @@ def show(
     \b
     Examples:
       holdfast checkpoints show vit-faces -n vision
-      holdfast checkpoints show vit-faces 48000 --under state/objects/model
+      holdfast checkpoints show vit-faces 48000 --under model/blocks.0
     """
     where = Where(place, namespace, kubeconfig, endpoint, region)
     with opened(where) as (found, storage):
@@ -112,11 +112,9 @@ def by_object(tensors: Sequence[TensorEntry]) -> dict[str, tuple[int, int]]:
 
 
 def owner(tensor: str) -> str:
-    """`model` for `state/objects/model/...`; what belongs to single ranks is told together."""
-    top, *rest = tensor.split("/")
-    if top == "ranks":
-        return "(of single ranks)"
-    return rest[1] if rest[:1] == ["objects"] and len(rest) > 1 else rest[0] if rest else top
+    """`model` for `model/...`; what belongs to single ranks is told together."""
+    top = tensor.split("/", maxsplit=1)[0]
+    return "(of single ranks)" if top.startswith("@") else top
 
 
 def _section(out: Console, title: str, body: Any) -> None:

@@ -48,7 +48,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderStorage:
 
 def damages(storage: FolderStorage) -> tuple[list[Damage], int]:
     """What is found, and how many bytes were read for it."""
-    sizes = {stored.key: stored.size for stored in storage.listing("data/")}
+    sizes = {stored.key: stored.size for stored in storage.entries("data/")}
     read: list[int] = []
     with ThreadPoolExecutor(4) as pool:
         return shapes(FOUND, sizes) + sums(storage, FOUND, sizes, pool, read.append), sum(read)

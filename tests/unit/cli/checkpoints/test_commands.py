@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import trainer
 from tests.support.fake_api import FakeApi, failure, fake_api, listing
 from tests.support.jobs import raw_job
 from tests.support.trainer import identity
@@ -48,9 +49,9 @@ def folder(tmp_path: Path) -> FolderStorage:
     (tmp_path / "runs").mkdir()
     made = Checkpoints(storage, identity(1), Keep(9))
     made.start("Auto")
-    made.save(10, state(10), [None])
-    made.save(20, state(20), [None])
-    made.save(30, state(30, width=16), [None])
+    trainer.save(made, 10, state(10), [None])
+    trainer.save(made, 20, state(20), [None])
+    trainer.save(made, 30, state(30, width=16), [None])
     return storage
 
 
@@ -106,7 +107,7 @@ def test_list_tells_every_state(folder: FolderStorage) -> None:
 def test_list_of_a_job_that_was_created_anew(folder: FolderStorage) -> None:
     anew = Checkpoints(folder, identity(1, uid="uid-2"), Keep(9))
     anew.start("Never")
-    anew.save(5, state(5), [None])
+    trainer.save(anew, 5, state(5), [None])
     anew.complete(5)
     result = holdfast("list", folder.uri)
     assert "owner  ns/job, created anew once" in result.output
@@ -125,10 +126,10 @@ def test_show(folder: FolderStorage) -> None:
 
 def test_show_lists_tensors_by_the_start_of_their_names(folder: FolderStorage) -> None:
     every = holdfast("show", folder.uri, "--tensors").output
-    some = holdfast("show", folder.uri, "--under", "state/objects/model/w").output
+    some = holdfast("show", folder.uri, "--under", "model/w").output
     assert ("model/weight" in every, "model/bias" in every) == (True, True)
     assert ("model/weight" in some, "model/bias" in some) == (True, False)
-    assert some.splitlines()[2].split() == ["state/objects/model/weight", "numpy", "<f4", "[4,", "16]", "256"]
+    assert some.splitlines()[2].split() == ["model/weight", "numpy", "<f4", "[4,", "16]", "256"]
     assert "no tensor begins with x" in holdfast("show", folder.uri, "--under", "x").output
 
 
@@ -174,11 +175,11 @@ def test_verify_holds_the_manifest_against_the_log(folder: FolderStorage) -> Non
 
 def test_diff(folder: FolderStorage) -> None:
     result = holdfast("diff", folder.uri, "10", "30")
-    assert "state/objects/model/weight  numpy <f4 [4, 8] -> numpy <f4 [4, 16]" in result.output
+    assert "model/weight  numpy <f4 [4, 8] -> numpy <f4 [4, 16]" in result.output
     assert "1 have the same name, type and shape (--values" in result.output
     found = json.loads(holdfast("diff", folder.uri, "10", "20", "--values", "--json").output)
-    assert found["bytesDiffer"] == ["state/objects/model/weight"]
-    assert found["plainValues"] == [{"name": "state/objects/count/step", "first": "10", "second": "20"}]
+    assert found["bytesDiffer"] == ["model/weight"]
+    assert found["plainValues"] == [{"name": "count/step", "first": "10", "second": "20"}]
     assert (found["added"], found["removed"], found["changed"], found["facts"]) == ([], [], [], [])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import trainer
 from tests.support.trainer import MemoryStorage, identity
 
 from holdfast.cli.checkpoints.plan import Item, Plan, broken_commits, plan
@@ -18,7 +19,7 @@ from holdfast_train.log import Keep
 
 DAY = timedelta(hours=24)
 ONE = Keep(1)
-LATER = datetime(2026, 1, 3, tzinfo=UTC)  # two days after everything in a MemoryStorage was written
+LATER = datetime.now(UTC) + timedelta(days=2)  # after everything in a MemoryStorage was written
 
 
 def attempt(storage: MemoryStorage, number: int, *, uid: str = "uid-1", resume: str = "Auto") -> Checkpoints:
@@ -29,7 +30,7 @@ def attempt(storage: MemoryStorage, number: int, *, uid: str = "uid-1", resume: 
 
 def save(checkpoints: Checkpoints, *steps: int) -> None:
     for step in steps:
-        checkpoints.save(step, {"objects": {"x": np.full(100, step)}}, [None])
+        trainer.save(checkpoints, step, {"objects": {"x": np.full(100, step)}}, [None])
 
 
 def cut_off(storage: MemoryStorage, step: int, number: int) -> str:
@@ -67,7 +68,7 @@ def test_retention(ended: MemoryStorage, last: int, steps: list[int]) -> None:
 
 
 def test_what_is_young_stays(ended: MemoryStorage) -> None:
-    young = ended.modified + DAY - timedelta(seconds=1)
+    young = datetime.now(UTC) + DAY - timedelta(minutes=5)
     made = plan(survey(ended), None, {}, DAY, young)
     assert made.items == ()
     assert [kept.why for kept in made.kept] == ["it was written too recently"] * 2
