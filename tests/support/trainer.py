@@ -167,7 +167,7 @@ def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
 
 
 def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:
-    """Write and commit one checkpoint, here and now, as `ranks` writers would. `state` has its objects as a run's has."""
+    """Write and commit one checkpoint, here and now, as `ranks` writers would."""
     storage = checkpoints._storage
     name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
     for rank in reversed(range(len(ranks))):
