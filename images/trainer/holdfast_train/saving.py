@@ -12,6 +12,7 @@ from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
 from holdfast_train.messages import Saved
 from holdfast_train.reporter import Progress
+from holdfast_train.say import say
 
 __all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "decimals", "one_line"]
 
@@ -41,9 +42,12 @@ class Saving:
         self.costs: tuple[interval.Cost, ...] = ()
         self._stepped_at = self.saved_at
         self._retry_at: float | None = None
+        self._every: Every | None = None
+        self._remarked = False
 
     def due(self, step: int, every: Every) -> bool:
         """Is it time to save, after `step`? To be asked once after every step: it measures how long one takes."""
+        self._every = every
         now = time.monotonic()
         last_step, self._stepped_at = now - self._stepped_at, now
         if self.asked:
@@ -72,6 +76,10 @@ class Saving:
     def succeeded(self, saved: Saved, lost: float) -> None:
         """`saved` is committed. It cost training `lost` seconds."""
         self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.size))
+        remark = None if self._every is None else interval.remark(self._every, self.costs)
+        if remark is not None and not self._remarked:
+            say(remark)
+        self._remarked = remark is not None
         self.step = saved.step
         self.failure = self._progress.save_error = None
         self._progress.checkpoint = {

@@ -44,7 +44,7 @@ class Run:
                 loss = train_step(data.batch(step))
                 run.report(loss=loss, samples=len(batch))
 
-    Under torchrun, make the process group first. Replicated objects are saved by rank 0; what differs between ranks
+    Under torchrun, make the process group first. Each rank saves its share; what differs between ranks
     goes into `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is
     saved or reported, and the loop runs as it would without us. `config` (a mapping, a dataclass, a Namespace) and
     `rules` say what a resume should find unchanged: see `program`.

@@ -66,6 +66,14 @@ def test_no_step_is_begun_that_would_cost_more_than_a_loss_may(monkeypatch: pyte
     assert found.due(5, every)
 
 
+def test_what_cannot_be_kept_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Saving(Progress())
+    found.due(1, Every(steps=1000, max_loss=60.0))
+    for _ in range(3):
+        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 50.0, ""), 0.0)
+    assert capsys.readouterr().err.count("maxLoss (60 s) cannot be kept") == 1
+
+
 def test_what_is_said_holds_no_secrets() -> None:
     progress = Progress()
     keys = Credentials("AKIAKEY", "the+secret", "the-token")
