@@ -48,7 +48,11 @@ class Checkpointer:
         self._saving.begun()
         name = f"{step:012d}-a{self._attempt}-{uuid.uuid4().hex[:12]}"
         name, metrics = self._ranks.share((name, self._metrics()))
-        self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
+        try:
+            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
+        except StorageError as error:  # those before it are still on their way: this one comes to nothing, on all ranks
+            self._saving.failed(error)
+            say(str(error))
 
     def save(self, step: int, patience: float, at_most: float, *, last: bool = False) -> bool:
         """Save `step` and wait until it is committed. FencedError if we are out.

@@ -15,7 +15,7 @@ from holdfast_train import rng
 from holdfast_train.arena import Arena
 from holdfast_train.capture import Capture, Guard
 from holdfast_train.channel import Channel, ClosedError
-from holdfast_train.errors import HoldfastTrainError, WriterLostError
+from holdfast_train.errors import HoldfastTrainError, StorageUnreachableError, WriterLostError
 from holdfast_train.lock import Lock
 from holdfast_train.memory import available, fits
 from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save, Saved, error_of
@@ -80,7 +80,7 @@ class Saver:
     def can_begin(self) -> bool:
         """Is there an arena for another checkpoint?"""
         with self._changed:
-            return len(self._busy) < len(self._arenas) or self._may_grow()
+            return self._has_room
 
     def prepare(self) -> None:
         """Get the memory now, in a thread, so that the first save is as fast as later ones. Not for what is small."""
@@ -99,9 +99,10 @@ class Saver:
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
     ) -> None:
-        """Copy the state as it is now, and have it uploaded and committed as `name`. Waits only if no arena is free.
+        """Copy the state as it is now, and have it uploaded and committed as `name`.
 
-        For the times see `Patient.within`. StateError if it cannot be saved.
+        Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. For the times see
+        `Patient.within`. StateError if the state cannot be saved.
         """
         begun = time.monotonic()
         if self._channel is None:
@@ -109,7 +110,9 @@ class Saver:
         walk, alike, tree, own = self._content.walk(self._open.rank)
         made = self._planned(walk, alike)
         with self._changed:
-            self._changed.wait_for(lambda: len(self._busy) < len(self._arenas) or self._may_grow())
+            patient = None if math.isinf(at_most) else at_most
+            if not self._changed.wait_for(lambda: self._has_room, patient):
+                raise StorageUnreachableError(f"step {step} is not saved: those before it are still on their way")
             number = self._take_arena(made.size)
             self._busy[number] = step
         fresh = made if made is not self._sent_plan else None
@@ -173,8 +176,9 @@ class Saver:
             self._form, self._plan = form, plan(walk.leaves, alike, self._open.rank, self._open.ranks)
         return self._plan
 
-    def _may_grow(self) -> bool:
-        if not self._arenas:
+    @property
+    def _has_room(self) -> bool:
+        if len(self._busy) < len(self._arenas) or not self._arenas:
             return True
         return len(self._arenas) < ARENAS and fits(max(arena.size for arena in self._arenas.values()))
 
@@ -193,6 +197,8 @@ class Saver:
                 f"a copy of the state takes {size / 1e9:.1f} GB, and {available() / 1e9:.1f} GB of memory are left; "
                 f"give the trainer more (spec.trainer.resources.memory), or it may be killed"
             )
+        if number in self._arenas:
+            self._arenas[number].close_descriptor()
         arena = Arena(size)
         arena.pin()
         self._arenas[number] = arena

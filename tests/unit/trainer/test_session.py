@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,27 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
     assert run.step == 5
     found = verdict(tmp_path)
     assert (found["result"], found["savedStep"]) == ("left", 2)
+
+
+def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the last save waits for memory that a save before it will not give back in time."""
+    hanging = threading.Event()
+    original = FolderStorage.write
+
+    def write(*arguments: Any, **options: Any) -> None:
+        assert hanging.wait(60)
+        original(*arguments, **options)
+
+    monkeypatch.setattr(FolderStorage, "write", write)
+    monkeypatch.setattr("holdfast_train.saver.fits", lambda size: False)  # one arena, and no other
+    where = pod(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
+    with Run(counter=Counter(), environment=where) as run:
+        for step in run.steps(50):
+            if step == 4:
+                run._notice.give(1.0, "a short notice")
+    assert (run.left, run.step) == (True, 5)
+    assert verdict(tmp_path)["result"] == "left"
+    hanging.set()
 
 
 def test_notice_during_a_save_starts_no_other_step(uri: str, tmp_path: Path) -> None:
