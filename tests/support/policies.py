@@ -67,6 +67,9 @@ OVER = AttemptRecord(
     number=1, tier="spot", kind=EndKind.STOPPED, reason="BudgetExceeded", raised_at=at(-900), scheduled_at=at(-900),
     ended_at=at(-60), cost="0.238",
 )  # fmt: skip
+REFUSED = AttemptRecord(
+    number=2, tier="spot", kind=EndKind.STOPPED, reason="AcquireTimeout", raised_at=at(-2000), ended_at=at(-1800)
+)
 SPENT = {"by_tier": ({"tier": "spot", "kind": "Spot", "attempts": 1, "spent": "0.238"},)}
 PAUSED: dict[str, Any] = {"attempt": 1, "suspended_at": at(-50), "history": (OVER,), "ledger": SPENT}
 
@@ -85,6 +88,9 @@ CASES = [
          known(),))), trace=("begin", "create"), then={"tier": "spot"}, cluster=NO_NODES),
     case("Cheapest: Spot was refused", under("Cheapest", status(None, attempt=3, tiers=(known(),))),
          trace=("begin", "create"), then={"tier": "dedicated"}, cluster=NO_NODES),
+    case("Cheapest: Spot was refused so long ago that nobody knows, and dedicated was not asked yet", under("Cheapest",
+         status(None, attempt=3, tiers=(known(state=None),), history=(REFUSED,))), trace=("begin", "create"),
+         then={"tier": "dedicated"}, cluster=NO_NODES),
     # --- while a pod waits
     case("Deadline: it waits for Spot for as long as there is time", under("Deadline", status(attempt(2, ACQUIRING,
          created_at=at(-600), acquire_deadline=at(-300)), tiers=(known(since=-600),))), pending(2),

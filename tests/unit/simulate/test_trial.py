@@ -89,6 +89,15 @@ def test_zones_are_used_together() -> None:
     assert {"spot-0", "spot-1", "spot-2"} < outcome.hours.keys()
 
 
+# Breaks if the zones are asked in turn for ever: when the third one is refused, the first refusal is forgotten.
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_where_every_zone_is_out_dedicated_is_taken(count: int) -> None:
+    setting = replace(SETTING, work=2 * HOUR, deadline=4 * HOUR, billed_probe=True)
+    outcome = run(setting, *[Trace(f"out-{n}", 600, bytes(1000)) for n in range(count)], policy="cheapest")
+    assert outcome.hours == {"dedicated": pytest.approx(2 + 1 / 3, abs=0.01)}
+    assert outcome.finished <= 2 * HOUR + 1200 + count * 600 + 10
+
+
 def test_the_same_again_is_the_same() -> None:
     assert run(SETTING, weather(5, 400)) == run(SETTING, weather(5, 400))
 

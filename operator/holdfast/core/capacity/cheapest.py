@@ -7,6 +7,7 @@ rest goes into starts, which are paid for from the node to the first step, and i
 from math import inf
 
 from holdfast.core.capacity.deadline import LOOK, WORTH_A_MOVE
+from holdfast.core.capacity.search import whose_turn
 from holdfast.core.capacity.view import Choice, TierView, View
 from holdfast.core.capacity.worth import move, rate
 
@@ -44,13 +45,20 @@ def cheaper(view: View) -> list[TierView]:
 
 
 def _anywhere(view: View) -> Choice:
-    """Nothing is running: the cheapest of the tiers that are not known to be out, else the cheapest to wait for."""
+    """Nothing is running: the cheapest of the tiers that are not known to be out, else the cheapest to wait for.
+
+    No tier is asked again before all that may be had were asked.
+    """
     free = [tier for tier in view.tiers if tier.available is not False]
-    tier = min(free or view.tiers, key=lambda one: _or_last(rate(view, one)))
+    turn = whose_turn(free)
+    tier = min(turn or view.tiers, key=lambda one: _or_last(rate(view, one)))
     if not free:
         why = "nothing can be had now; wait for the cheapest"
+    elif tier.refused is not None:
+        why = f"{_cost(view, tier)}; all that may be had were asked in vain, and it longest ago"
     else:
-        why = f"{_cost(view, tier)}, the cheapest of {len(free)} that may be had"
+        asked = ", and was not asked in vain" if len(turn) < len(free) else ""
+        why = f"{_cost(view, tier)}, the cheapest of {len(turn)} that may be had{asked}"
     return Choice(tier.name, f"{tier.name}: {why}", view.step, promised=False, watch=False)
 
 

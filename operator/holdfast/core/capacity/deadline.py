@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 from holdfast.core.capacity.net import Net, find_net, spare
+from holdfast.core.capacity.search import whose_turn
 from holdfast.core.capacity.view import Choice, TierView, View
 
 LOOK = 3600.0  # seconds; a choice is looked at again after an hour even if nothing happens
@@ -274,10 +275,10 @@ def _unpromised(view: View, why: str) -> Choice:
     if here and here.kind == "Spot" and here.available is not False:
         tier, why = here, f"up for {span(here.held)}, stay; {why}"
     else:
-        spots = [tier for tier in view.tiers if tier.kind == "Spot"]
+        turn = whose_turn([tier for tier in view.tiers if tier.available is not False or tier is here])
+        spots = [tier for tier in turn if tier.kind == "Spot"]
+        may = [tier for kind in ("Dedicated", "CPU") for tier in turn if tier.kind == kind]
         dedicated = [tier for tier in view.tiers if tier.kind == "Dedicated"]
-        slow = [tier for tier in view.tiers if tier.kind == "CPU"]
-        may = [tier for tier in (*dedicated, *slow) if tier.available is not False or tier is here]
         chosen = _best(spots, available=True) or _best(spots, available=None) or next(iter((*may, *dedicated)), None)
         if chosen is None:
             late = 0.0 if view.left > 0 else view.work - view.left

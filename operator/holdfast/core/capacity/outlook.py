@@ -15,6 +15,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.knowledge import pace_now
 from holdfast.core.capacity.life import kept, mean_life
+from holdfast.core.capacity.search import refusals
 from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing, stored, with_attempt
 from holdfast.core.capacity.standing import standing_since
 from holdfast.core.capacity.typical import at_worst, median
@@ -125,6 +126,7 @@ class _Ahead:
         self.heard = _report(snapshot, status.current)
         self.paces = self._paces()
         self.reference = self._reference(tiers)
+        self.refusals = refusals(status.history) if _nowhere(status.current) else {}
         self.spots_billed: list[bool] = []
         self.starts = {one.tier: median(one.start) for one in status.tiers if one.start}
         known = self.own if self.starts else self.shared
@@ -152,6 +154,7 @@ class _Ahead:
             (acquire + start).total_seconds(),
             (worst_acquire + self.worst_start).total_seconds(),
             mean_life(tier.kind, losses, had, self.assumed),
+            self._refused(tier, held if available else None),
         )
         return view, Figures(
             acquire,
@@ -253,6 +256,13 @@ class _Ahead:
             return None, None
         return spell.up, (now - spell.since).total_seconds()
 
+    def _refused(self, tier: ProfileTier, up_for: float | None) -> float | None:
+        """How long ago this search asked for the tier in vain; None if it did not, or if it has come up after that."""
+        if (at := self.refusals.get(tier.name)) is None:
+            return None
+        ago = max((self.now - at).total_seconds(), 0.0)
+        return ago if up_for is None or up_for >= ago else None
+
     def _acquire(
         self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None, *, reliable: bool
     ) -> tuple[timedelta, timedelta]:
@@ -291,6 +301,11 @@ def _here(current: Attempt | None) -> Attempt | None:
     if current is None or current.state not in WORKING or current.drain or current.departure:
         return None
     return current
+
+
+def _nowhere(current: Attempt | None) -> bool:
+    """Whether the job has no node."""
+    return current is None or current.scheduled_at is None
 
 
 def _done(status: TrainingJobStatus, heard: Report | None) -> int:

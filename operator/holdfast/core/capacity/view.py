@@ -18,7 +18,8 @@ class TierView:
     `available` says whether the tier can be had now, None if nobody knows; `held` for how long it has been so, None if
     nobody knows. `changeover` is what a move to the tier typically costs: the time in which it is paid for and does
     nothing useful. `worst_changeover` is the longest that has to be reckoned with, and not below `changeover`. `life`
-    is for how long a node of the tier can be expected to be kept.
+    is for how long a node of the tier can be expected to be kept. `refused` is for how long ago a job that has been
+    nowhere since asked for it in vain, None if it did not, or if the tier has come up after that.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TierView:
     changeover: float = 0.0
     worst_changeover: float = 0.0
     life: float = inf
+    refused: float | None = None
     unit_price: float | None = field(init=False, compare=False)
     """Price of the work that the reference tier does in an hour, None if the price is not known."""
 

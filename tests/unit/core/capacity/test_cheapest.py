@@ -14,6 +14,7 @@ from holdfast.core.capacity.worth import rate, useful
 HOUR = 3600.0
 OUT = replace(SPOT, available=False)
 OLD = replace(SPOT, held=9 * HOUR)
+IN_VAIN = replace(SPOT, available=None, refused=1000.0)  # so long ago that nobody knows any more
 
 
 def test_the_price_of_work():
@@ -46,6 +47,10 @@ def test_losses_make_a_tier_dearer():
         ((replace(SPOT, price=None), DEDICATED), "dedicated"),
         ((replace(SPOT, speed=0.3), DEDICATED), "dedicated"),
         ((OUT, replace(DEDICATED, available=False)), "spot"),
+        ((IN_VAIN, DEDICATED), "dedicated"),
+        ((IN_VAIN, replace(DEDICATED, refused=1000.0), CPU), "cpu"),
+        ((IN_VAIN, replace(DEDICATED, refused=1001.0)), "dedicated"),  # the longest ago
+        ((IN_VAIN, replace(DEDICATED, available=False)), "spot"),
     ],
 )
 def test_from_nowhere_the_cheapest_that_may_be_had(tiers, tier):
@@ -57,6 +62,10 @@ def test_what_it_says():
     assert cheapest(view()).reason == "spot: 1.00 for an hour's work, the cheapest of 2 that may be had"
     all_out = cheapest(view(OUT, replace(DEDICATED, available=False)))
     assert all_out.reason == "spot: nothing can be had now; wait for the cheapest"
+    other = cheapest(view(IN_VAIN, DEDICATED)).reason
+    assert other == "dedicated: 3.01 for an hour's work, the cheapest of 1 that may be had, and was not asked in vain"
+    again = cheapest(view(IN_VAIN, replace(DEDICATED, available=False))).reason
+    assert again == "spot: 1.00 for an hour's work; all that may be had were asked in vain, and it longest ago"
     back = cheapest(view(OLD, DEDICATED, tier="dedicated"))
     assert back.reason == (
         "spot: 1.00 for an hour's work, 3.00 for an hour's work on dedicated; "

@@ -312,6 +312,14 @@ def test_spans(seconds, words):
     assert span(seconds) == words
 
 
+def test_where_nothing_is_promised_no_tier_is_asked_again_before_all_were():
+    asked = replace(SPOT, available=None, held=None, refused=1000.0)
+    other = replace(asked, name="other", price=Decimal(2), refused=None)
+    assert deadline(view(asked, other, CPU)).tier == "other"
+    assert deadline(view(asked, replace(other, refused=900.0), CPU)).tier == "cpu"
+    assert deadline(view(asked, replace(other, refused=900.0), replace(CPU, refused=800.0))).tier == "spot"
+
+
 @given(views())
 def test_any_view_gets_an_answer(given_view):
     choice = deadline(given_view)
