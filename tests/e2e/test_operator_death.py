@@ -67,7 +67,7 @@ class Group:
         """Until each job has reported a step, or is one of `unless`."""
 
         everyone = {job.name for job in self.jobs}
-        wait_for(lambda: everyone <= self.training() | unless(), 90, "every job to train", every=0.5)
+        wait_for(lambda: everyone <= self.training() | unless(), 150, "every job to train", every=0.5)
 
     def wait_first_steps(self) -> None:
         """Until each job's first attempt has done a step, whether or not an operator has heard of it."""

@@ -41,7 +41,7 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     """
     prices = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
     tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in prices.items()]
-    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 400})
+    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 700})
     seen = []
     moved, recovered = _counted(operator)
     for kind in ("spot", "spot", "dedicated"):

@@ -154,6 +154,13 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "maxLoss must not be shorter than every",
         "set every to auto",
     ),
+    Bad(
+        "upload-rate-too-low",
+        {f"{_CHECKPOINT}/uploadRate": "999k"},
+        "spec.checkpoint.uploadRate",
+        "999k",
+        "uploadRate must be at least 1M",
+    ),
     Bad("max-loss-too-long", {f"{_CHECKPOINT}/maxLoss": "8d"}, "spec.checkpoint.maxLoss", "8d", "between 1s and 7d"),
     Bad(
         "best-metric",

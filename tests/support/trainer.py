@@ -17,7 +17,9 @@ from holdfast_train.channel import Channel, ClosedError
 from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
+from holdfast_train.lazy import materialise, outline
 from holdfast_train.lock import Lock
+from holdfast_train.manifest import CHUNK_BYTES, Manifest, Part, chunk_sums
 from holdfast_train.messages import Save
 from holdfast_train.plan import plan
 from holdfast_train.program import versions
@@ -90,14 +92,16 @@ class MemoryStorage:
         self.before("write", key)
         self.content[key] = bytes(data)
 
-    def read_into(self, key: str, start: int, view: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
         self.before("read_into", key)
         if key not in self.content:
             raise KeyMissingError(key)
-        found = self.content[key][start : start + len(view)]
-        if len(found) < len(view):
-            raise CheckpointCorruptError(f"{key} has {len(self.content[key])} bytes")
-        view[:] = found
+        for view in views:
+            found = self.content[key][start : start + len(view)]
+            if len(found) < len(view):
+                raise CheckpointCorruptError(f"{key} has {len(self.content[key])} bytes")
+            view[:] = found
+            start += len(view)
 
     def get(self, key: str) -> bytes:
         self.before("get", key)
@@ -140,15 +144,17 @@ def stub_command(*options: str) -> list[str]:
 def writer_in_thread(lock: Lock) -> Channel:
     """A writer in this process instead of one of its own: quick to start, and what tests break is broken for it too."""
     ours, theirs = (Channel(end) for end in socket.socketpair())
+    its = Lock(os.dup(lock.descriptor))
 
     def serve() -> None:
         try:
             opened, _ = theirs.receive()
-            Writer(theirs, opened, Lock(os.dup(lock.descriptor))).serve()
+            Writer(theirs, opened, its).serve()
         except ClosedError:  # the run ended before it began
             return
         finally:
             theirs.close()
+            its.close()
 
     threading.Thread(target=serve, name="writer", daemon=True).start()
     return ours
@@ -164,6 +170,15 @@ def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
     Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
     assert told == [made.size]
     return tree, made.common, arena.view
+
+
+def unpacked(tree: Tree, tensors: Sequence[TensorEntry], data: memoryview) -> Any:
+    """The value that was `packed`."""
+    storage = MemoryStorage()
+    storage.content["data"] = bytes(data)
+    part = Part("data", len(data), CHUNK_BYTES, chunk_sums(data))
+    found = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (part,), tuple(tensors), tree, ())
+    return materialise(storage, found, outline(tree, found))
 
 
 def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ __all__ = ["ALIGNMENT", "Arena"]
 
 ALIGNMENT: Final = 64  # bytes: of tensors in the arena, and of what vector instructions like
 _MADV_POPULATE_WRITE: Final = 23  # <linux/mman.h>, since Linux 5.14; Python's mmap does not name it
-_POPULATE_BYTES: Final = 64 << 20
+_POPULATE_BYTES: Final = 4 << 20  # at a time: nobody else can map memory meanwhile
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 

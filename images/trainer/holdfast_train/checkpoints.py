@@ -2,38 +2,50 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from holdfast_train import log, manifest, sweep
+from holdfast_train import log, manifest, retention, sweep
 from holdfast_train.commits import CommitLog, now
 from holdfast_train.environment import Identity
 from holdfast_train.errors import (
     CheckpointCorruptError,
-    KeyMissingError,
     NoCheckpointError,
     StorageError,
 )
-from holdfast_train.manifest import Manifest, Part, manifest_key
+from holdfast_train.lazy import materialise, outline
+from holdfast_train.manifest import Manifest, manifest_key
 from holdfast_train.messages import Saved
 from holdfast_train.program import Program
-from holdfast_train.state import unpack
+from holdfast_train.quarantine import BROKEN, Quarantine
 from holdfast_train.storage import Storage, join_uri
 
-__all__ = ["Checkpoints", "Restored", "load", "resolve"]
+__all__ = ["Checkpoints", "Found", "Restored", "find", "found_in", "load", "resolve", "restored"]
 
-THREADS: Final = 4  # ranges that are read at once,
-RANGE_BYTES: Final = 64 << 20  # and how long they are: a request costs a millisecond of CPU
+FOLDERS: Final = ("data/", "manifests/", "log/")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint whose manifest, `data` at `uri`, holds. Nothing else of it has been read.
+
+    `seq`: the number of its commit, 0 if no log was asked.
+    """
+
+    uri: str
+    data: bytes
+    manifest: Manifest
+    seq: int = 0
 
 
 @dataclass(frozen=True)
 class Restored:
     """What to resume from. `state` and `ranks` are as they were saved; `note` says what was passed over, if any.
 
-    `program` is what the checkpoint says of the program that made it.
+    What nobody wanted was not read, and is missing; of a rank, None is there. `program` is what the checkpoint says of
+    the program that made it.
     """
 
     step: int
@@ -54,53 +66,59 @@ class Checkpoints:
         self.identity = identity
         self._keep = keep
         self._say = say
-        self._corrupt: set[int] = set()
         self._dropped: frozenset[str] = frozenset()
         self._ages: dict[str, float] = {}
         self._list_at = 0.0
         self.log = CommitLog(storage, identity)
+        self._quarantine = Quarantine(self.log, say)
 
     def start(self, resume: str) -> None:
         """Own the prefix and raise the fence. After this no older attempt can commit any more."""
         self.log.own(resume)
         self.log.raise_fence()
 
-    def restore(self) -> Restored | None:
-        """The newest checkpoint that holds, None if there is none at all.
+    def newest(self) -> Found | None:
+        """The newest checkpoint that may hold, and whose manifest does, None if there is none at all.
 
         NoCheckpointError if there are some and none holds: starting from nothing is a person's decision.
         """
-        passed: list[str] = []
-        commits = self.log.state.commits
-        for commit in reversed(commits):
+        while (commit := self._quarantine.next()) is not None:
             try:
-                data = self._storage.get(manifest_key(commit.name))
-                if hashlib.sha256(data).hexdigest() != commit.sha256:
-                    raise CheckpointCorruptError("the manifest is not the one that was committed")  # noqa: TRY301
-                restored = load(self._storage, data, commit.name)
-            except (CheckpointCorruptError, KeyMissingError) as error:
-                passed.append(f"checkpoint of step {commit.step} does not hold ({error})")
-                self._say(f"the {passed[-1]}; trying the one before it")
-                self._corrupt.add(commit.seq)
-                continue
-            note = f"the {passed[0]}; resumed from the one of step {restored.step}" if passed else ""
-            return Restored(restored.step, restored.uri, note, restored.state, restored.ranks, restored.program)
-        if commits:
+                return find(self._storage, commit.name, commit.seq, commit.sha256)
+            except BROKEN as error:
+                self._quarantine.broken(commit, error)
+        if commits := self.log.state.commits:
             raise NoCheckpointError(
-                f"none of the {len(commits)} checkpoints in {self._storage.uri} holds: {passed[0]}; "
+                f"none of the {len(commits)} checkpoints in {self._storage.uri} holds: {self._quarantine.passed[0]}; "
                 f"create the job anew with checkpoint.resume: Never to start from nothing, or with a good one's address"
             )
         return None
 
-    def go_on(self, fence: log.Fence | None, corrupt: Iterable[int]) -> None:
-        """Commit under the fence that another process of this attempt has raised, knowing what it found `corrupt`."""
-        self.log.fence = fence
-        self._corrupt.update(corrupt)
+    def pass_over(self, found: Found, error: StorageError) -> None:
+        """What was read of `found` does not hold. `newest` gives it once more; then it goes into quarantine."""
+        self._quarantine.broken(self._commit(found), error)
 
-    @property
-    def corrupt(self) -> frozenset[int]:
-        """Numbers of the commits that `restore` found broken."""
-        return frozenset(self._corrupt)
+    def accept(self, found: Found) -> str:
+        """What is needed of `found` was read, and holds. What was passed over on the way to it, for people."""
+        return self._quarantine.holds(self._commit(found))
+
+    def _commit(self, found: Found) -> log.Commit:
+        return next(commit for commit in self.log.state.commits if commit.seq == found.seq)
+
+    def restore(self) -> Restored | None:
+        """All of the newest checkpoint of which all holds, None if there is none at all. Errors: see `newest`."""
+        while (found := self.newest()) is not None:
+            try:
+                whole = load(self._storage, found)
+            except BROKEN as error:
+                self.pass_over(found, error)
+            else:
+                return replace(whole, note=self.accept(found))
+        return None
+
+    def go_on(self, fence: log.Fence | None) -> None:
+        """Commit under the fence that another process of this attempt has raised."""
+        self.log.fence = fence
 
     def prepare(self) -> None:
         """Before any data of a checkpoint is written: see what there is. See `sweep` for why it is listed now."""
@@ -133,7 +151,7 @@ class Checkpoints:
             size=written.size,
         )
         before, dropped = self.log.state.commits, self._dropped
-        record = self.log.commit(log.with_metric(commit, written.metrics, self._keep), self._keep, self.corrupt)
+        record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep)
         seconds = time.monotonic() - begun
         dropped |= frozenset(c.name for c in before if c.seq in record.retired)
         self._sweep(dropped)
@@ -177,7 +195,8 @@ class Checkpoints:
         self._delete(sweep.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit))
         if listed:  # once an hour
             try:
-                self._storage.drop_unfinished("data/", datetime.now(UTC) - timedelta(seconds=max(limit, 0.0)))
+                for folder in FOLDERS:
+                    self._storage.drop_unfinished(folder, datetime.now(UTC) - timedelta(seconds=max(limit, 0.0)))
             except StorageError as error:
                 self._say(f"unfinished uploads could not be dropped: {error}")
 
@@ -192,46 +211,36 @@ class Checkpoints:
                 return
 
 
-def load(storage: Storage, data: bytes, name: str) -> Restored:
-    """The checkpoint with the manifest `data`, all checked. CheckpointCorruptError, KeyMissingError if not whole."""
+def find(storage: Storage, name: str, seq: int = 0, sha256: str | None = None) -> Found:
+    """The checkpoint `name`, whose manifest has the hash `sha256` if the log says so. One of BROKEN if it has not."""
+    data = storage.get(manifest_key(name))
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise CheckpointCorruptError("the manifest is not the one that was committed")
+    return found_in(join_uri(storage.uri, manifest_key(name)), data, seq)
+
+
+def found_in(uri: str, data: bytes, seq: int = 0) -> Found:
+    """The checkpoint whose manifest at `uri` is `data`. CheckpointCorruptError if it does not hold."""
     try:
-        found = manifest.decode(data)
+        return Found(uri, data, manifest.decode(data), seq)
     except CheckpointCorruptError as error:
-        raise CheckpointCorruptError(f"{manifest_key(name)}: {error}") from error
-    content = memoryview(bytearray(found.size))
-    read(storage, found.parts, content)
-    tensors = {entry.name: entry for entry in found.tensors}
-    return Restored(
-        step=found.step,
-        uri=join_uri(storage.uri, manifest_key(name)),
-        note="",
-        state=unpack(found.state, tensors, content),
-        ranks=tuple(unpack(tree, tensors, content) for tree in found.ranks),
-        program=Program(found.versions, found.program),
+        raise CheckpointCorruptError(f"{manifest_key(resolve(uri)[1] or uri)}: {error}") from error
+
+
+def load(storage: Storage, found: Found) -> Restored:
+    """All of `found`, all checked. One of BROKEN if it is not whole."""
+    outlines = (
+        outline(found.manifest.state, found.manifest),
+        [outline(t, found.manifest) for t in found.manifest.ranks],
     )
+    state, ranks = materialise(storage, found.manifest, outlines)
+    return restored(found, state, ranks)
 
 
-def read(storage: Storage, parts: Sequence[Part], into: memoryview) -> None:
-    """Read `parts`, one behind the other, straight into memory, and check each chunk. Errors: see `load`."""
-
-    def fetch(part: Part, first: int, view: memoryview) -> None:
-        storage.read_into(part.key, first * part.chunk, view)
-        manifest.check_chunks(part, first, view)
-
-    with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
-        pending, at = [], 0
-        for part in parts:
-            chunks = max(1, RANGE_BYTES // part.chunk)
-            for first in range(0, len(part.crc64nvme), chunks):
-                start, stop = first * part.chunk, min((first + chunks) * part.chunk, part.size)
-                pending.append(pool.submit(fetch, part, first, into[at + start : at + stop]))
-            at += part.size
-        try:
-            for future in pending:
-                future.result()
-        except StorageError:
-            pool.shutdown(cancel_futures=True)
-            raise
+def restored(found: Found, state: Any, ranks: Sequence[Any]) -> Restored:
+    """What was read of `found`."""
+    about = Program(found.manifest.versions, found.manifest.program)
+    return Restored(found.manifest.step, found.uri, "", state, tuple(ranks), about)
 
 
 def resolve(uri: str) -> tuple[str, str | None]:

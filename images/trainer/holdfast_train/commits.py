@@ -2,9 +2,10 @@
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from holdfast_train import log
+from holdfast_train import log, retention
 from holdfast_train.environment import Identity
 from holdfast_train.errors import FencedError, KeyMissingError, StorageError
 from holdfast_train.storage import Storage
@@ -55,6 +56,19 @@ class CommitLog:
 
         self._append(next_record)
 
+    def claim(self) -> None:
+        """Own a prefix that nobody has, for an import, and raise the fence. Errors: see `log.check_import`, `own`."""
+        self.refresh()
+
+        def next_record(state: log.LogState) -> log.Record:
+            log.check_import(state)
+            kind = log.ownership(state, self._identity) or "owner"
+            more = {"resume": "Never"} if kind == "takeover" else {}
+            return log.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
+
+        self._append(next_record)
+        self.raise_fence()
+
     def raise_fence(self) -> log.Fence:
         """Append a fence: from here on no older attempt can commit. Errors: see `log.check_fence`."""
 
@@ -67,25 +81,37 @@ class CommitLog:
         self.fence = log.Fence(record.seq, self._identity.attempt, self._identity.pod_uid, record.nonce)
         return self.fence
 
-    def commit(self, commit: log.Commit, keep: log.Keep, corrupt: frozenset[int]) -> log.Record:
+    def quarantine(self, corrupt: tuple[int, ...]) -> None:
+        """Append which commits this attempt has found to be `corrupt`.
+
+        FencedError if a newer attempt has started.
+        """
+        fence = self._fenced()
+
+        def next_record(state: log.LogState) -> log.Record:
+            log.check_commit(state, self._identity, fence)
+            return log.draft(state, "quarantine", self._identity, uuid.uuid4().hex, now(), corrupt=corrupt)
+
+        self._append(next_record)
+
+    def take_back(self, whole: tuple[int, ...]) -> None:
+        """Append that commits are `whole` after all, as nobody's attempt. FencedError: see `log.check_take_back`."""
+
+        def next_record(state: log.LogState) -> log.Record:
+            self._check_owner(state)
+            log.check_take_back(state, whole)
+            return log.draft(state, "quarantine", self._identity, uuid.uuid4().hex, now(), whole=whole)
+
+        self._append(next_record)
+
+    def commit(self, commit: log.Commit, keep: log.Keep) -> log.Record:
         """Append a commit that also retires what `keep` does not keep. FencedError if a newer attempt has started."""
         fence = self._fenced()
 
         def next_record(state: log.LogState) -> log.Record:
             log.check_commit(state, self._identity, fence)
-            broken = tuple(c.seq for c in state.commits if c.seq in corrupt and not c.corrupt)
-            record = log.draft(state, "commit", self._identity, uuid.uuid4().hex, now(), commit=commit, corrupt=broken)
-            after = log.apply(state, record)
-            return log.draft(
-                state,
-                "commit",
-                self._identity,
-                record.nonce,
-                record.at,
-                commit=commit,
-                corrupt=broken,
-                retired=log.retire(after.commits, keep),
-            )
+            record = log.draft(state, "commit", self._identity, uuid.uuid4().hex, now(), commit=commit)
+            return replace(record, retired=retention.retire(log.apply(state, record).commits, keep))
 
         record = self._append(next_record)
         assert record is not None
@@ -95,8 +121,7 @@ class CommitLog:
         """Append a prune, as nobody's attempt. FencedError if an attempt may be training: see `log.check_prune`."""
 
         def next_record(state: log.LogState) -> log.Record:
-            if state.owner is None or state.owner.job_uid != self._identity.job_uid:
-                raise FencedError("the job was created anew and has taken over the checkpoints")
+            self._check_owner(state)
             log.check_prune(state, retired)
             return log.draft(state, "prune", self._identity, uuid.uuid4().hex, now(), retired=retired)
 
@@ -116,7 +141,8 @@ class CommitLog:
             if state.fence == fence and state.handed_over:
                 return None
             log.check_commit(state, self._identity, fence)
-            step = state.commits[-1].step if state.commits else None
+            last = log.newest(state)
+            step = None if last is None else last.step
             return log.draft(state, "handover", self._identity, uuid.uuid4().hex, now(), step=step)
 
         self._append(next_record)
@@ -130,6 +156,10 @@ class CommitLog:
             return log.draft(state, "complete", self._identity, uuid.uuid4().hex, now(), step=step)
 
         self._append(next_record)
+
+    def _check_owner(self, state: log.LogState) -> None:
+        if state.owner is None or state.owner.job_uid != self._identity.job_uid:
+            raise FencedError("the job was created anew and has taken over the checkpoints")
 
     def _fenced(self) -> log.Fence:
         if self.fence is None:

@@ -61,7 +61,8 @@ class Environment:
     """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing.
 
     `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept for
-    their `keep_metric`; `keep_mode` says whether a lower or a higher one is better.
+    their `keep_metric`; `keep_mode` says whether a lower or a higher one is better. `upload_rate`: the most bytes a
+    second that this process uploads while training goes on, its part of what the pod may.
     """
 
     identity: Identity
@@ -70,6 +71,7 @@ class Environment:
     region: str | None
     credentials: Credentials
     every: Every
+    upload_rate: float | None
     keep_last: int
     keep_every: float | None
     keep_best: int
@@ -111,6 +113,7 @@ class Environment:
                 env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
             ),
             every=_every(env),
+            upload_rate=_upload_rate(env),
             keep_last=_integer(env, "HOLDFAST_CHECKPOINT_KEEP_LAST", least=1) or DEFAULT_KEEP_LAST,
             keep_every=None if keep_every is None else parse_seconds(keep_every, "HOLDFAST_CHECKPOINT_KEEP_EVERY"),
             keep_best=_integer(env, best, least=1) or 0,
@@ -150,6 +153,12 @@ def _every(env: Mapping[str, str]) -> Every:
         if value == 0:
             raise EnvironmentVariableError(f"{name} is {env[name]!r}; allowed: more than 0")
     return replace(parse_every(env.get(often, "auto"), often), between_losses=between_losses, max_loss=max_loss)
+
+
+def _upload_rate(env: Mapping[str, str]) -> float | None:
+    """The pod's rate is shared by its ranks; torchrun says how many there are."""
+    rate = _integer(env, "HOLDFAST_CHECKPOINT_UPLOAD_RATE", least=1)
+    return None if rate is None else rate / (_integer(env, "LOCAL_WORLD_SIZE", least=1) or 1)
 
 
 def _integer(env: Mapping[str, str], name: str, least: int) -> int | None:

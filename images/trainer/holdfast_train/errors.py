@@ -108,6 +108,7 @@ class WriterLostError(StorageError):
     """The process that writes checkpoints has ended. Another one is started for the next."""
 
     reason = "WriterLost"
+    exit_code = EXIT_UNAVAILABLE
 
 
 class KeyMissingError(StorageError):

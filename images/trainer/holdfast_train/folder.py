@@ -1,11 +1,15 @@
 """Checkpoints in a folder, such as a mounted volume. Durable: files and the folders that name them are synced."""
 
+import ctypes
 import errno
+import fcntl
 import os
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +29,11 @@ from holdfast_train.storage import Entry
 __all__ = ["FolderStorage"]
 
 BLOCK_BYTES: Final = 16 << 20
+LIMITED_BYTES: Final = 1 << 20  # no more at once where a rate is kept
+DIRECT_BYTES: Final = 1 << 20
+DIRECT_ALIGNMENT: Final = 4096  # bytes: what disks and file systems want at most
 
+_VECTORS: Final = 1024  # IOV_MAX of Linux: what one call of preadv takes
 _TEMPORARY: Final = ".writing-"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -81,23 +89,24 @@ class FolderStorage:
             except FileNotFoundError as error:
                 raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
 
-    def read_into(self, key: str, start: int, view: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
         """As Storage."""
         with self._errors(key):
             try:
                 descriptor = os.open(self._root / key, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError as error:
                 raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
+            wanted, at, waiting = sum(map(len, views)), start, deque(views)
             try:
-                done = 0
-                while done < len(view):
-                    count = os.preadv(descriptor, [view[done:]], start + done)
+                while at < start + wanted:
+                    count = os.preadv(descriptor, list(islice(waiting, _VECTORS)), at)
                     if count == 0:
                         raise CheckpointCorruptError(
                             f"{self.uri}/{key} has {os.fstat(descriptor).st_size} bytes, "
-                            f"and bytes {start} to {start + len(view)} of it were wanted"
+                            f"and bytes {start} to {start + wanted} of it were wanted"
                         )
-                    done += count
+                    at += count
+                    _drop(waiting, count)
             finally:
                 os.close(descriptor)
 
@@ -180,12 +189,19 @@ class FolderStorage:
         path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
+            direct = _is_aligned(data) and _set_direct(descriptor, True)
             done = 0
             while done < len(data):
-                block = data[done : done + BLOCK_BYTES]
+                limited = rate is not None and rate.limit is not None
+                block = data[done : done + (LIMITED_BYTES if limited else BLOCK_BYTES)]
                 if rate is not None:
                     rate.wait(len(block))
-                done += os.pwrite(descriptor, block, done)
+                try:
+                    done += os.pwrite(descriptor, block, done)
+                except OSError as error:
+                    if not direct or error.errno != errno.EINVAL:
+                        raise
+                    direct = _set_direct(descriptor, False)
             os.fsync(descriptor)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -213,6 +229,29 @@ class FolderStorage:
             raise StorageUnreachableError(where) from error
 
 
+def _is_aligned(data: memoryview) -> bool:
+    """Is it large, and does it lie as direct writes want it? Arenas do."""
+    if data.readonly or len(data) < DIRECT_BYTES:
+        return False
+    return (ctypes.addressof(ctypes.c_char.from_buffer(data)) | len(data)) % DIRECT_ALIGNMENT == 0
+
+
+def _set_direct(descriptor: int, direct: bool) -> bool:
+    """Write past the page cache, or not. Returns whether that is so now: not every file system can.
+
+    Past it, a gigabyte costs some hundredths of a second of CPU and no memory. The cache would take both from the
+    training, and hold what nobody reads.
+    """
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_DIRECT
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_DIRECT if direct else 0))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return direct
+
+
 def _exists_above(root: Path) -> bool:
     """A prefix may be new, and so may folders above it, but not everything down from the file system's root."""
     return any(parent.is_dir() for parent in list(root.parents)[:-1])
@@ -231,3 +270,11 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _drop(views: deque[memoryview], count: int) -> None:
+    """Take the first `count` bytes off `views`, which have been filled."""
+    while views and count >= len(views[0]):
+        count -= len(views.popleft())
+    if count:
+        views[0] = views[0][count:]

@@ -38,15 +38,15 @@ def last_save(budget: float, size: int, costs: tuple[Cost, ...], in_flight: int 
 
     `in_flight`: bytes that a save of an earlier step has still to write, None if there is no such save. A new save is
     begun only if it, and what comes before it, is done with `spare` seconds left. One in flight is finished in any
-    case: nothing is won by giving it up. If no save was ever measured one is tried, for it may be all that this attempt
-    leaves.
+    case: nothing is won by giving it up. If none was measured at full speed one is tried, for it may be all that this
+    attempt leaves.
     """
     whole = estimate(size, costs)
     before = 0.0 if in_flight is None else estimate(in_flight, costs)
     if whole is None or before is None:
         if in_flight is not None:
-            return LastSave("finish", "no save was measured yet: only the one in flight is finished")
-        return LastSave("save", "no save was measured yet: one is tried")
+            return LastSave("finish", "how long a save takes is not known: only the one in flight is finished")
+        return LastSave("save", "how long a save takes is not known: one is tried")
     kept = spare(budget)
     if before + whole <= budget - kept:
         if in_flight is None:

@@ -1,7 +1,8 @@
 """holdfast-run: PID 1 of a training container.
 
-It starts the user's command, passes SIGTERM on once as "save and leave", reaps orphans, and writes one JSON line to
-the termination log that says why the program ended. Exit codes alone cannot say that: torchrun always ends with 1.
+It starts the user's command, passes SIGTERM on as "save and leave", and a second one as "leave now", reaps orphans, and
+writes one JSON line to the termination log that says why the program ended. Exit codes alone cannot say that: torchrun
+always ends with 1.
 
 The init container copies this one file into images that know nothing of Holdfast, so it uses the standard library
 only and runs on Python 3.9 and later (annotations are never evaluated, and there is no `match`).
@@ -10,6 +11,7 @@ only and runs on Python 3.9 and later (annotations are never evaluated, and ther
 from __future__ import annotations
 
 import collections
+import contextlib
 import fcntl
 import glob
 import json
@@ -26,7 +28,7 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
 LINES_KEPT = 20
@@ -35,6 +37,9 @@ LINE_BYTES = 512
 MESSAGE_CHARACTERS = 600
 WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may still take after the program has ended,
 MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to be over
+NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
+SETTLE_SECONDS = 1.0  # signals that come together are one: who stops a whole group tells its first process once more
+LEAVE_NOW = "leave-now"  # a file beside the verdicts: told twice. Whoever counts signals may have been told by several
 DRAIN_SECONDS = 2.0  # how long output of the program's orphans is still read after the program ended
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -267,21 +272,44 @@ class Tee:
 
 
 class Launcher:
-    """Runs one command to its end. `told_at` is set when SIGTERM or SIGINT came."""
+    """Runs one command to its end. `told_at` is set when SIGTERM or SIGINT came.
+
+    The first is passed on, and the program has the grace. A second one means now: it is passed on as SIGTERM, with the
+    file LEAVE_NOW beside the verdicts, and after NOW_SECONDS the program is killed. A commit that is on its way may use
+    what is left of them: it is what the grace was for, and it ends by itself where storage answers.
+    """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
         self._command = list(command)
         self._grace = grace
         self._environment = environment
         self._pid: int | None = None
+        self._leave_now: str | None = None
+        self._heard_at = 0.0
+        self._kill_at: float | None = None
         self.told_at: float | None = None
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        first = self.told_at is None
-        if first:
-            self.told_at = time.time()
-        if first and self._pid is not None:
+        now = time.monotonic()
+        if self.told_at is None:
+            self.told_at, self._heard_at = time.time(), now
             self._forward(number)
+        elif self._kill_at is None and now - self._heard_at >= SETTLE_SECONDS:
+            self._kill_at = now + NOW_SECONDS
+            self._say_now()
+            self._forward(signal.SIGTERM)
+            signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
+
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        self._forward(signal.SIGKILL)
+
+    def _say_now(self) -> None:
+        """Before the signal: torchrun and others pass on signals of their own, so a rank cannot go by their number."""
+        if self._leave_now is not None:
+            try:
+                os.close(os.open(self._leave_now, os.O_CREAT | os.O_WRONLY, 0o644))
+            except OSError as error:
+                sys.stderr.write(f"holdfast-run: cannot say that it has to leave now: {error}\n")
 
     def _forward(self, number: int) -> None:
         # To this one process only, as a kubelet does: the program decides how its own children are told.
@@ -293,6 +321,11 @@ class Launcher:
 
     def run(self, verdict_folder: str | None) -> End:
         """Start the command, wait for its end and read what it left. Must be called from the main thread."""
+        if verdict_folder is not None:
+            self._leave_now = os.path.join(verdict_folder, LEAVE_NOW)  # noqa: PTH118
+            with contextlib.suppress(FileNotFoundError):  # of a launcher before us, where the folder is not our own
+                os.remove(self._leave_now)  # noqa: PTH107
+        signal.signal(signal.SIGALRM, self._on_alarm)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if self.told_at is not None:
@@ -311,7 +344,8 @@ class Launcher:
         out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
         status = _wait_and_reap(child.pid)
         self._pid = None
-        wait_for_writers(verdict_folder, self._seconds_left())
+        begun = time.monotonic()
+        wait_for_writers(verdict_folder, lambda: self._seconds_left(begun))
         # Popen must not wait for a process that is reaped already.
         child.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         deadline = time.monotonic() + DRAIN_SECONDS
@@ -325,11 +359,14 @@ class Launcher:
             last_lines=lines or rest,
         )
 
-    def _seconds_left(self) -> float:
-        """How long a checkpoint that is on its way may still take."""
-        if self.told_at is None:
-            return WRITER_SECONDS
-        return min(WRITER_SECONDS, max(0.0, self.told_at + self._grace - MARGIN_SECONDS - time.time()))
+    def _seconds_left(self, begun: float) -> float:
+        """How long a checkpoint that is on its way may still take; it has been waited for since `begun`."""
+        left = begun + WRITER_SECONDS - time.monotonic()
+        if self._kill_at is not None:
+            left = min(left, self._kill_at - time.monotonic())
+        if self.told_at is not None:
+            left = min(left, self.told_at + self._grace - MARGIN_SECONDS - time.time())
+        return left
 
     def _not_started(self, error: OSError) -> End:
         name = self._command[0]
@@ -349,17 +386,16 @@ def _wait_and_reap(pid: int) -> int:
             return status
 
 
-def wait_for_writers(folder: str | None, seconds: float) -> None:
-    """Return when no checkpoint is on its way, at most after `seconds`: a writer locks a file here while one is.
+def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> None:
+    """Return when no checkpoint is on its way, or no second is left: a writer locks a file here while one is.
 
     It may outlive a program that has crashed; but when we end, as PID 1, it ends too.
     """
     if folder is None:
         return
-    deadline = time.monotonic() + seconds
     for path in glob.glob(os.path.join(folder, "writer-*")):  # noqa: PTH118, PTH207
         with open(path, "rb") as file:  # noqa: PTH123
-            while time.monotonic() < deadline:
+            while seconds_left() > 0:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     break

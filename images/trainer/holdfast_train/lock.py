@@ -22,7 +22,9 @@ class Lock:
 
     @classmethod
     def new(cls, folder: str | None) -> "Lock":
-        """On a new file in `folder`, where the launcher looks for it."""
+        """On a new file in `folder`, where the launcher looks for it. Without a launcher, one without a name."""
+        if folder is None:
+            return cls(os.memfd_create("holdfast-writer", os.MFD_CLOEXEC))
         descriptor, _ = tempfile.mkstemp(prefix="writer-", dir=folder)
         return cls(descriptor)
 

@@ -1,16 +1,14 @@
-"""The commit log, pure: who owns a prefix, who may commit, what to resume from, what may be deleted.
+"""The commit log, pure: who owns a prefix, who may commit, what to resume from. `retention` says what is kept.
 
 The log is a chain of records `log/{seq:012d}.json`, each created with a create-only write at the number after the
 newest one. So a record exists only if its writer had read all that came before it: the log is a compare-and-swap
 register, and its numbers are the only order there is. Each record also carries the state of the log after itself, so
-that a reader needs the newest record only. `apply` defines that state; `replay` computes it from all the records.
+that a reader needs the newest record only. `apply` defines that state; `replay` computes it from all the records. And
+it carries its own hash: whoever followed a damaged record would write what it says into all that come after it.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, cast
 
 from holdfast_train.environment import Identity
@@ -20,8 +18,10 @@ from holdfast_train.errors import (
     FencedError,
     StoragePrefixInUseError,
 )
+from holdfast_train.seal import sealed, unsealed
 
 __all__ = [
+    "IMPORTED_NAMESPACE",
     "Commit",
     "Fence",
     "Keep",
@@ -32,23 +32,26 @@ __all__ = [
     "apply",
     "check_commit",
     "check_fence",
+    "check_import",
     "check_prune",
+    "check_take_back",
     "decode",
     "draft",
     "encode",
     "end_of_hold",
     "log_key",
     "log_seq",
+    "newest",
     "ownership",
     "replay",
-    "retire",
-    "with_metric",
     "writer",
 ]
 
-Kind = Literal["owner", "takeover", "fence", "commit", "handover", "prune", "complete"]
-KINDS: Final = ("owner", "takeover", "fence", "commit", "handover", "prune", "complete")
+Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete"]
+KINDS: Final = ("owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete")
 FORMER_KEPT: Final = 32
+VERSION: Final = 1
+IMPORTED_NAMESPACE: Final = "(imported)"  # of an owner that is no job: namespaces have no such names
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,9 @@ class Fence:
 class Commit:
     """One checkpoint. `name` is its folder under data/ and its manifest's name, `sha256` is that of the manifest.
 
-    `size` counts bytes of data; `corrupt` was found by somebody who wanted to resume from it. `metric`: its value, a
-    decimal, of the metric `metric_name`; None if none was asked for, or none was measured at this step.
+    `size` counts bytes of data. `corrupt`: it is in quarantine, for somebody who wanted to resume from it found it
+    broken. `metric`: its value, a decimal, of the metric `metric_name`; None if none was asked for, or none was
+    measured at this step.
     """
 
     seq: int
@@ -128,8 +132,9 @@ class LogState:
 class Record:
     """One record. `nonce` is new for every append, so that a writer knows its own record again. `at`: RFC 3339, UTC.
 
-    `commit` belongs to a commit, with `retired` and `corrupt` (numbers of commits dropped and found broken); `retired`
-    alone to a prune, which is appended by a person, not by an attempt: its `identity` is the owner's with attempt 0.
+    `commit` belongs to a commit, with `retired` (numbers of commits that it drops); `retired` alone to a prune. A
+    quarantine has numbers of commits that were found broken (`corrupt`), and of those that hold after all (`whole`).
+    What a person appends, not an attempt (every prune, some quarantines), has the owner's `identity` with attempt 0.
     `step` belongs to `complete`, and to a handover: that of the newest commit, if any; `resume` (`Auto` or `Never`) to
     a takeover.
     """
@@ -142,6 +147,7 @@ class Record:
     commit: Commit | None = None
     retired: tuple[int, ...] = ()
     corrupt: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
     resume: str | None = None
     step: int | None = None
 
@@ -172,18 +178,27 @@ def apply(state: LogState, record: Record) -> LogState:
         return replace(after, fence=fence, handed_over=False)
     if record.kind == "handover":
         return replace(after, handed_over=True)
+    if record.kind == "quarantine":
+        return replace(after, commits=tuple(_judged(c, record) for c in state.commits))
     if record.kind == "prune":
         return replace(after, commits=tuple(c for c in state.commits if c.seq not in record.retired))
     if record.kind == "commit":
         if record.commit is None:
             raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
-        kept = tuple(
-            replace(c, corrupt=True) if c.seq in record.corrupt else c
-            for c in state.commits
-            if c.seq not in record.retired
-        )
+        kept = tuple(c for c in state.commits if c.seq not in record.retired)
         return replace(after, commits=(*kept, replace(record.commit, seq=record.seq)))
     return replace(after, complete=record.step or 0)
+
+
+def _judged(commit: Commit, record: Record) -> Commit:
+    if commit.seq in record.whole:
+        return replace(commit, corrupt=False)
+    return replace(commit, corrupt=True) if commit.seq in record.corrupt else commit
+
+
+def newest(state: LogState) -> Commit | None:
+    """The newest commit that is not in quarantine: what the next attempt goes on from. None if there is none."""
+    return next((commit for commit in reversed(state.commits) if not commit.corrupt), None)
 
 
 def _after_takeover(state: LogState, record: Record) -> LogState:
@@ -219,6 +234,11 @@ def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover
     owner = state.owner
     if owner is None:
         return "owner"
+    if owner.namespace == IMPORTED_NAMESPACE != identity.namespace:
+        raise StoragePrefixInUseError(
+            f"the checkpoint prefix holds what was imported: name it as checkpoint.resume, and give "
+            f"{identity.namespace}/{identity.job} a prefix of its own (spec.checkpoint.storage)"
+        )
     if (owner.namespace, owner.job) != (identity.namespace, identity.job):
         raise StoragePrefixInUseError(
             f"the checkpoint prefix belongs to the job {owner.namespace}/{owner.job}; "
@@ -232,6 +252,20 @@ def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover
             f"this pod belongs to the one before it"
         )
     return "takeover"
+
+
+def check_import(state: LogState) -> None:
+    """May an import begin to write? StoragePrefixInUseError if anybody has committed, or may ever commit, here.
+
+    An import that was cut off has committed nothing, and does not once another one has taken over.
+    """
+    owner = state.owner
+    if owner is None or (owner.namespace == IMPORTED_NAMESPACE and not state.commits):
+        return
+    whose = f"belongs to the job {owner.namespace}/{owner.job}"
+    if owner.namespace == IMPORTED_NAMESPACE:
+        whose = f"holds what was imported already, as step {state.commits[-1].step}"
+    raise StoragePrefixInUseError(f"the prefix {whose}; import to a prefix of its own")
 
 
 def check_fence(state: LogState, identity: Identity) -> None:
@@ -268,13 +302,14 @@ def end_of_hold(state: LogState, identity: Identity, predecessor: int) -> str | 
         return f"attempt {fence.attempt} has raised its fence already"
     # A handover of an attempt before the predecessor is an old one: the predecessor has yet to raise its fence.
     if fence.attempt >= predecessor and state.handed_over:
-        step = f" at step {state.commits[-1].step}" if state.commits else ""
+        last = newest(state)
+        step = "" if last is None else f" at step {last.step}"
         return f"attempt {fence.attempt} has handed over{step}"
     return None
 
 
 def check_commit(state: LogState, identity: Identity, fence: Fence) -> None:
-    """May the writer of `fence` append a commit, `handover` or `complete`? FencedError if not."""
+    """May the writer of `fence` append a quarantine, commit, `handover` or `complete`? FencedError if not."""
     if state.owner is None or state.owner.job_uid != identity.job_uid:
         raise FencedError("the job was created anew and has taken over the checkpoints")
     newest = state.fence
@@ -299,60 +334,32 @@ def check_prune(state: LogState, retired: Iterable[int]) -> None:
     it after the prune does not see what was dropped, and one that raised it earlier has ended. So nobody loses what
     they are reading. The newest commit that holds stays whatever is asked.
     """
+    dropped = set(retired)
+    _check_idle(state, dropped)
+    last = newest(state)
+    if last is not None and last.seq in dropped:
+        raise FencedError(f"commit {last.seq} is the newest that holds; it is never dropped")
+
+
+def check_take_back(state: LogState, whole: Iterable[int]) -> None:
+    """May somebody who is no attempt take the commits `whole` out of quarantine? FencedError if not.
+
+    Only while nobody may commit, as for a prune: an attempt that runs has chosen what it goes on from, and what it
+    commits retires older ones by what it knows of them.
+    """
+    _check_idle(state, set(whole))
+
+
+def _check_idle(state: LogState, named: set[int]) -> None:
+    """FencedError if an attempt may commit, or if the log does not name all of the commits `named`."""
     fence = writer(state)
     if fence is not None:
         raise FencedError(
             f"attempt {fence.attempt} (pod {fence.pod_uid}) may be training: it has raised its fence, and has neither "
             f"handed over nor completed"
         )
-    dropped = set(retired)
-    if unknown := dropped - {c.seq for c in state.commits}:
+    if unknown := named - {c.seq for c in state.commits}:
         raise FencedError(f"the log does not name commit {min(unknown)} any more")
-    good = [c.seq for c in state.commits if not c.corrupt]
-    if good and good[-1] in dropped:
-        raise FencedError(f"commit {good[-1]} is the newest that holds; it is never dropped")
-
-
-def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
-    """Numbers of the `commits` (oldest first) that retention drops. Only those that hold count towards what is kept."""
-    ordered = list(commits)
-    good = [c for c in ordered if not c.corrupt]
-    kept = {c.seq for c in good[-keep.last :]}
-    if keep.every is not None:
-        last: datetime | None = None
-        for commit in good:
-            at = datetime.fromisoformat(commit.at)
-            if last is None or (at - last).total_seconds() >= keep.every:
-                kept.add(commit.seq)
-                last = at
-    kept |= {c.seq for c in _best(good, keep)}
-    # Until enough good ones are there, a broken one stays: a person may still want to look at it.
-    oldest = good[-keep.last].seq if len(good) >= keep.last else 0
-    return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
-
-
-def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:
-    """The best ones by the metric of `keep`; of two that are equally good the newer. What is no number never counts."""
-    rated = [(value, c) for c in good if c.metric_name == keep.metric and (value := _decimal(c.metric)) is not None]
-    # Negated without arithmetic, which would round.
-    rated.sort(key=lambda one: (one[0].copy_negate() if keep.mode == "Min" else one[0], one[1].seq), reverse=True)
-    return [commit for _, commit in rated[: keep.best]]
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    """The number in `text`, None if it is none or not a finite one: a loss of NaN is no reason to keep anything."""
-    try:
-        value = Decimal(text or "")
-    except InvalidOperation:
-        return None
-    return value if value.is_finite() else None
-
-
-def with_metric(commit: Commit, metrics: Mapping[str, str], keep: Keep) -> Commit:
-    """`commit` with what `keep` goes by: the value of its metric among those of the manifest, if it was measured."""
-    if not keep.best or keep.metric is None or _decimal(metrics.get(keep.metric)) is None:
-        return commit
-    return replace(commit, metric_name=keep.metric, metric=metrics[keep.metric])
 
 
 def draft(state: LogState, kind: Kind, identity: Identity, nonce: str, at: str, **more: Any) -> Record:
@@ -361,10 +368,10 @@ def draft(state: LogState, kind: Kind, identity: Identity, nonce: str, at: str, 
 
 
 def encode(state: LogState, record: Record) -> bytes:
-    """The bytes of `record`, with the state after it."""
+    """The bytes of `record`, with the state after it and a hash of all."""
     who = record.identity
     body: dict[str, Any] = {
-        "v": 1,
+        "v": VERSION,
         "seq": record.seq,
         "kind": record.kind,
         "jobUID": who.job_uid,
@@ -377,7 +384,8 @@ def encode(state: LogState, record: Record) -> bytes:
     }
     if record.commit is not None:
         body["commit"] = asdict(replace(record.commit, seq=record.seq))
-        body["corrupt"] = list(record.corrupt)
+    if record.kind == "quarantine":
+        body["corrupt"], body["whole"] = list(record.corrupt), list(record.whole)
     if record.kind in ("commit", "prune"):
         body["retired"] = list(record.retired)
     if record.resume is not None:
@@ -385,14 +393,14 @@ def encode(state: LogState, record: Record) -> bytes:
     if record.step is not None or record.kind == "handover":
         body["step"] = record.step
     body["state"] = asdict(apply(state, record))
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    return sealed(body)
 
 
 def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
-    """The record number `seq` and the state after it. CheckpointCorruptError if `data` is not that."""
+    """The record number `seq` and the state after it. CheckpointCorruptError if `data` is not that, or is damaged."""
     try:
-        body = json.loads(data)
-        if (body["v"], body["seq"], body["kind"] in KINDS) != (1, seq, True):
+        body = _intact(data, seq)
+        if (body["v"], body["seq"], body["kind"] in KINDS) != (VERSION, seq, True):
             raise CheckpointCorruptError(f"{log_key(seq)} has another version, number or kind")
         commit = body.get("commit")
         record = Record(
@@ -404,12 +412,22 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
             commit=None if commit is None else Commit(**commit),
             retired=tuple(body.get("retired", ())),
             corrupt=tuple(body.get("corrupt", ())),
+            whole=tuple(body.get("whole", ())),
             resume=body.get("resume"),
             step=body.get("step"),
         )
         return record, _decode_state(body["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
+
+
+def _intact(data: bytes, seq: int) -> dict[str, Any]:
+    try:
+        return unsealed(data)
+    except CheckpointCorruptError as error:
+        raise CheckpointCorruptError(
+            f"{log_key(seq)} is damaged: {error}; put back an older version of that object, or a copy of it"
+        ) from error
 
 
 def _decode_state(body: dict[str, Any]) -> LogState:

@@ -1,14 +1,13 @@
 """Manifests: what a checkpoint consists of, down to a checksum for every chunk. A manifest hashes itself."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from awscrt import checksums
 
 from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.seal import sealed, unsealed
 from holdfast_train.state import Shard, TensorEntry, Tree
 
 __all__ = [
@@ -85,31 +84,42 @@ def chunk_sums(data: bytes | bytearray | memoryview, chunk: int = CHUNK_BYTES) -
     return tuple(f"{checksums.crc64nvme(view[at : at + chunk]):016x}" for at in range(0, len(view), chunk))
 
 
-def check_chunks(part: Part, first: int, data: bytes | memoryview) -> None:
-    """CheckpointCorruptError if `data` is not what `part` says from chunk number `first` on; names what differs."""
-    for number, found in enumerate(chunk_sums(data, part.chunk), first):
-        if found != (wanted := part.crc64nvme[number]):
-            raise CheckpointCorruptError(f"{part.key}: the CRC of chunk {number} is {found}, not {wanted}")
+def check_chunks(part: Part, first: int, *views: bytes | memoryview) -> None:
+    """CheckpointCorruptError if `views`, one behind the other, are not what `part` says from chunk number `first` on.
+
+    Names what differs.
+    """
+    found = chunk_sums(views[0], part.chunk) if len(views) == 1 else _sums_over(views, part.chunk)
+    for number, got in enumerate(found, first):
+        if got != (wanted := part.crc64nvme[number]):
+            raise CheckpointCorruptError(f"{part.key}: the CRC of chunk {number} is {got}, not {wanted}")
 
 
-def _canonical(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+def _sums_over(views: Iterable[bytes | memoryview], chunk: int) -> Iterator[str]:
+    """As `chunk_sums`, of chunks that go over several pieces of memory."""
+    crc = done = 0
+    for data in views:
+        view, at = memoryview(data), 0
+        while at < len(view):
+            piece = view[at : at + chunk - done]
+            crc = checksums.crc64nvme(piece, crc)
+            at, done = at + len(piece), done + len(piece)
+            if done == chunk:
+                yield f"{crc:016x}"
+                crc = done = 0
+    if done:
+        yield f"{crc:016x}"
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as canonical JSON (sorted keys, no blanks) with `sha256` over the same without that field."""
-    body: dict[str, Any] = {"v": VERSION, **asdict(manifest)}
-    return _canonical({**body, "sha256": hashlib.sha256(_canonical(body)).hexdigest()})
+    """The manifest as JSON that carries its hash: see `seal`."""
+    return sealed({"v": VERSION, **asdict(manifest)})
 
 
 def decode(data: bytes) -> Manifest:
     """The manifest in `data`. CheckpointCorruptError if its hash does not hold or it is no manifest."""
     try:
-        body = json.loads(data)
-        found = body.pop("sha256")
-        wanted = hashlib.sha256(_canonical(body)).hexdigest()
-        if found != wanted:
-            raise CheckpointCorruptError(f"its hash is {wanted[:12]}, but it says {str(found)[:12]}")
+        body = unsealed(data)
         if (version := body.pop("v")) != VERSION:
             raise CheckpointCorruptError(f"it has version {version}, and this holdfast-train reads {VERSION}")
         parts, tensors = parts_of(body.pop("parts")), tensors_of(body.pop("tensors"))

@@ -15,13 +15,12 @@ __all__ = ["Abandon", "Copied", "Failed", "Free", "Hurry", "Map", "Open", "Save"
 
 @dataclass(frozen=True)
 class Open:
-    """The first message. `fence` is what rank 0 holds, `corrupt` are numbers of commits that did not hold."""
+    """The first message. `fence` is what rank 0 holds."""
 
     environment: Environment
     rank: int
     ranks: int
     fence: Fence | None
-    corrupt: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,10 @@ class Abandon:
 
 @dataclass(frozen=True)
 class Hurry:
-    """Nothing is tried again after `at_most` seconds from now: the pod has to leave."""
+    """Training stands still until all is committed, so no limit of speed holds. The next `Save` is limited again.
+
+    Nothing is tried again after `at_most` seconds from now, which may be infinite.
+    """
 
     at_most: float
 

@@ -13,7 +13,7 @@ from holdfast_train.state import Leaf, Shard, TensorEntry
 
 __all__ = ["Copy", "Plan", "merged", "plan"]
 
-GRAIN: Final = 4096  # bytes: the common stream is cut at multiples of it
+GRAIN: Final = 4096  # bytes: streams are cut and filled up to multiples of it, as direct writes to a disk want them
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ def plan(leaves: Sequence[Leaf], alike: int, rank: int, ranks: int) -> Plan:
             copies.append(Copy(number, offset + start - first, start, stop))
     share = last - first
     copies += [Copy(number, share + offset, 0, leaves[number].size) for number, offset in of_own if leaves[number].size]
-    return Plan(rank, ranks, tuple(copies), share, own_size, tuple(common), tuple(own))
+    return Plan(rank, ranks, tuple(copies), share, _aligned(own_size, GRAIN), tuple(common), tuple(own))
 
 
 def _slice(size: int, rank: int, ranks: int) -> tuple[int, int]:
     """The bytes of the common stream that are `rank`'s to save."""
     grains = -(-size // GRAIN)
-    return min(grains * rank // ranks * GRAIN, size), min(grains * (rank + 1) // ranks * GRAIN, size)
+    return grains * rank // ranks * GRAIN, grains * (rank + 1) // ranks * GRAIN
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _aligned(size: int, to: int = ALIGNMENT) -> int:
+    return -(-size // to) * to
 
 
 def _entry(leaf: Leaf, offset: int) -> TensorEntry:

@@ -15,13 +15,25 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast_train.errors import StateError
 from holdfast_train.revision import revision_of_program
 
-__all__ = ["RULES", "Finding", "Program", "Severity", "check_rules", "compare", "describe", "refusal", "versions"]
+__all__ = [
+    "IMPORTED",
+    "RULES",
+    "Finding",
+    "Program",
+    "Severity",
+    "check_rules",
+    "compare",
+    "describe",
+    "refusal",
+    "versions",
+]
 
 Severity: TypeAlias = Literal["refuse", "warn", "ignore"]
 DIGITS: Final = 12  # of the hash of one value of the configuration: enough to see that it changed
 SHOWN: Final = 6  # changed values that a sentence names
 CONFIG: Final = "config"
 DATA: Final = "data/"
+IMPORTED: Final = "imported"
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,8 @@ class Program:
 
     Words of `words`: `config` (SHA-256 of the canonical configuration) and `config/KEY` (of each value of it, 12 hex
     digits: which one changed can be said, what it was is not given away), `revision`, `ranks`, `nodes`, `device`, and
-    `data/NAME/...` for each object NAME that has a `fingerprint()`. A word that is not known is not there.
+    `data/NAME/...` for each object NAME that has a `fingerprint()`; `imported` (a format) if no training made
+    it. A word that is not known is not there.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -2,10 +2,14 @@
 
 import os
 import sys
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from holdfast_train.errors import HoldfastTrainError
 
 __all__ = ["Ranks"]
 
+T = TypeVar("T")
 FLAGS: Final = 4
 
 
@@ -66,3 +70,18 @@ class Ranks:
         box = [value]
         self._distributed.broadcast_object_list(box, src=0, group=self._group)
         return box[0]
+
+    def from_first(self, function: Callable[[], T]) -> T:
+        """What rank 0 gets from `function`, or its error, on every rank: so none waits for one that has failed."""
+        value: Any = None
+        error: HoldfastTrainError | None = None
+        if self.first:
+            try:
+                value = function()
+            except HoldfastTrainError as failure:
+                error = failure
+        value, error = self.share((value, error))
+        if error is not None:
+            raise error
+        result: T = value
+        return result

@@ -11,7 +11,7 @@ class Rate:
     """A token bucket. It starts full, holds `burst` bytes and fills by `limit` bytes a second; None is no limit.
 
     One instance may be shared by any number of threads: together they keep the limit. `limit` may be set at any time,
-    such as to None when a notice makes the upload urgent; who waits already, waits out what it was told.
+    such as to None when a notice makes the upload urgent: then who waits goes on at once.
     """
 
     def __init__(
@@ -20,17 +20,28 @@ class Rate:
         burst: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         if (limit is not None and limit <= 0) or burst <= 0:
             raise ValueError(f"a rate of {limit} bytes/s with bursts of {burst} bytes; allowed: more than 0, None")
-        self.limit = limit
+        self._limit = limit
         self._burst = burst
         self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
+        self._sleep = sleep or self._until_lifted
+        self._changed = threading.Condition()
         self._left = float(burst)
         self._at = clock()
+
+    @property
+    def limit(self) -> float | None:
+        """Bytes a second, None if there is no limit."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: float | None) -> None:
+        with self._changed:
+            self._limit = limit
+            self._changed.notify_all()
 
     def take(self, size: int, now: float) -> float:
         """Take `size` bytes out of the bucket at the time `now`: how many seconds to wait before they may go.
@@ -38,8 +49,8 @@ class Rate:
         The bucket may go below empty: who takes more than there is waits, and all who come later wait longer. So a
         piece of any size passes, and order is kept.
         """
-        with self._lock:
-            limit = self.limit
+        with self._changed:
+            limit = self._limit
             if limit is None:
                 self._left, self._at = float(self._burst), now
                 return 0.0
@@ -52,3 +63,7 @@ class Rate:
         pause = self.take(size, self._clock())
         if pause > 0:
             self._sleep(pause)
+
+    def _until_lifted(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._limit is None, seconds)

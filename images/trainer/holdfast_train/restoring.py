@@ -1,16 +1,114 @@
 """Giving the objects of a run what a checkpoint holds of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from holdfast_train import rng
-from holdfast_train.checkpoints import Restored
-from holdfast_train.errors import StateError
-from holdfast_train.program import Program, Severity, compare, refusal
+from holdfast_train.checkpoints import Found, Restored, found_in, resolve, restored
+from holdfast_train.environment import Environment
+from holdfast_train.errors import HoldfastTrainError, StateError
+from holdfast_train.lazy import fitted, materialise, outline
+from holdfast_train.program import IMPORTED, Program, Severity, compare, refusal
+from holdfast_train.quarantine import BROKEN
+from holdfast_train.ranks import Ranks
+from holdfast_train.resume import START_PATIENCE, open_patient
 from holdfast_train.say import say
-from holdfast_train.sharding import fitted
+from holdfast_train.source import Source
 from holdfast_train.state import Stateful, unwrapped
 
-__all__ = ["check_program", "restore_objects", "restore_rank"]
+__all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
+
+_Offer: TypeAlias = tuple[str, bytes, int]  # of a checkpoint: address and bytes of its manifest, number of its commit
+
+
+def restore(
+    environment: Environment,
+    ranks: Ranks,
+    choose: Callable[[], Source],
+    objects: Mapping[str, Stateful],
+    per_rank: Mapping[str, Stateful],
+) -> Restored | None:
+    """What this rank needs of one checkpoint, the same on all ranks; None if there is none. All ranks call it together.
+
+    `choose` is called on rank 0. Each rank reads what it needs and nothing else; if one of them finds that broken, all
+    take the checkpoint before it. An error of one rank is raised on all.
+    """
+    chosen: list[Source] = []
+
+    def begin() -> _Offer | None:
+        chosen.append(choose())
+        return _offer(chosen[0])
+
+    offer = ranks.from_first(begin)
+    while offer is not None:
+        result: Restored | None = None
+        error: HoldfastTrainError | None = None
+        try:
+            found = found_in(*offer)
+            result = _read(environment, found, rank=ranks.rank, objects=objects, per_rank=per_rank)
+        except HoldfastTrainError as failure:
+            error = failure
+        errors = ranks.gather(error)
+        verdict = ranks.from_first(lambda: _verdict(chosen[0], found, errors))  # noqa: B023
+        if isinstance(verdict, str):
+            assert result is not None
+            return replace(result, note=verdict)
+        offer = verdict
+    return None
+
+
+def _offer(source: Source) -> _Offer | None:
+    """What the other ranks are told of the newest checkpoint."""
+    found = source.newest()
+    return None if found is None else (found.uri, found.data, found.seq)
+
+
+def _verdict(source: Source, found: Found, errors: Sequence[HoldfastTrainError | None]) -> _Offer | str | None:
+    """What to read next if `found` is broken; a note for people if all ranks have read it. Raises what else one met."""
+    met = [(rank, error) for rank, error in enumerate(errors) if error is not None]
+    for _, error in met:
+        if not isinstance(error, BROKEN):
+            raise error
+    if not met:
+        return source.accept(found)
+    rank, error = met[0]
+    assert isinstance(error, BROKEN)
+    source.pass_over(found, error if rank == 0 else type(error)(f"rank {rank}: {error}"))
+    return _offer(source)
+
+
+def _read(
+    environment: Environment,
+    found: Found,
+    *,
+    rank: int,
+    objects: Mapping[str, Stateful],
+    per_rank: Mapping[str, Stateful],
+) -> Restored:
+    """What `rank` needs of `found`. StateError names what it lacks; StorageErrors."""
+    saved = outline(found.manifest.state, found.manifest)["objects"]
+    wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _held(found, saved, objects).items()}
+    mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
+    if mine is not None:
+        mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
+    storage = open_patient(environment, resolve(found.uri)[0])
+    with storage.within(START_PATIENCE):
+        wanted, mine = materialise(storage, found.manifest, (wanted, mine))
+    ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
+    return restored(found, {"objects": wanted}, ranks)
+
+
+def _held(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:
+    """Those of `objects` that the checkpoint holds: all, but of an imported one, which may be of weights alone."""
+    lacking = [name for name in objects if name not in saved]
+    if lacking and IMPORTED not in found.manifest.program:
+        there = ", ".join(map(repr, saved))
+        raise StateError(f"the checkpoint {found.uri} holds no {lacking[0]!r}, only {there}")
+    if len(lacking) == len(objects):
+        there = ", ".join(map(repr, saved))
+        raise StateError(f"the imported checkpoint {found.uri} holds only {there}, and none of {', '.join(objects)}")
+    return {name: thing for name, thing in objects.items() if name in saved}
 
 
 def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity], *, first: bool) -> None:
@@ -23,14 +121,14 @@ def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity
             say(f"{finding.rule}: {finding.sentence}")
 
 
-def restore_objects(restored: Restored, objects: Mapping[str, Stateful]) -> None:
-    """What all ranks have alike; a sharded one gets its shards. StateError names what the checkpoint lacks."""
+def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, first: bool) -> None:
+    """What all ranks have alike; a sharded one gets its shards. What an imported checkpoint lacks starts anew."""
     saved = restored.state["objects"]
     for name, thing in objects.items():
-        if name not in saved:
-            raise StateError(f"the checkpoint {restored.uri} holds no {name!r}, only {', '.join(map(repr, saved))}")
-        inner = unwrapped(thing)
-        inner.load_state_dict(fitted(saved[name], inner))
+        if name in saved:
+            unwrapped(thing).load_state_dict(saved[name])
+        elif first:
+            say(f"the checkpoint was imported, and holds no {name!r}: that starts anew")
 
 
 def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]) -> None:

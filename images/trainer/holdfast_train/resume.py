@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from holdfast_train.checkpoints import Checkpoints, Restored, load, resolve
+from holdfast_train.checkpoints import Checkpoints, Found, resolve
 from holdfast_train.environment import Environment
 from holdfast_train.errors import EnvironmentVariableError, NoCheckpointError, StorageError
 from holdfast_train.log import Keep
-from holdfast_train.manifest import manifest_key
 from holdfast_train.say import say
+from holdfast_train.source import Source, source
 from holdfast_train.storage import Patient, open_storage
 
-__all__ = ["START_PATIENCE", "choose", "keep_of", "load_from", "open_patient", "start"]
+__all__ = ["START_PATIENCE", "Candidates", "keep_of", "open_patient", "start"]
 
 START_PATIENCE: Final = 60.0  # seconds to try a storage that does not answer
 
@@ -45,33 +45,36 @@ def start(environment: Environment, storage: Patient) -> Checkpoints:
     return checkpoints
 
 
-def choose(environment: Environment, storage: Patient, checkpoints: Checkpoints) -> Restored | None:
-    """The job's newest checkpoint that holds; before it has any, what `resume` names. None: start from nothing."""
-    with storage.within(START_PATIENCE):
-        restored = checkpoints.restore()
-    # The address counts once, at the beginning: afterwards the job goes on from checkpoints of its own.
-    if restored is not None or "://" not in environment.resume:
-        return restored
-    uri = environment.resume
-    prefix, name = resolve(uri)
-    if name is not None:
+class Candidates:
+    """What rank 0 may resume from, newest first: the job's own checkpoints; before it has any, what `resume` names."""
+
+    def __init__(self, environment: Environment, storage: Patient, checkpoints: Checkpoints) -> None:
+        self._environment = environment
+        self._storage = storage
+        self._source: Source = checkpoints
+        self._own = True
+
+    def newest(self) -> Found | None:
+        """As Source. None: start from nothing."""
+        with self._storage.within(START_PATIENCE):
+            found = self._source.newest()
+        # The address counts once, at the beginning: afterwards the job goes on from checkpoints of its own.
+        if found is not None or not self._own or "://" not in self._environment.resume:
+            return found
+        prefix, name = resolve(self._environment.resume)
+        self._own = False
+        self._storage = open_patient(self._environment, prefix)
         try:
-            return load_from(environment, uri)
-        except StorageError as error:
-            raise NoCheckpointError(f"checkpoint.resume: {uri} cannot be resumed from: {error}") from error
-    other = open_patient(environment, prefix)
-    elsewhere = Checkpoints(other, environment.identity, Keep(), say)
-    with other.within(START_PATIENCE):
-        elsewhere.log.refresh()
-        restored = elsewhere.restore()
-    if restored is None:
-        raise NoCheckpointError(f"checkpoint.resume: {uri} holds no checkpoint")
-    return restored
+            with self._storage.within(START_PATIENCE):
+                self._source = source(self._storage, name)
+        except NoCheckpointError as error:
+            raise NoCheckpointError(f"checkpoint.resume: {error}") from error
+        return self.newest()
 
+    def pass_over(self, found: Found, error: StorageError) -> None:
+        """As Source."""
+        self._source.pass_over(found, error)
 
-def load_from(environment: Environment, uri: str) -> Restored:
-    """The checkpoint whose manifest is at `uri`. A StorageError if it does not hold."""
-    prefix, name = resolve(uri)
-    storage = open_patient(environment, prefix)
-    with storage.within(START_PATIENCE):
-        return load(storage, storage.get(manifest_key(name or "")), name or "")
+    def accept(self, found: Found) -> str:
+        """As Source."""
+        return self._source.accept(found)

@@ -187,13 +187,14 @@ class S3Storage:
 
         return self._call(key, read)
 
-    def read_into(self, key: str, start: int, view: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
         """As Storage. One ranged GET; callers read several ranges at once."""
-        if view:
-            self._call(key, lambda: self._fill(key, start, view))
+        if any(views):
+            self._call(key, lambda: self._fill(key, start, views))
 
-    def _fill(self, key: str, start: int, view: memoryview) -> None:
-        end = start + len(view)
+    def _fill(self, key: str, start: int, views: Sequence[memoryview]) -> None:
+        wanted = sum(map(len, views))
+        end = start + wanted
         try:
             answer = self._data_client().get_object(**self._target(key), Range=f"bytes={start}-{end - 1}")
         except botocore.exceptions.ClientError as error:
@@ -203,14 +204,14 @@ class S3Storage:
                 ) from error
             raise
         with contextlib.closing(Body(answer["Body"])) as body:
-            if answer["ContentLength"] != len(view):
+            if answer["ContentLength"] != wanted:
                 total = answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"]
                 raise CheckpointCorruptError(
                     f"{self.uri}/{key} has {total} bytes, and bytes {start} to {end} of it were wanted"
                 )
-            done = body.fill(view)
-            if done < len(view):
-                raise ConnectionError(f"the answer broke off after {done} of {len(view)} bytes of {key!r}")
+            done = body.fill(*views)
+            if done < wanted:
+                raise ConnectionError(f"the answer broke off after {done} of {wanted} bytes of {key!r}")
 
     def size(self, key: str) -> int | None:
         """As Storage."""

@@ -23,13 +23,18 @@ class Body:
         self._read: Callable[[memoryview], int] = inner.readinto if self.direct else body.readinto
         self._whole = False
 
-    def fill(self, view: memoryview) -> int:
-        """Fill `view`, which is as long as the body should be. Returns how many bytes there were."""
-        done = 0
-        while done < len(view) and (count := self._read(view[done : done + PIECE_BYTES])):
-            done += count
-        self._whole = done == len(view)
-        return done
+    def fill(self, *views: memoryview) -> int:
+        """Fill `views`, together as long as the body should be, one after the other. Returns how many there were."""
+        total = 0
+        for view in views:
+            done = 0
+            while done < len(view) and (count := self._read(view[done : done + PIECE_BYTES])):
+                done += count
+            total += done
+            if done < len(view):
+                return total
+        self._whole = True
+        return total
 
     def close(self) -> None:
         """The connection is used again after a whole body, and closed after half of one."""

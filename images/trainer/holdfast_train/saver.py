@@ -105,6 +105,10 @@ class Saver:
         `Patient.within`. StateError if the state cannot be saved.
         """
         begun = time.monotonic()
+        if self._last is not None:
+            # Its upload may have failed already: its arena is free then, though it may still be copied into.
+            _, _, capture = self._last
+            capture.wait()
         if self._channel is None:
             self._connect()
         walk, alike, tree, own = self._content.walk(self._open.rank)
@@ -154,11 +158,9 @@ class Saver:
 
     def wait(self, seconds: float) -> bool:
         """Return when nothing is on its way any more, at most after `seconds`. False if something is."""
-        finite = math.isfinite(seconds)
-        if finite:
-            self._send(Hurry(seconds))
+        self._send(Hurry(seconds))
         with self._changed:
-            return self._changed.wait_for(lambda: not self._busy, seconds if finite else None)
+            return self._changed.wait_for(lambda: not self._busy, seconds if math.isfinite(seconds) else None)
 
     def close(self) -> None:
         """Let the writer end, once it has finished what is on its way."""
@@ -235,6 +237,7 @@ class Saver:
             self._lost(channel)
 
     def _lost(self, channel: Channel) -> None:
+        channel.close()
         with self._changed:
             if self._channel is channel:
                 self._channel = None
@@ -252,15 +255,21 @@ class Saver:
 
 
 def start_writer(lock: Lock) -> Channel:
-    """A new writer process, in a session of its own: signals for the trainer's group are not for it."""
+    """A new writer process, in a session of its own: signals for the trainer's group are not for it.
+
+    WriterLostError if it cannot be started.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast_train.writer", str(theirs.fileno()), str(lock.descriptor)],
-            pass_fds=[theirs.fileno(), lock.descriptor],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "holdfast_train.writer", str(theirs.fileno()), str(lock.descriptor)]
+        descriptors = [theirs.fileno(), lock.descriptor]
+        try:
+            process = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            ours.close()
+            raise WriterLostError(
+                f"the process that writes checkpoints cannot be started: {error}; is there room for one more process?"
+            ) from error
     # Somebody has to ask how it ended, or it stays in the process table.
     threading.Thread(target=process.wait, name="holdfast-writer", daemon=True).start()
     return Channel(ours)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast_train import interval
 from holdfast_train.checkpoints import Restored
 from holdfast_train.environment import Credentials, Every
-from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
+from holdfast_train.errors import MisconfiguredStorageError, StateError, StorageError, StorageUnreachableError
 from holdfast_train.messages import Saved
 from holdfast_train.reporter import Progress
 from holdfast_train.say import say
@@ -104,8 +104,19 @@ class Saving:
 
 
 def decimals(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Numbers, and tensors of one, as decimals; what is not finite is left out: nothing can be best by it."""
-    found = {name: float(value) for name, value in metrics.items()}
+    """Numbers, and tensors of one, as decimals; what is not finite is left out: nothing can be best by it.
+
+    StateError names a metric that is neither.
+    """
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise StateError(
+                f"the metric {name!r} given to run.report is a {type(value).__name__}, not one number ({error}); "
+                "give a number, or a tensor with one element"
+            ) from error
     return {name: repr(value) for name, value in found.items() if math.isfinite(value)}
 
 

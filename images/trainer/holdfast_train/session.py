@@ -1,9 +1,10 @@
 """`Run`: what a training loop uses. It restores, reports, saves, and leaves when told to."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from holdfast_train.checkpointer import Checkpointer
 from holdfast_train.checkpoints import Checkpoints, Restored
@@ -16,13 +17,13 @@ from holdfast_train.errors import (
 )
 from holdfast_train.holding import Hold
 from holdfast_train.last_save import last_save
-from holdfast_train.leaving import Notice, hand_over
+from holdfast_train.leaving import Notice, end_now, hand_over
 from holdfast_train.messages import Open
 from holdfast_train.program import Program, Severity, check_rules, describe
 from holdfast_train.ranks import Ranks
 from holdfast_train.reporter import Order, Progress, Reporter
-from holdfast_train.restoring import check_program, restore_objects, restore_rank
-from holdfast_train.resume import choose, load_from, open_patient, start
+from holdfast_train.restoring import check_program, restore, restore_objects, restore_rank
+from holdfast_train.resume import Candidates, open_patient, start
 from holdfast_train.saver import Content
 from holdfast_train.saving import FINAL_PATIENCE, SAVE_PATIENCE, Saving, decimals
 from holdfast_train.say import say
@@ -32,7 +33,6 @@ from holdfast_train.verdict import forget_rank_verdict, write_rank_verdict
 
 __all__ = ["Run"]
 
-T = TypeVar("T")
 FAREWELL_SECONDS: Final = 2.0
 
 
@@ -44,10 +44,10 @@ class Run:
                 loss = train_step(data.batch(step))
                 run.report(loss=loss, samples=len(batch))
 
-    Under torchrun, make the process group first. Each rank saves its share; what differs between ranks
-    goes into `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is
-    saved or reported, and the loop runs as it would without us. `config` (a mapping, a dataclass, a Namespace) and
-    `rules` say what a resume should find unchanged: see `program`.
+    Under torchrun, make the process group first. Each rank saves its share; what differs between ranks goes into
+    `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is saved or
+    reported, and the loop runs as it would without us. `config` (a mapping, a dataclass, a Namespace) and `rules` say
+    what a resume should find unchanged: see `program`.
 
     `step`: steps done. `left`: told to leave, and the loop has ended (or must not begin) for that. `resumed_from`: the
     checkpoint's step.
@@ -69,9 +69,11 @@ class Run:
         self._rules = rules or {}
         check_rules(self._rules)
         self._program: Program | None = None
-        self._measured: dict[str, Any] = {}
+        self._measured: dict[str, Any] = {}  # since the last step was counted
+        self._of_step: dict[str, Any] = {}  # and in that step
         self.step = 0
         self.left = False
+        self._said = False  # why it ends
         self.resumed_from: int | None = None
         self._environment = environment
         self._goal: int | None = None
@@ -82,7 +84,6 @@ class Run:
         self._notice = Notice(0.0)
         self._storage: Patient | None = None
         self._checkpoints: Checkpoints | None = None
-        self._restored: Restored | None = None
         self._saving = Saving(self._progress)
         self._checkpointer: Checkpointer | None = None
 
@@ -143,10 +144,11 @@ class Run:
         """
         if self._environment is None:
             return
-        self._measured |= metrics or {}
-        if loss is not None:
-            self._measured["loss"] = loss.detach() if hasattr(loss, "detach") else loss
-            self._progress.loss = loss.detach() if hasattr(loss, "detach") else loss
+        measured = {**(metrics or {}), **({} if loss is None else {"loss": loss})}
+        self._measured |= {
+            name: value.detach() if hasattr(value, "detach") else value for name, value in measured.items()
+        }
+        self._progress.loss = self._measured.get("loss", self._progress.loss)
         self._progress.samples += samples
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
@@ -161,6 +163,7 @@ class Run:
             return
         if loss is not None or samples:
             self.report(loss, samples)
+        self._of_step, self._measured = self._measured, {}
         progress = self._progress
         progress.step = self.step
         if progress.state == "starting":
@@ -199,7 +202,8 @@ class Run:
         forget_rank_verdict(environment.verdict_folder, self._ranks.rank)
         self._progress.steps = environment.goal_steps
         self._saving = Saving(self._progress, environment.credentials)  # before an order can ask for a save
-        self._notice = Notice(environment.grace, told=self._hold.end)
+        folder = environment.verdict_folder
+        self._notice = Notice(environment.grace, told=self._hold.end, now=self._leave_now, folder=folder)
         self._notice.listen()
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
@@ -217,25 +221,20 @@ class Run:
         if environment.predecessor is not None and not self._wait_for(environment.predecessor, storage):
             return
         self._storage = storage
-        found = self._on_first(self._own_and_choose)
-        restored = None
-        if found is not None:
-            # Rank 0 has chosen, and holds it already; the others read the same one.
-            restored = self._restored or load_from(environment, found[0])
-            self._restored = None
-            self._resume(restored, found[1])
+        restored = restore(environment, self._ranks, self._own_and_choose, self._objects, self._per_rank)
+        if restored is not None:
+            self._resume(restored)
         self._saving.begin(restored, self._storage.uri)
         checkpoints = self._checkpoints  # rank 0 has raised the fence, and read the log
         fence = checkpoints.log.fence if checkpoints else None
-        corrupt = checkpoints.corrupt if checkpoints else frozenset[int]()
-        opened = Open(environment, self._ranks.rank, self._ranks.size, fence, corrupt)
+        opened = Open(environment, self._ranks.rank, self._ranks.size, fence)
         self._checkpointer = Checkpointer(
             opened,
             Content(self._objects, self._per_rank, self._program),
             ranks=self._ranks,
             saving=self._saving,
             told=self._poke,
-            metrics=lambda: decimals(self._measured),
+            metrics=lambda: decimals(self._of_step),
         )
 
     def _wait_for(self, predecessor: int, storage: Patient) -> bool:
@@ -254,21 +253,21 @@ class Run:
             self._left("left", f"told to leave ({self._why()}) before attempt {predecessor} had handed over")
         return go
 
-    def _own_and_choose(self) -> tuple[str, str] | None:
-        """Rank 0: raise the fence and read what to resume from. Its address and note, None to start from nothing."""
+    def _own_and_choose(self) -> Candidates:
+        """Rank 0: raise the fence, and say what there is to resume from."""
         assert self._environment is not None
         assert self._storage is not None
         self._checkpoints = start(self._environment, self._storage)
         self._progress.fenced = True
         self._poke()
-        self._restored = choose(self._environment, self._storage, self._checkpoints)
-        return None if self._restored is None else (self._restored.uri, self._restored.note)
+        return Candidates(self._environment, self._storage, self._checkpoints)
 
-    def _resume(self, restored: Restored, note: str) -> None:
+    def _resume(self, restored: Restored) -> None:
         assert self._program is not None
         check_program(restored, self._program, self._rules, first=self._ranks.first)
-        restore_objects(restored, self._objects)
+        restore_objects(restored, self._objects, first=self._ranks.first)
         self.step = self.resumed_from = restored.step
+        note = restored.note
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
         self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
@@ -293,21 +292,6 @@ class Run:
             return self._checkpointer.save(self.step, patience, at_most, last=last)
         finally:
             self._progress.state = before
-
-    def _on_first(self, function: Callable[[], T]) -> T:
-        """What rank 0 gets from `function`, or its error, on every rank: so none waits for one that has failed."""
-        value: Any = None
-        error: HoldfastTrainError | None = None
-        if self._ranks.first:
-            try:
-                value = function()
-            except HoldfastTrainError as failure:
-                error = failure
-        value, error = self._ranks.share((value, error))
-        if error is not None:
-            raise error
-        result: T = value
-        return result
 
     # Leaving.
 
@@ -336,7 +320,8 @@ class Run:
             (self._notice.seconds_left(0.0), self._saving.step == self.step, self._saving.costs)
         )
         if not saved and self.step > 0:
-            rule = last_save(left, costs[-1].size if costs else 0, costs)
+            limited = self._environment.upload_rate is not None  # then costs say nothing of one without a limit
+            rule = last_save(left, costs[-1].size if costs else 0, () if limited else costs)
             say(f"told to leave ({why}) in {left:.1f} s; {rule.words}")
             saved = rule.act == "save" and self._save(left, left)
         newest = self._saving.step
@@ -352,6 +337,19 @@ class Run:
             hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0))
         self._progress.state = "left"
 
+    def _leave_now(self) -> None:
+        """Told a second time. In a signal handler."""
+        checkpoints, storage = self._checkpoints, self._storage
+        busy = self._checkpointer is not None and self._checkpointer.saver.busy
+        last_act = None
+        if checkpoints is not None and storage is not None and self._progress.state == "training":
+            last_act = partial(hand_over, checkpoints, storage)
+        end_now(self.step, self._saving.step, busy=busy, verdict=self._last_words, last_act=last_act)
+
+    def _last_words(self, message: str) -> None:
+        if not self._said:
+            self._verdict("left", message=message)
+
     # The end.
 
     def _finish(self) -> None:
@@ -361,7 +359,7 @@ class Run:
                     self._checkpointer.wait(self.step, self._notice.seconds_left(math.inf))
                 if self._saving.step != self.step:
                     self._save(FINAL_PATIENCE, self._notice.seconds_left(math.inf), last=True)
-                self._on_first(self._complete)
+                self._ranks.from_first(self._complete)
             self._progress.state = "completed"
             # Without storage there is no record that proves it, so exit code and signals decide, as for any program.
             if self._storage is not None:
@@ -400,6 +398,7 @@ class Run:
         raise SystemExit(error.exit_code) from error
 
     def _verdict(self, result: str, *, reason: str = "", message: str = "") -> None:
+        self._said = True
         write_rank_verdict(
             None if self._environment is None else self._environment.verdict_folder,
             self._ranks.rank,

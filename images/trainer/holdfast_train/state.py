@@ -4,15 +4,16 @@ import base64
 import importlib
 import math
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from holdfast_train.errors import StateError
 from holdfast_train.sharding import Box, is_sharded, own_part
 
 __all__ = ["Counts", "Leaf", "Shard", "Stateful", "TensorEntry", "Tree", "Walk", "checked", "unpack", "unwrapped"]
 
+T = TypeVar("T")
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 
 
@@ -64,8 +65,7 @@ class TensorEntry:
         return sum(shard.size for shard in self.shards)
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A tensor or an array of a state, in the program's own memory. `box`: start and shape of a rank's shard."""
 
     name: str
@@ -88,18 +88,27 @@ class Leaf:
 
 
 class Walk:
-    """Trees of some states, and beside them their tensors as `leaves`. Nothing is copied but small things."""
+    """Trees of some states, and beside them their tensors as `leaves`. Nothing is copied but small things.
+
+    Training stands still meanwhile, and a large model has thousands of tensors: each takes a few microseconds.
+    """
+
+    separator: ClassVar[str] = "/"  # between the keys in a name
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
+        self._torch: Any = sys.modules.get("torch")
         self._names: set[str] = set()
         self._seen: dict[tuple[Any, ...], str] = {}
+        self._dtypes: dict[Any, str] = {}
 
     def tree(self, value: Any, path: str) -> Tree:
         """The tree of `value`, whose tensors' names begin with `path`.
 
         StateError names the place of a value that a checkpoint cannot hold.
         """
+        if self._torch is not None and isinstance(value, self._torch.Tensor):
+            return {"$tensor": self._tensor(value, path)}
         if value is None or isinstance(value, (bool, str)) or type(value) is int:
             return value
         if type(value) is float:
@@ -109,21 +118,27 @@ class Walk:
         if isinstance(value, Mapping):
             # Pairs, not a JSON object: keys may be numbers (optimizers), and the order is kept.
             pairs: list[Tree] = [
-                [self.tree(k, f"{path} (a key)"), self.tree(v, f"{path}/{k}" if path else f"{k}")]
+                [
+                    k if type(k) in (str, int) else self.tree(k, f"{path} (a key)"),
+                    self.tree(v, self._below(path, k)),
+                ]
                 for k, v in value.items()
             ]
             return {"$dict": pairs}
         if isinstance(value, tuple):
-            return {"$tuple": [self.tree(v, f"{path}/{i}") for i, v in enumerate(value)]}
+            return {"$tuple": self._items(value, path)}
         if isinstance(value, list):
-            return [self.tree(v, f"{path}/{i}") for i, v in enumerate(value)]
+            return self._items(value, path)
         return self._array(value, path)
 
+    def _items(self, values: Sequence[Any], path: str) -> list[Tree]:
+        return [v if type(v) is int else self.tree(v, self._below(path, i)) for i, v in enumerate(values)]
+
+    def _below(self, path: str, key: Any) -> str:
+        return f"{path}{self.separator}{key}" if path else f"{key}"
+
     def _array(self, value: Any, path: str) -> Tree:
-        torch: Any = sys.modules.get("torch")
-        numpy: Any = sys.modules.get("numpy")
-        if torch is not None and isinstance(value, torch.Tensor):
-            return {"$tensor": self._tensor(value, path)}
+        torch, numpy = self._torch, sys.modules.get("numpy")
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             if value.dtype.hasobject:
                 raise StateError(f"{path} is a NumPy array of Python objects; a checkpoint holds numbers only")
@@ -138,96 +153,70 @@ class Walk:
         )
 
     def _tensor(self, tensor: Any, path: str) -> str:
-        torch: Any = sys.modules["torch"]
-        if tensor.layout != torch.strided or tensor.is_quantized:
+        if tensor.layout is not self._torch.strided or tensor.is_quantized:
             raise StateError(f"{path} is a {tensor.layout} tensor; convert it to a dense one in state_dict()")
+        # Detached, it stays what it is now, also if the program gives its tensor other memory while this is copied.
         tensor, box, whole = tensor.detach(), None, tuple(tensor.shape)
         if is_sharded(tensor):
             tensor, box = own_part(tensor, path)
         # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so that its
         # address cannot be given to another one meanwhile.
-        key = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        if tensor.numel() and key in self._seen:
-            return self._seen[key]
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        self._seen[key] = self._add(Leaf(path, "torch", dtype, whole, tensor.numel() * tensor.itemsize, tensor, box))
-        return self._seen[key]
+        count, kind = tensor.numel(), tensor.dtype
+        key = (tensor.data_ptr(), tensor.device, kind, tuple(tensor.shape), tensor.stride())
+        if count and (name := self._seen.get(key)) is not None:
+            return name
+        dtype = self._dtypes.get(kind) or self._dtypes.setdefault(kind, str(kind).removeprefix("torch."))
+        name = self._seen[key] = self._add(Leaf(path, "torch", dtype, whole, count * tensor.itemsize, tensor, box))
+        return name
 
     def _add(self, leaf: Leaf) -> str:
-        while leaf.name in self._names:  # keys may hold slashes, or be 1 and "1"
-            leaf = replace(leaf, name=f"{leaf.name}'")
-        self._names.add(leaf.name)
+        leaf = leaf._replace(name=self._unique(leaf.name))
         self.leaves.append(leaf)
         return leaf.name
 
+    def _unique(self, name: str) -> str:
+        while name in self._names:  # keys may hold the separator, or be 1 and "1"
+            name = f"{name}'"
+        self._names.add(name)
+        return name
 
-def unpack(tree: Tree, tensors: Mapping[str, TensorEntry], data: memoryview) -> Any:
-    """The value whose `Walk.tree` this is; its arrays and tensors lie in `data`. StateError if it is no tree of ours.
 
-    What was tied is not tied any more: only the first of several names of a tensor lies in `data`.
+def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], Any]) -> Any:
+    """The value whose `Walk.tree` this is. StateError if it is no tree of ours.
+
+    `tensors`: by the names that the tree has for them. `value_of` says what stands where one was; True for one that was
+    a NumPy scalar.
     """
-    return _unpack(tree, dict(tensors), data, set())
 
+    def value(tree: Tree) -> Any:
+        if isinstance(tree, list):
+            return [value(v) for v in tree]
+        if not isinstance(tree, dict):
+            return tree
+        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] == "$scalar")), ("", None))
+        if tag == "$dict" and isinstance(body, list):
+            return {value(k): value(v) for k, v in map(_pair, body)}
+        if tag == "$tuple" and isinstance(body, list):
+            return tuple(value(v) for v in body)
+        if tag == "$float" and isinstance(body, str):
+            return float(body)
+        if tag == "$bytes" and isinstance(body, str):
+            return base64.b64decode(body)
+        if tag == "$dtype" and isinstance(body, str):
+            return getattr(importlib.import_module("torch"), body)
+        if tag == "$tensor" and isinstance(body, str) and body in tensors:
+            return value_of(tensors[body], "$scalar" in tree)
+        raise StateError(
+            f"the checkpoint holds a value of unknown kind {tag!r}; it was written by a newer holdfast-train"
+        )
 
-def _unpack(tree: Tree, tensors: dict[str, TensorEntry], data: memoryview, used: set[str]) -> Any:
-    if isinstance(tree, list):
-        return [_unpack(v, tensors, data, used) for v in tree]
-    if not isinstance(tree, dict):
-        return tree
-    tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] == "$scalar")), ("", None))
-    if tag == "$dict" and isinstance(body, list):
-        pairs = map(_pair, body)
-        return {_unpack(k, tensors, data, used): _unpack(v, tensors, data, used) for k, v in pairs}
-    if tag == "$tuple" and isinstance(body, list):
-        return tuple(_unpack(v, tensors, data, used) for v in body)
-    if tag == "$float" and isinstance(body, str):
-        return float(body)
-    if tag == "$bytes" and isinstance(body, str):
-        return base64.b64decode(body)
-    if tag == "$dtype" and isinstance(body, str):
-        return getattr(importlib.import_module("torch"), body)
-    if tag == "$tensor" and isinstance(body, str) and body in tensors:
-        array = _tensor(tensors[body], data)
-        if body in used:
-            array = array.clone() if tensors[body].kind == "torch" else array.copy()
-        used.add(body)
-        return array[()] if "$scalar" in tree else array
-    raise StateError(f"the checkpoint holds a value of unknown kind {tag!r}; it was written by a newer holdfast-train")
+    return value(tree)
 
 
 def _pair(tree: Tree) -> tuple[Tree, Tree]:
     if not isinstance(tree, list) or len(tree) != 2:
         raise StateError("the checkpoint holds a dict that is not made of pairs")
     return tree[0], tree[1]
-
-
-def _tensor(entry: TensorEntry, data: memoryview) -> Any:
-    if len(entry.shards) != 1:
-        return _joined(entry, data)
-    shard = entry.shards[0]
-    raw = data[shard.offset : shard.offset + shard.size]
-    if entry.kind == "numpy":
-        numpy = importlib.import_module("numpy")
-        return numpy.frombuffer(raw, dtype=numpy.dtype(entry.dtype)).reshape(entry.shape)
-    torch = importlib.import_module("torch")
-    dtype = getattr(torch, entry.dtype)
-    if not entry.size:
-        return torch.empty(entry.shape, dtype=dtype)
-    return torch.frombuffer(raw, dtype=dtype).reshape(entry.shape)
-
-
-def _joined(entry: TensorEntry, data: memoryview) -> Any:
-    """A tensor that was sharded, whole."""
-    torch = importlib.import_module("torch")
-    dtype = getattr(torch, entry.dtype)
-    whole = torch.empty(entry.shape, dtype=dtype)
-    for shard in entry.shards:
-        if not shard.size:
-            continue
-        box = tuple(slice(at, at + length) for at, length in zip(shard.start, shard.shape, strict=True))
-        raw = data[shard.offset : shard.offset + shard.size]
-        whole[box] = torch.frombuffer(raw, dtype=dtype).reshape(shard.shape)
-    return whole
 
 
 def checked(name: str, thing: object) -> Stateful:

@@ -55,10 +55,10 @@ class Storage(Protocol):
     def get(self, key: str) -> bytes:
         """The bytes of `key`. KeyMissingError if it does not exist."""
 
-    def read_into(self, key: str, start: int, view: memoryview) -> None:
-        """Fill `view` (bytes, contiguous) with the bytes of `key` from `start` on.
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+        """Fill `views` (bytes, contiguous), one after the other, with the bytes of `key` from `start` on.
 
-        KeyMissingError if it does not exist, CheckpointCorruptError if it ends before `view` is full; what `view` holds
+        KeyMissingError if it does not exist, CheckpointCorruptError if it ends before all are full; what they hold
         after an error is undefined.
         """
 
@@ -161,9 +161,9 @@ class Patient:
         """As Storage."""
         return self._call(lambda: self._storage.get(key))
 
-    def read_into(self, key: str, start: int, view: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
         """As Storage. Each try reads all of it."""
-        self._call(lambda: self._storage.read_into(key, start, view))
+        self._call(lambda: self._storage.read_into(key, start, *views))
 
     def size(self, key: str) -> int | None:
         """As Storage."""

@@ -17,6 +17,7 @@ from holdfast_train.errors import CheckpointCorruptError, StorageError, StorageU
 from holdfast_train.manifest import Manifest, Part, part_key
 from holdfast_train.messages import Save, Saved
 from holdfast_train.plan import Plan, merged
+from holdfast_train.rate import Rate
 from holdfast_train.state import TensorEntry, Tree
 from holdfast_train.storage import Patient
 
@@ -106,11 +107,14 @@ def fragment_key(name: str, rank: int) -> str:
 
 
 class Upload:
-    """Writes the checkpoints of one rank; rank 0 also commits them."""
+    """Writes the checkpoints of one rank, no faster than `rate`; rank 0 also commits them."""
 
-    def __init__(self, checkpoints: Checkpoints, storage: Patient, rank: int, ranks: int) -> None:
+    def __init__(
+        self, checkpoints: Checkpoints, storage: Patient, rank: int, ranks: int, rate: Rate | None = None
+    ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
+        self._rate = rate
         self._rank = rank
         self._ranks = ranks
 
@@ -152,7 +156,7 @@ class Upload:
 
     def _put(self, key: str, piece: memoryview) -> Part:
         sums = manifest.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
-        self._storage.write(key, piece, sums=sums)
+        self._storage.write(key, piece, sums=sums, rate=self._rate)
         return Part(key, len(piece), manifest.CHUNK_BYTES, sums)
 
     def _others(self, save: Save, source: Source) -> Iterator[Fragment]:

@@ -19,6 +19,7 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.lock import Lock
 from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save
 from holdfast_train.plan import Plan
+from holdfast_train.rate import Rate
 from holdfast_train.resume import keep_of, open_patient
 from holdfast_train.say import say
 from holdfast_train.upload import Source, Upload
@@ -26,6 +27,7 @@ from holdfast_train.upload import Source, Upload
 __all__ = ["Writer", "main"]
 
 NICENESS = 10  # training comes first where cores are few
+BURST_BYTES = 1 << 20
 
 
 class Writer:
@@ -36,8 +38,9 @@ class Writer:
         self._channel = channel
         self._storage = open_patient(environment, environment.checkpoint_uri or "")
         checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
-        checkpoints.go_on(opened.fence, opened.corrupt)
-        self._upload = Upload(checkpoints, self._storage, opened.rank, opened.ranks)
+        checkpoints.go_on(opened.fence)
+        self._rate, self._limit = Rate(environment.upload_rate, BURST_BYTES), environment.upload_rate
+        self._upload = Upload(checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
         self._jobs: queue.SimpleQueue[tuple[Save, Plan, Source] | None] = queue.SimpleQueue()
         self._sources: dict[str, Source] = {}
         self._arenas: dict[int, Arena] = {}
@@ -63,20 +66,32 @@ class Writer:
             case Map(arena=number, size=size):
                 arena = self._arenas[number] = Arena(size, descriptors[0])
                 arena.close_descriptor()
+                threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
             case Save() as save:
+                self._rate.limit = self._limit
                 self._plan = save.plan or self._plan
                 assert self._plan is not None
                 source = self._sources[save.name] = Source(self._arenas[save.arena].view[: self._plan.size])
                 self._lock.take()
                 self._jobs.put((save, self._plan, source))
             case Copied(name=name, size=size):
-                self._sources[name].has(size)
+                if (known := self._sources.get(name)) is not None:  # else its upload has failed already
+                    known.has(size)
             case Abandon(name=name, why=why):
-                self._sources[name].abandon(why)
+                if (known := self._sources.get(name)) is not None:
+                    known.abandon(why)
             case Hurry(at_most=seconds):
+                self._rate.limit = None
                 self._storage.hurry(seconds)
 
     def _work(self) -> None:
+        try:
+            self._do_jobs()
+        except BaseException:
+            self._channel.finish()  # nobody would answer any more: the trainer starts another writer
+            raise
+
+    def _do_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             save, plan, source = job
             answer: object

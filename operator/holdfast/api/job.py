@@ -10,7 +10,17 @@ from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
 from holdfast.api.rules import Rule, exactly_one
-from holdfast.api.scalars import Count, Duration, DurationBounds, Flag, Moment, Money, format_duration
+from holdfast.api.scalars import (
+    Count,
+    Duration,
+    DurationBounds,
+    Flag,
+    Moment,
+    Money,
+    Quantity,
+    format_duration,
+    quantity_value,
+)
 from holdfast.api.strings import Bucket, Endpoint, MetricName, ObjectName, Region, RelativePath, Resume
 from holdfast.api.trainer import (
     ClaimRef,
@@ -182,6 +192,9 @@ class Checkpoint(Model):
     max_loss: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
     """The most work that a loss may cost, such as 15m: the time from one save to the next, and until that is committed.
     Saves come more often than every says where that takes it. A storage too slow for it is saved to without a pause."""
+    upload_rate: Quantity | None = None
+    """The most bytes a second that each pod uploads while it trains, such as 300M, where the training needs the network
+    for itself. A pod that has been told to leave saves as fast as it can. No limit if it is not set."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
@@ -198,6 +211,14 @@ class Checkpoint(Model):
             got_cel="self.maxLoss + ' with every ' + self.every",
             got=lambda checkpoint: f"{format_duration(checkpoint.max_loss)} with every {checkpoint.every}",
             field=".maxLoss",
+        ),
+        Rule(
+            allowed="uploadRate must be at least 1M (bytes a second)",
+            cel="!has(self.uploadRate) || quantity(string(self.uploadRate)).compareTo(quantity('1M')) >= 0",
+            holds=lambda checkpoint: checkpoint.upload_rate is None or quantity_value(checkpoint.upload_rate) >= 10**6,
+            got_cel="string(self.uploadRate)",
+            got=lambda checkpoint: str(checkpoint.upload_rate),
+            field=".uploadRate",
         ),
     )
 

@@ -10,7 +10,7 @@ from holdfast.api.attempt import Attempt
 from holdfast.api.job import Checkpoint, S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.api.scalars import format_duration
+from holdfast.api.scalars import format_duration, quantity_value
 from holdfast.core.snapshot import OperatorConfig
 
 Manifest = dict[str, Any]
@@ -201,11 +201,12 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
 
 def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
     """When to save, what to keep, and where to start."""
-    keep, best = checkpoint.keep, checkpoint.keep.best
+    keep, best, rate = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate
     return _plain(
         {
             "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
             "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
+            "HOLDFAST_CHECKPOINT_UPLOAD_RATE": str(int(quantity_value(rate))) if rate else None,
             "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),
             "HOLDFAST_CHECKPOINT_KEEP_LAST": str(keep.last),
             "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(keep.every) if keep.every else None,

@@ -9,11 +9,16 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.integration.trainer.conftest import S3Server
 from tests.support.endpoint import Endpoint
 from tests.support.trainer import LAUNCHER, stub_command, variables
+from tests.support.training import processes_of
 from tests.support.waiting import wait_for
+from typer.testing import CliRunner
+
+from holdfast.cli.main import app
 
 
 class Pod:
@@ -46,6 +51,22 @@ class Pod:
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
+
+    def told_again(self, verdicts: Path) -> None:
+        """Sends SIGTERM until it counts as another one, or has ended it: just after the first it is the same."""
+
+        def counts() -> bool:
+            self.terminate()
+            return (verdicts / "leave-now").exists() or self.process.poll() is not None
+
+        wait_for(counts, 60, "a pod that knows that it was told twice")
+        self.process.wait(60)
+
+    def kill_program(self) -> dict[str, Any]:
+        """The verdict, once its program was killed and its writer has ended."""
+        (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+        return self.end()
 
     def end(self, seconds: float = 60) -> dict[str, Any]:
         """The verdict, once it has ended."""
@@ -96,12 +117,44 @@ def test_crash_resumes_from_the_last_periodic_save(tmp_path: Path, s3: S3Server,
         tmp_path, stub_command("--steps=60", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables) | more
     )
     pod.wait_for("saved step 20")
-    pod.process.kill()
-    pod.process.wait()
+    pod.kill_program()
     second = stub(tmp_path, s3, prefix, 2, "--steps=60", "--step-seconds=0")
     assert second.end()["outcome"] == "completed"
     assert "resumed from step " in second.output
     assert "total 1830" in second.output
+
+
+def test_a_broken_checkpoint_is_read_by_one_attempt_only(tmp_path: Path) -> None:
+    """Breaks if an attempt that is lost right after its start leaves nothing of what it has found."""
+    prefix, folder = f"file://{tmp_path}/prefix", tmp_path / "prefix"
+    every = {"HOLDFAST_CHECKPOINT_EVERY": "5 steps"}
+    first = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.05"), **variables(prefix, 1) | every)
+    first.wait_for("saved step 10")
+    first.kill_program()
+    commits = json.loads(newest_record(folder))["state"]["commits"]
+    broken = folder / "manifests" / f"{commits[-1]['name']}.json"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"x" * len(whole))
+    second = Pod(tmp_path, stub_command("--steps=100000", "--hang-at=1"), **variables(prefix, 2))
+    second.wait_for("resumed from step ")
+    second.kill_program()
+    assert second.output.count("does not hold") == 3  # read twice, and what it resumed from says why
+    assert kinds(folder)[-2:] == ["fence", "quarantine"]
+    third = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.01"), **variables(prefix, 3))
+    third.wait_for("resumed from step ")
+    assert "does not hold" not in third.output
+    assert f"the checkpoint of step {commits[-1]['step']} is in quarantine" in third.output
+    third.terminate()
+    assert third.end()["reason"] == "SavedAndLeft"
+    broken.write_bytes(whole)
+    taken = CliRunner().invoke(app, ["checkpoints", "verify", prefix, commits[-1]["name"], "--take-back"])
+    assert taken.exit_code == 0, taken.output
+    assert not [c for c in json.loads(newest_record(folder))["state"]["commits"] if c["corrupt"]]
+
+
+def newest_record(folder: Path) -> str:
+    """The newest record of the log in a folder."""
+    return max((folder / "log").iterdir()).read_text()
 
 
 def test_zombie_ends_fenced_when_its_successor_has_started(tmp_path: Path, s3: S3Server, prefix: str) -> None:
@@ -154,10 +207,112 @@ def test_program_that_does_not_leave(tmp_path: Path, s3: S3Server, prefix: str) 
     pod = stub(tmp_path, s3, prefix, 1, "--ignore-sigterm", "--step-seconds=0.01", "--steps=100000")
     pod.wait_for("step 5 ")
     pod.terminate()
-    (child,) = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
-    os.kill(int(child), signal.SIGKILL)
-    verdict = pod.end()
+    verdict = pod.kill_program()
     assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("drained", "LeftWithoutSaving", 9)
+
+
+def kinds(folder: Path) -> list[str]:
+    """What the log in a folder says."""
+    return [json.loads(path.read_text())["kind"] for path in sorted((folder / "log").iterdir())]
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_told_twice_in_a_long_step(tmp_path: Path, launched: bool) -> None:
+    """Breaks if the step's end is waited for, if a save is begun, or if the next attempt has to wait for nothing."""
+    command = stub_command("--hang-at=5", "--step-seconds=0.01")
+    command = command if launched else command[command.index("--") + 1 :]
+    env = variables(f"file://{tmp_path}/prefix", HOLDFAST_CHECKPOINT_EVERY="2 steps", HOLDFAST_GRACE_SECONDS="3600")
+    env |= {"HOLDFAST_VERDICT_DIR": str(tmp_path)} if launched else {}
+    pod = Pod(tmp_path, command, **env)
+    pod.wait_for("step 5 ")
+    pod.wait_for("saved step 4")
+    pod.terminate()
+    pod.told_again(tmp_path)
+    assert kinds(tmp_path / "prefix") == ["owner", "fence", "commit", "commit", "handover"], pod.output
+    if not launched:
+        assert pod.process.returncode == 143
+        return
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("drained", "LeftWithoutSaving", 4)
+    assert verdict["message"] == (
+        "told to leave a second time, at step 5: left at once; the newest checkpoint is of step 4"
+    )
+
+
+def test_told_twice_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
+    """Breaks if the commit does not get the seconds that it has, or if a handover comes before it and refuses it."""
+    prefix = f"file://{tmp_path}/prefix"
+    env = variables(prefix, HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
+    env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
+    pod = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.01"), **env)
+    pod.wait_for("step 5 ")
+    writer, trainer = (process_of(env["HOLDFAST_POD_UID"], name) for name in ("holdfast_train.writer", "-m"))
+    writer.suspend()
+    pod.terminate()
+    pod.wait_for("how long a save takes is not known: one is tried")
+
+    def counts() -> bool:
+        pod.terminate()
+        return (tmp_path / "leave-now").exists()
+
+    wait_for(counts, 60, "a pod that knows that it was told twice")
+    wait_for(lambda: not trainer.is_running(), 30, "the end of the trainer")
+    writer.resume()
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("drained", "LeftWithoutSaving", None)
+    assert "left at once; no checkpoint is saved, and one is on its way" in verdict["message"]
+    assert kinds(tmp_path / "prefix") == ["owner", "fence", "commit"]
+    second = Pod(tmp_path, stub_command(f"--steps={verdict['step'] + 1}"), **variables(prefix, 2))
+    assert second.end()["outcome"] == "completed"
+    assert f"resumed from step {verdict['step']}" in second.output
+
+
+def process_of(pod_uid: str, argument: str) -> psutil.Process:
+    """The process of a pod, but for its launcher, with this argument."""
+
+    def found() -> psutil.Process | None:
+        commands = [(process, process.cmdline()) for process in processes_of(pod_uid)]
+        fitting = [process for process, command in commands if argument in command and str(LAUNCHER) not in command]
+        return min(fitting, key=lambda process: process.create_time(), default=None)
+
+    process = wait_for(found, 30, f"a process with {argument}")
+    assert process is not None
+    return process
+
+
+HANGS = """
+import time, torch, torch.distributed as dist
+from holdfast_train import Run
+from holdfast_train.stub import Counter
+
+dist.init_process_group("gloo")
+with Run(counter=Counter()) as run:
+    for step in run.steps():
+        if step == 3:
+            print(f"rank {dist.get_rank()} hangs\\n", end="", flush=True)
+            while True: time.sleep(1)
+"""
+
+
+@pytest.mark.training
+def test_ranks_that_are_told_twice_leave_at_once(tmp_path: Path) -> None:
+    """Breaks if torchrun keeps the second signal to itself, or if a rank takes the first one for it."""
+    script = tmp_path / "train.py"
+    script.write_text(HANGS)
+    env = variables(f"file://{tmp_path}/prefix", HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
+    env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
+    pod = Pod(tmp_path, [sys.executable, str(LAUNCHER), "--", *torchrun], **env)
+    for rank in range(2):
+        pod.wait_for(f"rank {rank} hangs", 120)
+    pod.terminate()
+    pod.wait_for("Sending process", 60)  # torchrun passes it on
+    assert not list(tmp_path.glob("rank-*.json"))
+    pod.told_again(tmp_path)
+    verdict = pod.end()
+    assert (verdict["reason"], verdict["signal"]) == ("LeftWithoutSaving", None), pod.output  # nobody had to be killed
+    assert "told to leave a second time, at step 3" in verdict["message"]
+    wait_for(lambda: not processes_of(env["HOLDFAST_POD_UID"]), 30, "the end of all its processes")
 
 
 TORCHRUN = """

@@ -69,7 +69,8 @@ def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path) -> N
     restored = found.restore()
     assert restored is not None, said
     weights = sum(value.double().sum().item() for value in restored.state["objects"]["model"].values())
-    assert [f"sum={weights:.6f}" in line for line in said.splitlines() if "sum=" in line] == [True, True]
+    # Two processes write to one pipe: their lines may come as one.
+    assert said.count("sum=") == said.count(f"sum={weights:.6f}") == 2
     assert [own["objects"]["own"]["rank"] for own in restored.ranks] == [0, 1]
     sizes = [storage.size(key) for key in storage.keys("data/") if key.endswith(".0")]
     assert len(sizes) == 2

@@ -1,6 +1,8 @@
 """Saving and resuming on a store in memory that misbehaves."""
 
 import dataclasses
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +19,14 @@ from holdfast_train.errors import (
     StorageDeniedError,
     StorageUnreachableError,
 )
+from holdfast_train.folder import FolderStorage
 from holdfast_train.log import Keep
+from holdfast_train.storage import Storage
 
 WRITES = ("put", "put_if_absent", "write")
 
 
-def attempt(storage: MemoryStorage, who: Identity, keep: Keep | None = None, resume: str = "Auto") -> Checkpoints:
+def attempt(storage: Storage, who: Identity, keep: Keep | None = None, resume: str = "Auto") -> Checkpoints:
     found = Checkpoints(storage, who, keep or Keep(last=3))
     found.start(resume)
     return found
@@ -79,6 +83,128 @@ def test_damaged_newest_falls_back_and_says_so(damage: str) -> None:
     assert said
     save(second, 15)
     assert [(c.step, c.corrupt) for c in second.log.state.commits] == [(10, False), (20, True), (15, False)]
+
+
+def reads_of(storage: MemoryStorage) -> list[int]:
+    """Steps whose manifests are read from now on."""
+    steps: list[int] = []
+
+    def note(method: str, key: str) -> None:
+        if method == "get" and key.startswith("manifests/"):
+            steps.append(int(key.removeprefix("manifests/")[:12]))
+
+    storage.before = note
+    return steps
+
+
+def damage(storage: MemoryStorage, *steps: int) -> dict[str, bytes]:
+    """Other bytes in the data of these steps; what was there before."""
+    before = {data_key(storage, step): storage.content[data_key(storage, step)] for step in steps}
+    storage.content |= {key: b"x" * len(content) for key, content in before.items()}
+    return before
+
+
+def test_a_broken_one_is_in_quarantine_before_anything_else_is_read() -> None:
+    """Breaks if an attempt that is lost before its next commit leaves it to the next one to find the same."""
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20, 30)
+    damage(storage, 20, 30)
+    second = attempt(storage, identity(2))
+
+    def lost(method: str, key: str) -> None:
+        if method == "get" and key.startswith("manifests/000000000020"):
+            raise KeyboardInterrupt
+
+    storage.before = lost
+    with pytest.raises(KeyboardInterrupt):
+        second.restore()
+    steps = reads_of(storage)
+    third = attempt(storage, identity(3))
+    restored = third.restore()
+    assert restored is not None
+    assert steps == [20, 20, 10]
+    assert "step 20 does not hold" in restored.note
+    steps.clear()
+    again = attempt(storage, identity(4)).restore()
+    assert again is not None
+    assert (steps, again.step) == ([10], 10)
+    assert again.note == "the checkpoint of step 30 is in quarantine; resumed from the one of step 10"
+    assert len(storage.keys("data/")) == 3
+
+
+def test_one_bad_answer_is_no_damage() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    before, answers = damage(storage, 20), len(storage.keys("log/"))
+    reads = 0
+
+    def recover(method: str, key: str) -> None:
+        nonlocal reads
+        if method == "get" and key.startswith("manifests/"):
+            reads += 1
+            storage.content.update(before if reads == 2 else {})
+
+    second = attempt(storage, identity(2))
+    storage.before = recover
+    restored = second.restore()
+    assert restored is not None
+    assert (restored.step, restored.note, reads) == (20, "", 2)
+    assert len(storage.keys("log/")) == answers + 1  # its fence, and nothing more
+
+
+def test_what_holds_again_is_read_before_all_is_given_up() -> None:
+    """Breaks if a store that was mounted wrongly for a day costs the training."""
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    before = damage(storage, 10, 20)
+    for number in (2, 3):
+        with pytest.raises(NoCheckpointError, match="checkpoint of step 20 does not hold"):
+            attempt(storage, identity(number)).restore()
+    storage.content.update(before)
+    restored = attempt(storage, identity(4)).restore()
+    assert restored is not None
+    assert (restored.step, restored.note) == (
+        20,
+        "the checkpoint of step 20 is in quarantine, and holds; no other one does",
+    )
+    fifth = attempt(storage, identity(5))  # an attempt need not have read all of it, so it stays there
+    assert [(c.step, c.corrupt) for c in fifth.log.state.commits] == [(10, True), (20, True)]
+
+
+def test_a_broken_one_stays_until_enough_others_are_there() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    damage(storage, 20)
+    second = attempt(storage, identity(2), Keep(last=2))
+    assert second.restore() is not None
+    save(second, 30)
+    assert [c.step for c in second.log.state.commits] == [10, 20, 30]
+    save(second, 40)
+    assert [c.step for c in second.log.state.commits] == [30, 40]
+    assert {key.split("/")[1][:12] for key in storage.keys("data/")} == {f"{30:012d}", f"{40:012d}"}
+
+
+def test_another_jobs_prefix_is_only_read() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    damage(storage, 20)
+    elsewhere = Checkpoints(storage, identity(1, uid="uid-2", job="other"), Keep())
+    elsewhere.log.refresh()
+    records = len(storage.keys("log/"))
+    restored = elsewhere.restore()
+    assert restored is not None
+    assert restored.step == 10
+    assert len(storage.keys("log/")) == records
+
+
+def test_a_zombie_that_finds_damage_is_out() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10, 20)
+    damage(storage, 20)
+    zombie = attempt(storage, identity(2))
+    attempt(storage, identity(3))
+    with pytest.raises(FencedError, match="attempt 3"):
+        zombie.restore()
 
 
 def test_none_that_holds_is_for_a_person_to_decide() -> None:
@@ -140,6 +266,23 @@ def test_crash_after_each_write(number: int, monkeypatch: pytest.MonkeyPatch) ->
     save(second, 30)
     # What the dead attempt left is swept once there is something newer that holds.
     assert {key.split("/")[1][:12] for key in storage.keys("data/")} == {f"{10:012d}", f"{30:012d}"}
+
+
+@pytest.mark.parametrize("folder", ["data/000000000001-a1-aa", "manifests", "log"])
+def test_what_a_killed_writer_was_just_writing_goes(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder a key is written under another name first: SIGKILL leaves that, whatever the key was."""
+    monkeypatch.setattr(sweep, "ORPHAN_SECONDS", 3600.0)
+    storage = FolderStorage(tmp_path / "prefix")
+    save(attempt(storage, identity(1)), 10)
+    old, young = (tmp_path / "prefix" / folder / f".writing-{name}" for name in ("old", "young"))
+    for file in (old, young):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    save(attempt(storage, identity(2)), 20)
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_retention_deletes_after_the_commit() -> None:
@@ -224,7 +367,7 @@ def test_damage_on_the_way_is_found_before_the_commit() -> None:
 
 
 def test_large_state_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "PART_BYTES", 1000)
+    monkeypatch.setattr(manifest, "PART_BYTES", 1024)
     storage = MemoryStorage()
     first = attempt(storage, identity(1))
     save(first, 10)

@@ -31,9 +31,9 @@ def kinds(storage: MemoryStorage) -> list[str]:
 def test_records_in_order() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    first.commit(commit(10), log.Keep(), frozenset())
+    first.commit(commit(10), log.Keep())
     second = started(storage, identity(2))
-    second.commit(commit(20), log.Keep(), frozenset())
+    second.commit(commit(20), log.Keep())
     second.complete(20)
     assert kinds(storage) == ["owner", "fence", "commit", "fence", "commit", "complete"]
     assert [c.step for c in second.state.commits] == [10, 20]
@@ -46,11 +46,11 @@ def test_zombie_commits_nothing() -> None:
     successor = started(storage, identity(2))
     before = dict(storage.content)
     with pytest.raises(FencedError):
-        zombie.commit(commit(10), log.Keep(), frozenset())
+        zombie.commit(commit(10), log.Keep())
     with pytest.raises(FencedError):
         zombie.complete(10)
     assert storage.content == before
-    successor.commit(commit(20), log.Keep(), frozenset())
+    successor.commit(commit(20), log.Keep())
 
 
 def test_commit_without_a_fence_is_refused() -> None:
@@ -58,7 +58,7 @@ def test_commit_without_a_fence_is_refused() -> None:
     found = CommitLog(storage, identity(1))
     found.own("Auto")
     with pytest.raises(FencedError):
-        found.commit(commit(1), log.Keep(), frozenset())
+        found.commit(commit(1), log.Keep())
     with pytest.raises(FencedError):
         found.hand_over()
 
@@ -68,7 +68,7 @@ def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
     storage = MemoryStorage()
     first, successor = started(storage, identity(1)), CommitLog(storage, identity(2))
     if saved:
-        first.commit(commit(10), log.Keep(), frozenset())
+        first.commit(commit(10), log.Keep())
     assert successor.end_of_hold(1) is None
     first.hand_over()
     first.hand_over()
@@ -76,11 +76,11 @@ def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
     newest = len(storage.content)
     body = json.loads(storage.content[log.log_key(newest)])
     assert (body["attempt"], body["step"]) == (1, 10 if saved else None)
-    for write in (lambda: first.commit(commit(11), log.Keep(), frozenset()), lambda: first.complete(11)):
+    for write in (lambda: first.commit(commit(11), log.Keep()), lambda: first.complete(11)):
         with pytest.raises(FencedError, match="attempt 1 has handed over"):
             write()
     assert successor.end_of_hold(1) == "attempt 1 has handed over" + (" at step 10" if saved else "")
-    started(storage, identity(2)).commit(commit(20), log.Keep(), frozenset())
+    started(storage, identity(2)).commit(commit(20), log.Keep())
     assert kinds(storage)[newest:] == ["fence", "commit"]
 
 
@@ -103,7 +103,7 @@ def test_lost_answer_is_recognised_as_our_own_record() -> None:
         found.own("Auto")
         found.raise_fence()
         storage.lose_answers = 1
-        found.commit(commit(10), log.Keep(), frozenset())
+        found.commit(commit(10), log.Keep())
         storage.lose_answers = 1
         found.hand_over()
     assert kinds(storage) == ["owner", "fence", "commit", "handover"]
@@ -155,12 +155,12 @@ def test_other_job_is_told_whose_prefix_it_is() -> None:
 def test_takeover_is_explicit_and_final() -> None:
     storage = MemoryStorage()
     old = started(storage, identity(5))
-    old.commit(commit(10), log.Keep(), frozenset())
+    old.commit(commit(10), log.Keep())
     new = started(storage, identity(1, uid="uid-2"))
     assert kinds(storage)[-2:] == ["takeover", "fence"]
     assert [c.step for c in new.state.commits] == [10]
     with pytest.raises(FencedError):
-        old.commit(commit(11), log.Keep(), frozenset())
+        old.commit(commit(11), log.Keep())
     with pytest.raises(FencedError):
         started(storage, identity(6))
 
@@ -169,8 +169,47 @@ def test_retired_commits_leave_the_state_with_the_commit() -> None:
     storage = MemoryStorage()
     found = started(storage, identity(1))
     for step in range(1, 5):
-        record = found.commit(commit(step), log.Keep(last=2), frozenset())
+        record = found.commit(commit(step), log.Keep(last=2))
     assert [c.step for c in found.state.commits] == [3, 4]
     assert len(record.retired) == 1
     fresh = CommitLog(storage, identity(1))
     assert fresh.refresh() == found.state
+
+
+def broken(storage: MemoryStorage) -> list[tuple[int, bool]]:
+    found = CommitLog(storage, identity(0))
+    return [(c.step, c.corrupt) for c in found.refresh().commits]
+
+
+def test_quarantine_is_durable_and_fenced() -> None:
+    storage = MemoryStorage()
+    first = started(storage, identity(1))
+    numbers = [first.commit(commit(step), log.Keep()).seq for step in (10, 20)]
+    second = started(storage, identity(2))
+    second.quarantine((numbers[1],))
+    assert broken(storage) == [(10, False), (20, True)]
+    with pytest.raises(FencedError, match="attempt 2"):
+        first.quarantine((numbers[0],))
+    second.hand_over()
+    assert json.loads(storage.content[log.log_key(len(storage.content))])["step"] == 10
+    with pytest.raises(FencedError, match="handed over"):
+        second.quarantine((numbers[0],))
+    person = CommitLog(storage, identity(0))
+    person.refresh()
+    person.take_back((numbers[1],))
+    assert broken(storage) == [(10, False), (20, False)]
+    started(storage, identity(3))
+    with pytest.raises(FencedError, match="attempt 3"):
+        person.take_back((numbers[1],))
+
+
+def test_a_person_of_the_job_before_takes_nothing_back() -> None:
+    storage = MemoryStorage()
+    first = started(storage, identity(1))
+    number = first.commit(commit(10), log.Keep()).seq
+    first.hand_over()
+    person = CommitLog(storage, identity(0))
+    person.refresh()
+    CommitLog(storage, identity(1, uid="uid-2")).own("Auto")
+    with pytest.raises(FencedError, match="was created anew"):
+        person.take_back((number,))

@@ -49,9 +49,18 @@ def test_what_to_keep() -> None:
     assert (found.keep_last, found.keep_best, found.keep_metric, found.keep_mode) == (3, 0, None, "Min")
 
 
+def test_the_ranks_of_a_pod_share_its_rate() -> None:
+    rate = {"HOLDFAST_CHECKPOINT_UPLOAD_RATE": "300000000"}
+    assert environment("s3://b/p").upload_rate is None
+    assert environment("s3://b/p", **rate).upload_rate == 3e8
+    assert environment("s3://b/p", **rate, LOCAL_WORLD_SIZE="4").upload_rate == 7.5e7
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("HOLDFAST_CHECKPOINT_UPLOAD_RATE", "300M"),
+        ("HOLDFAST_CHECKPOINT_UPLOAD_RATE", "0"),
         ("HOLDFAST_ATTEMPT", "0"),
         ("HOLDFAST_ATTEMPT", "one"),
         ("HOLDFAST_GRACE_SECONDS", "1m"),

@@ -38,9 +38,9 @@ KNOWN = (Cost(0.1, 10.0, GB),)  # a gigabyte in ten seconds
             "a save takes about 10.0 s and 2.0 s must be left: only the save in flight is finished, about 5.0 s more, "
             "which may not be done in time",
         ),
-        ((30.0, GB, ()), "save", "no save was measured yet: one is tried"),
-        ((30.0, GB, (Cost(0.0, 1.0, 0),)), "save", "no save was measured yet: one is tried"),
-        ((30.0, GB, (), GB), "finish", "no save was measured yet: only the one in flight is finished"),
+        ((30.0, GB, ()), "save", "how long a save takes is not known: one is tried"),
+        ((30.0, GB, (Cost(0.0, 1.0, 0),)), "save", "how long a save takes is not known: one is tried"),
+        ((30.0, GB, (), GB), "finish", "how long a save takes is not known: only the one in flight is finished"),
     ],
 )
 def test_last_save(situation: tuple[Any, ...], act: str, words: str) -> None:

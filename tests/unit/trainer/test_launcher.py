@@ -1,6 +1,7 @@
 """The launcher: a wrong verdict turns a preemption into a failure, or unfinished training into completion."""
 
 import ast
+import fcntl
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.trainer import LAUNCHER
+from tests.support.waiting import wait_for
 
 from holdfast_train import launcher
 from holdfast_train.launcher import End, RankVerdict, classify, encode
@@ -172,8 +174,72 @@ def test_exit_0_after_sigterm_is_drained(tmp_path: Path) -> None:
     assert verdict_of(tmp_path / "log")["outcome"] == "drained"
 
 
+def told_again(process: subprocess.Popen[str], folder: Path) -> None:
+    """Send SIGTERM until it counts as another one: for a moment after the first, it is the same. Returns at the end."""
+
+    def counts() -> bool:
+        process.send_signal(signal.SIGTERM)
+        return (folder / "leave-now").exists()
+
+    wait_for(counts, 30, "a launcher that knows that it was told twice")
+    process.wait(30)
+
+
+COUNTS = """
+import os, signal
+told = []
+def on_term(number, _frame):
+    told.append(number)
+    print("told", os.path.exists(os.environ["HOLDFAST_VERDICT_DIR"] + "/leave-now"), flush=True)
+    if len(told) == 2: os._exit(3)
+for number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, on_term)
+print("up", flush=True)
+while True: signal.pause()
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_is_passed_on_as_now(tmp_path: Path, first: signal.Signals) -> None:
+    process = start(tmp_path / "log", sys.executable, "-c", COUNTS, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(first)
+    assert process.stdout.readline() == "told False\n"
+    told_again(process, tmp_path)
+    assert process.stdout.read() == "told True\n"
+    assert (process.returncode, verdict_of(tmp_path / "log")["outcome"]) == (3, "drained")
+
+
+def test_who_does_not_leave_when_told_twice_is_killed(tmp_path: Path) -> None:
+    code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
+    env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+    process = start(tmp_path / "log", sys.executable, "-c", code, **env)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    told_again(process, tmp_path)
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("drained", "LeftWithoutSaving", 9)
+
+
+def test_a_writer_is_not_waited_for_as_long_if_told_twice(tmp_path: Path) -> None:
+    """Breaks if the launcher waits on for a commit that somebody has given up: it has a minute, this half of it."""
+    (tmp_path / "leave-now").touch()  # of a launcher before this one
+    with (tmp_path / "writer-1").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+        process = start(tmp_path / "log", sys.executable, "-c", TELLS % 0, **env)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "told\n"
+        assert not (tmp_path / "leave-now").exists()
+        told_again(process, tmp_path)
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
 def test_sigterm_is_forwarded_once_and_to_the_program_only(tmp_path: Path) -> None:
-    """A kubelet tells PID 1 only; a grandchild that died of it would take the save with it."""
+    """A kubelet tells PID 1 only; a grandchild that died of it would take the save with it. Two at once are one."""
     code = """
 import signal, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"])

@@ -1,10 +1,8 @@
 """The pure commit log: who owns, who may commit, who has to wait, what is kept."""
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +18,7 @@ from holdfast_train.errors import (
     HoldfastTrainError,
     StoragePrefixInUseError,
 )
+from holdfast_train.seal import sealed, unsealed
 
 AT = "2026-01-01T00:00:00.000+00:00"
 
@@ -132,9 +131,9 @@ def test_handover_is_over_with_the_next_writer(kind: log.Kind, who: Identity) ->
 def test_record_without_the_handover_reads_as_none() -> None:
     """Logs written before there were successors."""
     record = log.draft(OWNED, "fence", A1, "n", AT)
-    body = json.loads(log.encode(OWNED, record))
+    body = unsealed(log.encode(OWNED, record))
     assert body["state"].pop("handed_over") is False
-    assert log.decode(json.dumps(body).encode(), record.seq) == (record, log.apply(OWNED, record))
+    assert log.decode(sealed(body), record.seq) == (record, log.apply(OWNED, record))
 
 
 BY_A2 = log.apply(COMMITTED, log.draft(COMMITTED, "fence", A2, "f2", AT))
@@ -219,6 +218,37 @@ def test_a_prune_drops_commits_and_nothing_else() -> None:
     assert log.decode(log.encode(DONE, record), 7) == (record, after)
 
 
+def test_quarantine_and_back() -> None:
+    record = log.draft(MANY, "quarantine", A1, "q", AT, corrupt=(4, 5, 9))
+    after = log.apply(MANY, record)
+    assert [(c.seq, c.corrupt) for c in after.commits] == [(3, False), (4, True), (5, True)]
+    assert log.decode(log.encode(MANY, record), 6) == (record, after)
+    assert (log.newest(MANY), log.newest(after)) == (MANY.commits[2], MANY.commits[0])
+    back = log.draft(after, "quarantine", A1, "q", AT, corrupt=(3,), whole=(5,))
+    assert [(c.seq, c.corrupt) for c in log.apply(after, back).commits] == [(3, True), (4, True), (5, False)]
+    assert log.decode(log.encode(after, back), 7) == (back, log.apply(after, back))
+
+
+def test_a_handover_names_what_the_next_attempt_goes_on_from() -> None:
+    broken = log.apply(MANY, log.draft(MANY, "quarantine", A1, "q", AT, corrupt=(5,)))
+    handed = log.apply(broken, log.draft(broken, "handover", A1, "h", AT))
+    assert log.end_of_hold(handed, A2, 1) == "attempt 1 has handed over at step 20"
+
+
+@pytest.mark.parametrize(
+    ("state", "whole", "error"),
+    [
+        (BROKEN, (5,), None),
+        (DONE, (5,), None),
+        (MANY, (5,), "attempt 1 .* may be training"),
+        (BROKEN, (9,), "does not name commit 9"),
+    ],
+)
+def test_a_person_takes_back(state: log.LogState, whole: tuple[int, ...], error: str | None) -> None:
+    with nullcontext() if error is None else pytest.raises(FencedError, match=error):
+        log.check_take_back(state, whole)
+
+
 def test_takeover_keeps_or_sets_aside() -> None:
     assert [c.step for c in TAKEN.commits] == [100]
     never = chain(
@@ -234,7 +264,7 @@ def test_takeover_keeps_or_sets_aside() -> None:
     assert after_complete.complete is None
 
 
-@pytest.mark.parametrize("kind", ["takeover", "fence", "commit", "handover", "complete"])
+@pytest.mark.parametrize("kind", ["takeover", "fence", "quarantine", "commit", "handover", "complete"])
 def test_first_record_is_the_owner(kind: log.Kind) -> None:
     with pytest.raises(CheckpointCorruptError):
         log.apply(log.LogState(), log.draft(log.LogState(), kind, A1, "n", AT))
@@ -245,7 +275,7 @@ def test_gap_in_the_log_is_corruption() -> None:
         log.apply(OWNED, replace(log.draft(OWNED, "fence", A1, "n", AT), seq=7))
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v":2,"seq":1,"kind":"owner"}', b"\xff", b'{"v":1,"seq":2}'])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v":3,"seq":1,"kind":"owner"}', b"\xff", b'{"v":1,"seq":2}'])
 def test_records_that_are_none(data: bytes) -> None:
     with pytest.raises(CheckpointCorruptError):
         log.decode(data, 1)
@@ -265,134 +295,16 @@ def test_log_seq(key: str, seq: int | None) -> None:
     assert log.log_seq(key) == seq
 
 
-def hours(number: float) -> str:
-    return f"2026-01-{1 + int(number // 24):02d}T{int(number % 24):02d}:00:00+00:00"
-
-
-def test_retention_counts_good_ones_only() -> None:
-    commits = [commit(1), commit(2), commit(3, corrupt=True), commit(4)]
-    assert log.retire(commits, log.Keep(last=2)) == (1,)  # 3 does not count, and stays while it is newer than 2
-    assert log.retire([*commits, commit(5)], log.Keep(last=2)) == (1, 2, 3)
-
-
-def test_retention_by_period() -> None:
-    commits = [commit(i + 1, at=hours(i * 6)) for i in range(10)]
-    gone = log.retire(commits, log.Keep(last=2, every=24 * 3600))
-    assert [c.seq for c in commits if c.seq not in gone] == [1, 5, 9, 10]
-
-
-def rated(*values: str | None, name: str = "loss", corrupt: tuple[int, ...] = ()) -> list[log.Commit]:
-    """Commits 1, 2, 3… with these values of a metric."""
-    return [
-        replace(commit(seq, corrupt=seq in corrupt), metric_name=None if value is None else name, metric=value)
-        for seq, value in enumerate(values, 1)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("commits", "best", "mode", "kept"),
-    [
-        (rated("3", "1", "2", "4", "5"), 1, "Min", [2, 5]),
-        (rated("3", "1", "2", "4", "5"), 2, "Min", [2, 3, 5]),
-        (rated("3", "9", "2", "4", "5"), 1, "Max", [2, 5]),
-        (rated("3", "1", "2", "4", "0.5"), 1, "Min", [5]),  # the newest may be the best as well
-        (rated("1", "1", "1", "2"), 1, "Min", [3, 4]),  # of equals the newer
-        (rated("-1e-3", "-0.01", "0", "1"), 1, "Min", [2, 4]),
-        (
-            rated("1.00000000000000000000000000000000001", "1.00000000000000000000000000000000002", "2"),
-            1,
-            "Min",
-            [1, 3],
-        ),
-        (rated("3", "1", "2", "4", corrupt=(2,)), 1, "Min", [3, 4]),
-        (rated("nan", "NaN", "-inf", "2", "x", "", None, "3"), 1, "Min", [4, 8]),
-        (rated("nan", None, "3"), 5, "Min", [3]),
-        (rated("1", "2", name="accuracy") + rated("", "", "5", "7")[2:], 1, "Min", [3, 4]),  # another metric's values
-        (rated("1", "2", "3"), 0, "Min", [3]),
-    ],
-)
-def test_retention_of_the_best(
-    commits: list[log.Commit], best: int, mode: Literal["Min", "Max"], kept: list[int]
-) -> None:
-    gone = log.retire(commits, log.Keep(last=1, best=best, metric="loss", mode=mode))
-    assert [c.seq for c in commits if c.seq not in gone] == kept
-
-
-def test_metric_of_a_commit() -> None:
-    keep = log.Keep(best=1, metric="loss")
-    found = log.with_metric(commit(1), {"loss": "2.113", "accuracy": "0.9"}, keep)
-    assert found == replace(commit(1), metric_name="loss", metric="2.113")
-    for metrics in ({}, {"accuracy": "0.9"}, {"loss": "nan"}, {"loss": "inf"}, {"loss": ""}, {"loss": "low"}):
-        assert log.with_metric(commit(1), metrics, keep) == commit(1)
-    assert log.with_metric(commit(1), {"loss": "2.113"}, log.Keep()) == commit(1)
-
-
 def test_metric_survives_the_log() -> None:
     with_one = replace(commit(3, 100), metric_name="loss", metric="2.113")
     record = log.draft(FENCED, "commit", A1, "n", AT, commit=with_one)
     data = log.encode(FENCED, record)
     assert log.decode(data, 3) == (record, log.apply(FENCED, record))
-    body = json.loads(data)
+    body = unsealed(data)
     for found in (body["commit"], *body["state"]["commits"]):  # logs written before there were metrics
         del found["metric"], found["metric_name"]
-    (_, state) = log.decode(json.dumps(body).encode(), 3)
+    (_, state) = log.decode(sealed(body), 3)
     assert state.commits == (commit(3, 100),)
-
-
-values = st.none() | st.sampled_from(["nan", "inf", "x", "1e3"]) | st.decimals(-9, 9, places=1).map(str)
-commits_strategy = st.lists(st.tuples(st.integers(0, 400), st.booleans(), values), max_size=30).map(
-    lambda found: [
-        replace(commit(number + 1, at=hours(hour), corrupt=bad), metric_name="loss", metric=value)
-        for number, (hour, bad, value) in enumerate(sorted(found, key=lambda one: one[0]))
-    ]
-)
-keeps = st.builds(
-    log.Keep,
-    last=st.integers(1, 5),
-    every=st.none() | st.integers(1, 200).map(lambda h: h * 3600.0),
-    best=st.integers(0, 4),
-    metric=st.just("loss"),
-    mode=st.sampled_from(["Min", "Max"]),
-)
-
-
-def worth(one: log.Commit, mode: str) -> Decimal | None:
-    """The higher, the better; None for what is no number."""
-    value = None if one.metric in (None, "nan", "inf", "x") else Decimal(one.metric)
-    return value if value is None or mode == "Max" else -value
-
-
-@given(commits_strategy, keeps)
-def test_retention_invariants(commits: list[log.Commit], keep: log.Keep) -> None:
-    """The newest good ones and the best ones always stay, no more than that, and a second time retires nothing."""
-    gone = set(log.retire(commits, keep))
-    good = [c for c in commits if not c.corrupt]
-    newest = {c.seq for c in good[-keep.last :]}
-    assert not gone & newest
-    numbers = [(found, c) for c in good if (found := worth(c, keep.mode)) is not None]
-    kept = sorted((found for found, c in numbers if c.seq not in gone), reverse=True)[: keep.best]
-    assert kept == sorted((found for found, _ in numbers), reverse=True)[: keep.best]
-    if keep.every is None:
-        others = {c.seq for c in good} - gone - newest
-        assert len(others) <= keep.best
-    left = [c for c in commits if c.seq not in gone]
-    assert log.retire(left, keep) == ()
-
-
-@given(commits_strategy, keeps)
-def test_what_is_kept_of_all_at_once_is_kept_one_by_one(commits: list[log.Commit], keep: log.Keep) -> None:
-    """Commits come one at a time, each retiring some: the best of all that ever were must still be there."""
-    left: list[log.Commit] = []
-    for one in commits:
-        left.append(one)
-        gone = log.retire(left, keep)
-        left = [c for c in left if c.seq not in gone]
-    at_once = set(log.retire(commits, keep))
-    best_only = replace(keep, last=1, every=None)
-    wanted = {c.seq for c in commits if c.seq not in log.retire(commits, best_only) and not c.corrupt}
-    assert wanted <= {c.seq for c in left}
-    if keep.every is None:
-        assert {c.seq for c in left if not c.corrupt} == {c.seq for c in commits if not c.corrupt} - at_once
 
 
 def may_fence(state: log.LogState, who: Identity) -> bool:
@@ -413,7 +325,10 @@ def may_commit(state: log.LogState, who: Identity, fence: log.Fence) -> bool:
 
 WRITERS = [identity(a, uid=u, pod=f"{u}-{a}") for u in ("uid-1", "uid-2") for a in (1, 2, 3)]
 steps = st.lists(
-    st.tuples(st.sampled_from(range(len(WRITERS))), st.sampled_from(["start", "commit", "handover", "complete"])),
+    st.tuples(
+        st.sampled_from(range(len(WRITERS))),
+        st.sampled_from(["start", "commit", "quarantine", "take back", "handover", "complete"]),
+    ),
     max_size=40,
 )
 
@@ -460,6 +375,11 @@ def test_histories(actions: list[tuple[int, str]], resume: str) -> None:
                 assert fences[number].nonce not in handed_over
                 if action == "commit":
                     append("commit", who, commit=commit(0, len(records)))
+                elif action in ("quarantine", "take back"):
+                    newest, names = tuple(c.seq for c in state.commits[-1:]), [c.name for c in state.commits]
+                    append("quarantine", who, **{"corrupt" if action == "quarantine" else "whole": newest})
+                    assert [c.name for c in state.commits] == names
+                    assert {c.corrupt for c in state.commits[-1:]} <= {action == "quarantine"}
                 elif action == "handover":
                     append("handover", who, step=len(records) if state.commits else None)
                     handed_over.add(fences[number].nonce)

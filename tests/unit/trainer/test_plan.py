@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_train.plan import merged, plan
+from holdfast_train.plan import GRAIN, merged, plan
 from holdfast_train.state import Leaf
 
 sizes = st.lists(st.integers(0, 20_000), max_size=12)
@@ -31,6 +31,7 @@ def test_the_ranks_together_write_every_byte_once(alike: list[int], own: list[in
         assert used == sorted(used)
         assert all(before[1] <= after[0] for before, after in pairwise(used))
         assert all(stop <= made.size for _, stop in used)
+        assert made.share % GRAIN == made.size % GRAIN == 0  # else they cannot be written past the page cache
     for number, size in enumerate(alike):
         edges = sorted(written.get(number, []))
         assert [edge[0] for edge in edges] == [0, *(edge[1] for edge in edges)][:-1] if size else not edges
@@ -43,7 +44,7 @@ def test_shares_end_to_end_are_the_common_stream(alike: list[int], ranks: int) -
     plans = [plan(leaves(alike), len(alike), rank, ranks) for rank in range(ranks)]
     ends = [entry.shards[0].offset + entry.size for entry in plans[0].common]
     assert sum(made.share for made in plans) >= max(ends, default=0)
-    assert max(made.share for made in plans) - min(made.share for made in plans) <= 2 * 4096
+    assert max(made.share for made in plans) - min(made.share for made in plans) <= 2 * GRAIN
     assert all(made.common == plans[0].common for made in plans)
     begin = 0
     for made in plans:

@@ -22,7 +22,7 @@ def storage() -> MemoryStorage:
     first.own("Auto")
     first.raise_fence()
     for step in (10, 20, 30):
-        first.commit(commit(step), log.Keep(9), frozenset())
+        first.commit(commit(step), log.Keep(9))
     first.hand_over()
     return made
 
@@ -39,7 +39,7 @@ def test_later_attempts_do_not_see_what_was_dropped(storage: MemoryStorage) -> N
     second.own("Auto")
     second.raise_fence()
     assert [c.step for c in second.state.commits] == [30]
-    second.commit(commit(40), log.Keep(9), frozenset())
+    second.commit(commit(40), log.Keep(9))
     assert [c.step for c in second.state.commits] == [30, 40]
 
 

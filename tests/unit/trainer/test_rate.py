@@ -60,6 +60,16 @@ def test_threads_share_the_limit() -> None:
     assert sorted(pauses) == pytest.approx([number / 10 for number in range(1, 101)])
 
 
+def test_who_waits_goes_on_when_the_limit_is_lifted() -> None:
+    """Breaks if a pod that has to leave waits out a pause of hours."""
+    bucket = Rate(1e-3, 1)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(bucket.wait, 10) for _ in range(2)]
+        bucket.limit = None
+        for future in waiting:
+            future.result(timeout=30)
+
+
 @pytest.mark.parametrize(("limit", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_what_is_no_rate_is_refused(limit: float, burst: int) -> None:
     with pytest.raises(ValueError, match="allowed"):

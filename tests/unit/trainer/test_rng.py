@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.support.trainer import packed
+from tests.support.trainer import packed, unpacked
 
 from holdfast_train import rng
 from holdfast_train.errors import StateError
-from holdfast_train.state import unpack
 
 
 def draws() -> tuple[float, float, float]:
@@ -21,7 +20,7 @@ def draws() -> tuple[float, float, float]:
 
 def through_a_checkpoint(value: Any) -> Any:
     tree, tensors, data = packed(value)
-    return unpack(json.loads(json.dumps(tree)), {entry.name: entry for entry in tensors}, data)
+    return unpacked(json.loads(json.dumps(tree)), tensors, data)
 
 
 def test_every_generator_comes_back() -> None:

@@ -20,6 +20,7 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.folder import FolderStorage
 from holdfast_train.interval import Cost
+from holdfast_train.manifest import decode
 from holdfast_train.stub import Counter
 
 
@@ -296,6 +297,27 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
     assert run.step == 5
     found = verdict(tmp_path)
     assert (found["result"], found["savedStep"]) == ("left", 2)
+
+
+def test_a_metric_counts_for_the_step_at_which_it_was_reported(uri: str) -> None:
+    """Breaks if a checkpoint of a step without an evaluation is among the best by the one before."""
+    found = []
+    with Run(counter=Counter(), environment=pod(uri)) as run:
+        for step in run.steps(4):
+            run.report(loss=10.0 - step, metrics={"accuracy": 0.5} if step == 1 else None)
+            if step in (2, 3):
+                assert run.save()
+        storage = FolderStorage(uri.removeprefix("file://"))
+        for key in storage.keys("manifests/"):
+            found.append(decode(storage.get(key)).metrics)
+    assert found == [{"loss": "9.0", "accuracy": "0.5"}, {"loss": "8.0"}]
+
+
+def test_a_metric_that_is_no_number_is_named(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), Run(counter=Counter(), environment=pod(uri)) as run:
+        for _ in run.steps(1):
+            run.report(metrics={"words": "many"})
+    assert "the metric 'words' given to run.report is a str, not one number" in capsys.readouterr().err
 
 
 def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

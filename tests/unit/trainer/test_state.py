@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.trainer import packed
+from tests.support.trainer import packed, unpacked
 
 from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.manifest import Manifest, Part, check_chunks, chunk_sums, decode, encode
@@ -22,7 +22,7 @@ def round_trip(value: Any) -> Any:
     tree, tensors, data = packed(value)
     manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
     again = decode(encode(manifest))  # through JSON, as in storage
-    return unpack(again.state, {entry.name: entry for entry in again.tensors}, data)
+    return unpacked(again.state, again.tensors, data)
 
 
 leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -84,7 +84,7 @@ def test_tied_weights_are_stored_once() -> None:
     weight = torch.randn(100)
     tree, tensors, data = packed({"a": weight, "b": weight, "c": weight[:50]})
     assert [entry.size for entry in tensors] == [400, 200]
-    back = unpack(tree, {entry.name: entry for entry in tensors}, data)
+    back = unpacked(tree, tensors, data)
     assert torch.equal(back["b"], weight)
     assert back["a"].data_ptr() != back["b"].data_ptr()
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_held_is_named(value: Any) -> None:
 @pytest.mark.parametrize("tree", [{"$new": 1}, {}, {"$dict": [[1]]}, {"$tensor": 5}, {"$dict": [1]}])
 def test_trees_of_another_kind_are_refused(tree: Tree) -> None:
     with pytest.raises(StateError):
-        unpack(tree, {}, memoryview(b""))
+        unpack(tree, {}, lambda entry, scalar: entry)
 
 
 def manifest() -> Manifest:
@@ -149,3 +149,11 @@ def test_nothing_but_the_language_model_needs_torch() -> None:
         "import holdfast_train, holdfast_train.stub, holdfast_train.init, holdfast_train.s3, holdfast_train.workers"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_leaf_keeps_the_memory_that_its_tensor_had() -> None:
+    """Breaks if a program that gives its tensor other memory while it is copied tears a checkpoint."""
+    tensor, walk = torch.ones(4), Walk()
+    walk.tree({"x": tensor}, "")
+    tensor.data = torch.zeros(4)
+    assert walk.leaves[0].value.tolist() == [1.0] * 4

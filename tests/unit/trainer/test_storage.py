@@ -1,5 +1,7 @@
 """Trying again, addresses, and the folder store."""
 
+import fcntl
+import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.trainer import MemoryStorage
 
+from holdfast_train import folder
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     KeyMissingError,
@@ -173,6 +176,44 @@ def test_folder_has_one_winner(tmp_path: Path) -> None:
         assert won.count(True) == 1
         assert store.get(f"log/{round_}") == bytes([won.index(True)])
     assert not list((tmp_path / "log").glob(".*"))
+
+
+def pages(size: int) -> memoryview:
+    """Memory as arenas have it: it begins with a page."""
+    view = memoryview(mmap.mmap(-1, size))
+    view[:] = os.urandom(size)
+    return view
+
+
+def test_large_data_goes_past_the_page_cache(tmp_path: Path) -> None:
+    """Breaks if a checkpoint takes memory from the training once more, and the CPU that copying it there costs."""
+    with (tmp_path / "probe").open("wb") as probe:
+        try:
+            fcntl.fcntl(probe, fcntl.F_SETFL, os.O_DIRECT)
+        except OSError:
+            pytest.skip("this file system has no direct writes")
+    data = pages(4 << 20)
+    FolderStorage(tmp_path).write("data/x", data)
+    with (tmp_path / "data" / "x").open("rb") as file:
+        with pytest.raises(BlockingIOError):  # nothing of it can be read without asking the disk
+            os.preadv(file.fileno(), [bytearray(4096)], 0, os.RWF_NOWAIT)
+        assert file.read() == data
+
+
+@pytest.mark.parametrize(
+    ("begin", "size"),
+    [pytest.param(64, 2 << 20, id="memory-not-aligned"), pytest.param(4096, (2 << 20) + 1, id="length-not-aligned")],
+)
+def test_data_that_cannot_go_past_it_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
+) -> None:
+    data = pages(4 << 20)[begin : begin + size]
+    storage = FolderStorage(tmp_path)
+    storage.write("data/x", data)
+    # A disk that wants more than we know of says so at the first write.
+    monkeypatch.setattr(folder, "DIRECT_ALIGNMENT", 1)
+    storage.write("data/y", data)
+    assert storage.get("data/x") == storage.get("data/y") == data
 
 
 def test_folder_hides_what_is_half_written(tmp_path: Path) -> None:

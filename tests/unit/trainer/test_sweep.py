@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.trainer import identity
 
-from holdfast_train import log
+from holdfast_train import log, retention
 from holdfast_train.errors import AlreadyCompleteError, FencedError, StoragePrefixInUseError
 from holdfast_train.sweep import ORPHAN_SECONDS, attempt_of, orphans
 
@@ -211,7 +211,7 @@ class Zombies(RuleBasedStateMachine):
         except (FencedError, AlreadyCompleteError):
             return
         added = log.Commit(self.state.seq + 1, self.count, one.number, AT, name, "00", 1)
-        gone = log.retire((*self.state.commits, added), log.Keep(last=last))
+        gone = retention.retire((*self.state.commits, added), log.Keep(last=last))
         retired = {c.name for c in self.state.commits if c.seq in gone}
         self.append("commit", who, commit=added, retired=gone)
         if known:
@@ -219,6 +219,19 @@ class Zombies(RuleBasedStateMachine):
             self.proven(one)
         else:
             one.dropped.add(name)
+
+    @precondition(lambda self: self.processes and self.state.commits)
+    @rule(data=st.data(), back=st.booleans())
+    def quarantine(self, data: st.DataObject, back: bool) -> None:
+        """A process has read a checkpoint and found it broken, or whole after all. Nothing is deleted for that."""
+        one = self.pick(data, self.processes)
+        try:
+            log.check_commit(self.state, self.who(one.number, one.uid, one.pod), one.fence)
+        except (FencedError, AlreadyCompleteError):
+            return
+        seq = data.draw(st.sampled_from([c.seq for c in self.state.commits]), "commit")
+        self.append("quarantine", self.who(one.number, one.uid, one.pod), **{"whole" if back else "corrupt": (seq,)})
+        self.proven(one)
 
     def proven(self, one: Process) -> None:
         one.seen, one.over, one.proven = self.state, set(one.dropped), True

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from holdfast.cli.checkpoints.prefix import Objects, Prefix, missing, names
-from holdfast_train import log
+from holdfast_train import log, retention
 from holdfast_train.log import Commit, Fence, Keep, LogState
 
 
@@ -79,7 +79,7 @@ def plan(prefix: Prefix, keep: Keep | None, broken: Mapping[int, str], older_tha
 
 def _commits(prefix: Prefix, keep: Keep, broken: Mapping[int, str]) -> list[Item]:
     seen = [replace(c, corrupt=c.corrupt or c.seq in broken) for c in prefix.state.commits]
-    dropped = set(log.retire(seen, keep))
+    dropped = set(retention.retire(seen, keep))
     items = []
     for commit in seen:
         if commit.seq in dropped:

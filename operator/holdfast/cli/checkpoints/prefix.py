@@ -1,5 +1,5 @@
 """What lies below a prefix: the state of the log, the objects that are there, and how each checkpoint stands. Pure but
-for `survey` and `newest_state`."""
+for `survey`, `newest_state` and `person`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class Standing(StrEnum):
     """How a checkpoint stands, without reading its bytes."""
 
     OK = "ok"
-    CORRUPT = "corrupt"  # a resume found that it does not hold
+    CORRUPT = "corrupt"  # in quarantine: a resume found that it does not hold
     DAMAGED = "damaged"  # objects of it are missing, or have another size
     SET_ASIDE = "set aside"  # a takeover with `resume: Never` did not want it
     RETIRED = "retired"  # retention dropped it, and its objects are still there
@@ -117,6 +117,15 @@ def newest_state(storage: Storage) -> LogState:
             hint="either no attempt has started yet, or the prefix is another one",
         )
     return state
+
+
+def person(storage: Storage, state: LogState) -> CommitLog:
+    """The log for somebody who appends to it after `state` and is no attempt."""
+    owner = state.owner
+    assert owner is not None  # a log begins with its owner
+    found = CommitLog(storage, Identity(owner.namespace, owner.job, owner.job_uid, 0, ""))
+    found.state = state
+    return found
 
 
 def parse(name: str) -> tuple[int, int] | None:

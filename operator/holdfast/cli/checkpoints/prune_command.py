@@ -18,15 +18,13 @@ from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
 from holdfast.cli.checkpoints.place import Found, Where, explain, opened
 from holdfast.cli.checkpoints.plan import Plan, broken_commits, plan, still_unnamed
-from holdfast.cli.checkpoints.prefix import Prefix, newest_state, survey
+from holdfast.cli.checkpoints.prefix import Prefix, newest_state, person, survey
 from holdfast.cli.checkpoints.selection import Selected
 from holdfast.cli.console import console
 from holdfast.cli.errors import CliError
 from holdfast.cli.fitting import Column, Fitting
 from holdfast.cli.options import Kubeconfig, Namespace
 from holdfast.cli.values import duration
-from holdfast_train.commits import CommitLog
-from holdfast_train.environment import Identity
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
 from holdfast_train.log import Keep, LogState
 from holdfast_train.storage import Storage
@@ -185,15 +183,12 @@ def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:
 
 
 def _drop(storage: Storage, seen: LogState, retired: Sequence[int]) -> LogState:
-    owner = seen.owner
-    assert owner is not None  # a log begins with its owner
-    person = CommitLog(storage, Identity(owner.namespace, owner.job, owner.job_uid, 0, ""))
-    person.state = seen
+    commits = person(storage, seen)
     try:
-        person.prune(tuple(retired))
+        commits.prune(tuple(retired))
     except FencedError as error:
         raise CliError(f"nothing was deleted: the log has changed meanwhile ({error})", hint=_ORPHANS_HINT) from error
-    return person.state
+    return commits.state
 
 
 def to_object(prefix: Prefix, made: Plan, *, dry_run: bool) -> dict[str, Any]:

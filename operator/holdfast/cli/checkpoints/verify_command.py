@@ -16,13 +16,14 @@ from holdfast.cli.checkpoints.check import THREADS, Damage, shapes, sums
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
 from holdfast.cli.checkpoints.place import Where, opened
-from holdfast.cli.checkpoints.prefix import Prefix, survey
+from holdfast.cli.checkpoints.prefix import Prefix, person, survey
 from holdfast.cli.checkpoints.selection import LATEST, Selected, select
 from holdfast.cli.checkpoints.show_command import parts
 from holdfast.cli.console import console
-from holdfast.cli.errors import ExitCode
+from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.options import Kubeconfig, Namespace
-from holdfast_train.errors import CheckpointCorruptError, KeyMissingError
+from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
+from holdfast_train.log import LogState
 from holdfast_train.manifest import Manifest, manifest_key
 from holdfast_train.storage import Storage
 
@@ -35,12 +36,20 @@ class Verdict:
     found: Manifest | None
     damages: tuple[Damage, ...]
 
+    @property
+    def wronged(self) -> bool:
+        """Whether it is in quarantine, and holds."""
+        return self.selected.commit is not None and self.selected.commit.corrupt and not self.damages
+
 
 def verify(
     place: Place,
     checkpoint: Chosen = LATEST,
     *,
     every: Annotated[bool, typer.Option("--all", help="All checkpoints that the log names.")] = False,
+    take_back: Annotated[
+        bool, typer.Option("--take-back", help="Take those that hold out of quarantine, while nothing trains.")
+    ] = False,
     namespace: Namespace = None,
     endpoint: Endpoint = None,
     region: Region = None,
@@ -49,8 +58,8 @@ def verify(
 ) -> None:
     """Read every byte of a checkpoint, and name every object and chunk that is not what was committed.
 
-    The manifest's hash is held against the log's, sizes and checksums against the manifest's. Nothing is changed. The
-    exit code is 1 if anything is damaged.
+    The manifest's hash is held against the log's, sizes and checksums against the manifest's. Nothing is changed,
+    unless you say --take-back. The exit code is 1 if anything is damaged.
 
     \b
     Examples:
@@ -63,12 +72,24 @@ def verify(
         prefix = survey(storage)
         chosen = [select(prefix, found.name or checkpoint)] if not every else _named(prefix)
         verdicts = verify_all(storage, chosen)
+        wronged = tuple(one.selected.commit.seq for one in verdicts if one.wronged and one.selected.commit)
+        if take_back and wronged:
+            _take_back(storage, prefix.state, wronged)
     if as_json:
-        typer.echo(json.dumps(to_object(prefix.uri, verdicts), indent=2))
+        typer.echo(json.dumps(to_object(prefix.uri, verdicts, taken_back=take_back), indent=2))
     else:
-        show(console(), verdicts)
+        show(console(), verdicts, taken_back=take_back)
     if any(verdict.damages for verdict in verdicts):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _take_back(storage: Storage, seen: LogState, whole: tuple[int, ...]) -> None:
+    """Append the record that lets attempts resume from them again. CliError if an attempt may be training."""
+    try:
+        person(storage, seen).take_back(whole)
+    except FencedError as error:
+        hint = "suspend the job, or wait until it is complete"
+        raise CliError(f"nothing was taken out of quarantine: {error}", hint=hint) from error
 
 
 def _named(prefix: Prefix) -> list[Selected]:
@@ -104,7 +125,7 @@ def _open(storage: Storage, selected: Selected) -> Manifest | Damage:
         return Damage(key, str(error).removeprefix(f"{key}: ").removeprefix(f"{key} is "))
 
 
-def show(out: Console, verdicts: Sequence[Verdict]) -> None:
+def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False) -> None:
     """Print it for people: one line a checkpoint, and one for each thing that is damaged."""
     if not verdicts:
         out.print("nothing is committed")
@@ -114,12 +135,16 @@ def show(out: Console, verdicts: Sequence[Verdict]) -> None:
         hashed = "" if verdict.selected.commit or not found else "; the log has no hash of its manifest"
         good = ("whole  ", "green") if not verdict.damages else ("DAMAGED", "bold red")
         out.print(Text.assemble(good, f"  {verdict.selected.name}  {what}{hashed}"), soft_wrap=True)
+        if verdict.wronged:
+            later = "it is taken out of quarantine"
+            now = "it is in quarantine, and read only where no other one holds; --take-back changes that"
+            out.print(Text(f"  {later if taken_back else now}", style="yellow"), soft_wrap=True)
         for damage in verdict.damages:
             chunk = "" if damage.chunk is None else f" chunk {damage.chunk}"
             out.print(Text.assemble(f"  {damage.key}", (chunk, "bold"), f": {damage.what}"), soft_wrap=True)
 
 
-def to_object(uri: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def to_object(uri: str, verdicts: Sequence[Verdict], *, taken_back: bool = False) -> dict[str, Any]:
     """What --json prints."""
     return {
         "uri": uri,
@@ -130,6 +155,8 @@ def to_object(uri: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
                 "whole": not verdict.damages,
                 "size": verdict.found.size if verdict.found else None,
                 "hashInLog": verdict.selected.commit is not None,
+                "inQuarantine": bool(verdict.selected.commit and verdict.selected.commit.corrupt)
+                and not (taken_back and verdict.wronged),
                 "damages": [{"key": d.key, "chunk": d.chunk, "what": d.what} for d in verdict.damages],
             }
             for verdict in verdicts

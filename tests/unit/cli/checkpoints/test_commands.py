@@ -173,6 +173,28 @@ def test_verify_holds_the_manifest_against_the_log(folder: FolderStorage) -> Non
     assert "not the manifest that was committed" in result.output
 
 
+def test_quarantine_is_shown_and_taken_back_while_nothing_trains(folder: FolderStorage) -> None:
+    newest = attempt(folder, 2)
+    seq = newest.log.state.commits[-1].seq
+    newest.log.quarantine(corrupt=(seq,))
+    listed = json.loads(holdfast("list", folder.uri, "--json").output)
+    assert [c["state"] for c in listed["checkpoints"]] == ["corrupt", "ok", "ok"]
+    result = holdfast("verify", folder.uri)
+    assert (result.exit_code, "it is in quarantine" in result.output) == (0, True)
+    refused = holdfast("verify", folder.uri, "--take-back")
+    assert refused.exit_code != 0
+    assert "attempt 2 (pod pod-uid-1-2) may be training" in refused.output
+    newest.hand_over()
+    flip(path(folder, "data", 30), 5)
+    assert holdfast("verify", folder.uri, "--take-back").exit_code == ExitCode.FAILED
+    assert "corrupt" in holdfast("list", folder.uri).output
+    flip(path(folder, "data", 30), 5)
+    taken = holdfast("verify", folder.uri, "--all", "--take-back", "--json")
+    assert [c["inQuarantine"] for c in json.loads(taken.output)["checkpoints"]] == [False] * 3
+    assert "corrupt" not in holdfast("list", folder.uri).output
+    assert "quarantine" not in holdfast("verify", folder.uri, "--take-back").output
+
+
 def test_diff(folder: FolderStorage) -> None:
     result = holdfast("diff", folder.uri, "10", "30")
     assert "model/weight  numpy <f4 [4, 8] -> numpy <f4 [4, 16]" in result.output

@@ -1,0 +1,132 @@
+"""What is exported or imported: tensors by flat names, and a description of the state that they are part of."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from holdfast_train.errors import StateError
+from holdfast_train.lazy import Lazy
+from holdfast_train.sharding import Box
+from holdfast_train.state import Tree, Walk, unpack
+
+__all__ = ["DESCRIPTION", "Content", "Description", "plain"]
+
+DESCRIPTION: Final = "holdfast"  # the key under which a file has it
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """The state that some tensors are part of. `names` of objects; of a single one `tree` is its state, else of all.
+
+    `tied`: names that are another name's tensor. `arrays`: what was NumPy's, with its type and shape.
+    """
+
+    step: int
+    names: tuple[str, ...]
+    tree: Tree
+    tied: Mapping[str, str] = field(default_factory=dict)
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+
+    def encode(self) -> str:
+        """As JSON."""
+        body = {"v": VERSION, **vars(self), "tied": dict(self.tied), "arrays": dict(self.arrays)}
+        return json.dumps(body, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def decode(cls, text: str) -> "Description":
+        """From JSON. StateError if it is none of this version."""
+        try:
+            body: dict[str, Any] = json.loads(text)
+            if body["v"] != VERSION:
+                raise StateError(f"it was exported by another holdfast-train: version {body['v']}, not {VERSION}")
+            arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
+            return cls(int(body["step"]), tuple(body["names"]), body["tree"], dict(body["tied"]), arrays)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"its description of the state cannot be read: {error!r}") from error
+
+    def objects(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The states of the objects. StateError if `tensors` lacks one that they have."""
+        value = self.value(tensors)
+        return {self.names[0]: value} if len(self.names) == 1 else dict(value)
+
+    def value(self, tensors: Mapping[str, Any]) -> Any:
+        """The state, with `tensors` by their names in it; tied ones are the same one."""
+
+        def array(name: str) -> Any:
+            found = tensors[name]
+            return _array(found, *self.arrays[name]) if name in self.arrays else found
+
+        made = {name: array(name) for name in tensors}
+        return unpack(self.tree, made, lambda tensor, scalar: tensor[()] if scalar else tensor)
+
+
+def _array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    """The NumPy array that was exported as `tensor`."""
+    import numpy as np  # noqa: PLC0415 - the library works without it
+    import torch  # noqa: PLC0415
+
+    if not tensor.numel():
+        return np.empty(shape, dtype=np.dtype(dtype))
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(np.dtype(dtype)).reshape(shape)
+
+
+def plain(array: Any) -> Any:
+    """A NumPy array as a tensor: of its type where torch has that, else of its bytes."""
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):  # texts, times; another byte order
+        return torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+class _Naming(Walk):
+    """Flat names for tensors that are not read yet."""
+
+    separator = "."
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: dict[str, Lazy] = {}
+        self.tied: dict[str, str] = {}
+        self._first: dict[tuple[str, Box], str] = {}
+
+    def _array(self, value: Any, path: str) -> Tree:
+        if not isinstance(value, Lazy):
+            return super()._array(value, path)
+        name = self._first.get(value.key)
+        if name is None:
+            name = self._first[value.key] = self._unique(path)
+            self.tensors[name] = value
+        else:
+            self.tied[self._unique(path)] = name
+        return {"$tensor": name, "$scalar": True} if value.scalar else {"$tensor": name}
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is exported: `tensors` that are not read yet by their names, and what they are part of."""
+
+    tensors: Mapping[str, Lazy]
+    description: Description
+
+    @classmethod
+    def of(cls, step: int, objects: Mapping[str, Any]) -> "Content":
+        """Of outlines. The names of one object's tensors begin inside it, those of several with the object's name."""
+        walk = _Naming()
+        (value, *more) = objects.values()
+        tree = walk.tree(dict(objects) if more else value, "")
+        arrays = {
+            name: (lazy.entry.dtype, lazy.entry.shape)
+            for name, lazy in walk.tensors.items()
+            if lazy.entry.kind == "numpy"
+        }
+        return cls(walk.tensors, Description(step, tuple(objects), tree, walk.tied, arrays))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return sum(lazy.entry.size for lazy in self.tensors.values())

@@ -1,0 +1,135 @@
+"""Safetensors: one file, or several and an index, as Hugging Face lays them out."""
+
+import contextlib
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.checkpoints import Found
+from holdfast_train.errors import StateError
+from holdfast_train.exchange.content import DESCRIPTION, Content, Description, plain
+from holdfast_train.lazy import Lazy, materialise
+from holdfast_train.storage import Storage
+
+__all__ = ["INDEX", "SUFFIX", "read", "write"]
+
+SUFFIX: Final = ".safetensors"
+INDEX: Final = ".safetensors.index.json"
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("safetensors"), importlib.import_module("safetensors.torch")
+    except ImportError as error:
+        raise StateError(
+            f"safetensors cannot be read or written here ({error}); install it: pip install safetensors, "
+            f"or holdfast-train with its extra `torch`"
+        ) from error
+
+
+def write(
+    storage: Storage, found: Found, content: Content, path: Path, *, most: int, advance: Callable[[int], None]
+) -> list[Path]:
+    """Write `path` (model.safetensors), or several files beside it with an index if it were larger than `most` bytes.
+
+    One file's tensors are in memory at a time. StateError names a tensor of a type that the format does not have.
+    """
+    _, library = _library()
+    _check_types(content, library)
+    groups = list(_groups(content.tensors, most))
+    stem = path.name.removesuffix(SUFFIX)
+    names = [path.name] if len(groups) == 1 else [
+        f"{stem}-{number:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(1, len(groups) + 1)
+    ]  # fmt: skip
+    about = {**content.description.tied, DESCRIPTION: content.description.encode()}
+    for name, group in zip(names, groups, strict=True):
+        arrays = materialise(storage, found.manifest, group, advance)
+        tensors = {key: plain(array) if group[key].entry.kind == "numpy" else array for key, array in arrays.items()}
+        # `format` is what Transformers asks for; tied names are as safetensors.torch.load_model wants them.
+        library.save_file(tensors, path.with_name(name), {"format": "pt", **(about if len(groups) == 1 else {})})
+    files = [path.with_name(name) for name in names]
+    if len(groups) > 1:
+        weight_map = {key: name for name, group in zip(names, groups, strict=True) for key in group}
+        index = {"metadata": {"total_size": content.size, **about}, "weight_map": weight_map}
+        files.append(path.with_name(stem + INDEX))
+        files[-1].write_text(json.dumps(index, indent=2) + "\n")
+    return files
+
+
+def _check_types(content: Content, library: Any) -> None:
+    torch = importlib.import_module("torch")
+    seen: set[str] = set()
+    for name, lazy in content.tensors.items():
+        if lazy.entry.kind != "torch" or lazy.entry.dtype in seen:
+            continue
+        seen.add(lazy.entry.dtype)
+        try:
+            library.save({"t": torch.empty(0, dtype=getattr(torch, lazy.entry.dtype))})
+        except KeyError as error:
+            raise StateError(
+                f"{name} is of the type {lazy.entry.dtype}, which safetensors does not have; "
+                f"use --format dcp or torch, or --only to leave it out"
+            ) from error
+
+
+def _groups(tensors: Mapping[str, Lazy], most: int) -> Iterator[dict[str, Lazy]]:
+    """In order, as many in a file as fit; a tensor that is larger has a file of its own."""
+    group: dict[str, Lazy] = {}
+    size = 0
+    for name, lazy in tensors.items():
+        if group and size + lazy.entry.size > most:
+            yield group
+            group, size = {}, 0
+        group[name] = lazy
+        size += lazy.entry.size
+    yield group
+
+
+@contextlib.contextmanager
+def read(path: Path) -> Iterator[tuple[dict[str, Any], Description | None]]:
+    """The tensors in a file, in those of an index, or in all of a folder, mapped; and the description, if there is one.
+
+    StateError if it cannot be read.
+    """
+    library, _ = _library()
+    files, about = _files(path)
+    tensors: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for file in files:
+            try:
+                opened = stack.enter_context(library.safe_open(file, framework="pt"))
+            except (OSError, library.SafetensorError) as error:
+                raise StateError(f"{file} cannot be read as safetensors: {error}") from error
+            about |= opened.metadata() or {}
+            for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                if name in tensors:
+                    raise StateError(f"{name} is in {file} and in another file of {path}; name one file, or the index")
+                tensors[name] = opened.get_tensor(name)
+        description = Description.decode(about[DESCRIPTION]) if DESCRIPTION in about else None
+        if description is None:  # of safetensors.torch.save_model: names of what is tied, and which tensor it is
+            tensors |= {name: tensors[kept] for name, kept in about.items() if kept in tensors and name not in tensors}
+        yield tensors, description
+
+
+def _files(path: Path) -> tuple[list[Path], dict[str, str]]:
+    if path.is_dir():
+        indexes = sorted(path.glob(f"*{INDEX}"))
+        if len(indexes) > 1:
+            raise StateError(f"{path} has {len(indexes)} indexes; name one: {', '.join(map(str, indexes))}")
+        if not indexes:
+            return sorted(path.glob(f"*{SUFFIX}")), {}
+        path = indexes[0]
+    if not path.name.endswith(INDEX):
+        return [path], {}
+    try:
+        index = json.loads(path.read_text())
+        names = sorted(set(index["weight_map"].values()))
+        about = {key: value for key, value in index.get("metadata", {}).items() if isinstance(value, str)}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise StateError(f"{path} is no index of safetensors files: {error!r}") from error
+    for name in names:
+        if not (path.parent / name).is_file():
+            raise StateError(f"{path} names {name}, which is not beside it")
+    return [path.parent / name for name in names], about

@@ -1,0 +1,76 @@
+"""Parts of what a checkpoint holds, by their dotted names: `model`, `model.layers.0.`, `optimizer.state`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from holdfast_train.errors import StateError
+
+__all__ = ["SHOWN", "Only", "at", "dotted", "select"]
+
+Only: TypeAlias = "str | Sequence[str] | None"
+SHOWN: Final = 12  # names that an error lists
+
+
+def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
+    """What of `objects` (nested mappings) lies at or below a name of `only`; all of it if that is None.
+
+    Names are keys joined by dots. Whole ones are meant: `model.layers.1` is not `model.layers.10`. Lists and tuples are
+    taken whole. StateError if there is nothing at a name: it lists what is there.
+    """
+    if only is None:
+        return dict(objects)
+    wanted = [only] if isinstance(only, str) else list(only)
+    for name in wanted:
+        if not any(_within(path, name) for path, _ in dotted(objects)):
+            raise StateError(f"there is nothing at {name!r}; {_near(objects, name)}")
+    found = _below(objects, "", wanted)
+    assert isinstance(found, dict)
+    return found
+
+
+def at(objects: Mapping[str, Any], name: str) -> Any:
+    """What has the dotted name `name`. StateError if there is nothing: it lists what is there."""
+    for path, value in dotted(objects):
+        if path == name:
+            return value
+    raise StateError(f"there is nothing at {name!r}; {_near(objects, name)}")
+
+
+def dotted(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What mappings hold, with the keys that lead there joined by dots: mappings themselves, and what is in them."""
+    if path:
+        yield path, value
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from dotted(item, f"{path}.{key}" if path else str(key))
+
+
+def _within(path: str, name: str) -> bool:
+    """Is what has the dotted name `path` what `name` means, or below it?"""
+    return path == name.rstrip(".") or path.startswith(f"{name.rstrip('.')}.")
+
+
+def _below(value: Mapping[str, Any], path: str, wanted: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        here = f"{path}.{key}" if path else str(key)
+        if any(_within(here, name) for name in wanted):
+            found[key] = item
+        elif isinstance(item, Mapping) and (inside := _below(item, here, wanted)):
+            found[key] = inside
+    return found
+
+
+def _near(objects: Mapping[str, Any], name: str) -> str:
+    """What there is at the longest beginning of `name` at which there is something."""
+    parts = name.rstrip(".").split(".")
+    paths = [path for path, _ in dotted(objects)]
+    for length in range(len(parts) - 1, -1, -1):
+        start = ".".join(parts[:length])
+        dot = f"{start}." if start else ""
+        below = dict.fromkeys(dot + path[len(dot) :].split(".")[0] for path in paths if path.startswith(dot))
+        if below:
+            more = len(below) - SHOWN
+            there = ", ".join(list(below)[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+            return f"below {start!r} there is {there}" if start else f"there is {there}"
+    return "there is nothing at all"

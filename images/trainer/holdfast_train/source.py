@@ -1,0 +1,124 @@
+"""What an address names: one checkpoint by its manifest, or the newest that holds of a whole prefix."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from holdfast_train.checkpoints import Checkpoints, Found, find, resolve
+from holdfast_train.environment import Credentials, Identity
+from holdfast_train.errors import NoCheckpointError, StorageError
+from holdfast_train.log import Keep
+from holdfast_train.manifest import manifest_key
+from holdfast_train.quarantine import BROKEN
+from holdfast_train.say import say
+from holdfast_train.storage import Patient, join_uri, open_storage
+
+__all__ = ["PATIENCE", "Source", "address", "newest_that_holds", "open_address", "source"]
+
+T = TypeVar("T")
+PATIENCE: Final = 60.0  # seconds to try a storage that does not answer
+NOBODY: Final = Identity("", "", "", 0, "")
+
+
+class Source(Protocol):
+    """Checkpoints to choose from."""
+
+    def newest(self) -> Found | None:
+        """The newest that was not passed over and whose manifest holds, None if there is none at all.
+
+        NoCheckpointError if there are some and none holds.
+        """
+
+    def pass_over(self, found: Found, error: StorageError) -> None:
+        """What was read of `found` does not hold."""
+
+    def accept(self, found: Found) -> str:
+        """What is needed of `found` was read, and holds. What was passed over on the way to it, for people."""
+
+
+class One:
+    """A checkpoint that somebody has named: there is none before it."""
+
+    def __init__(self, storage: Patient, name: str) -> None:
+        self._storage = storage
+        self._name = name
+        self._uri = join_uri(storage.uri, manifest_key(name))
+        self._broken: StorageError | None = None
+
+    def newest(self) -> Found:
+        """As Source."""
+        if self._broken is None:
+            try:
+                return find(self._storage, self._name)
+            except BROKEN as error:
+                self._broken = error
+        raise NoCheckpointError(f"the checkpoint {self._uri} does not hold: {self._broken}") from self._broken
+
+    def pass_over(self, found: Found, error: StorageError) -> None:
+        """As Source."""
+        self._broken = error
+
+    def accept(self, found: Found) -> str:
+        """As Source."""
+        return ""
+
+
+def source(storage: Patient, name: str | None) -> Source:
+    """The checkpoint `name`, or all of the prefix. NoCheckpointError if there is none at all."""
+    if name is not None:
+        return One(storage, name)
+    found = Checkpoints(storage, NOBODY, Keep(), say)
+    if not found.log.refresh().commits:
+        raise NoCheckpointError(f"{storage.uri} holds no checkpoint")
+    return found
+
+
+def newest_that_holds(storage: Patient, name: str | None, read: Callable[[Found], T]) -> tuple[Found, T]:
+    """What `read` makes of the newest checkpoint for which it finds nothing broken. NoCheckpointError if of none."""
+    choice = source(storage, name)
+    while True:
+        found = choice.newest()
+        assert found is not None  # the source has some
+        try:
+            value = read(found)
+        except BROKEN as error:
+            choice.pass_over(found, error)
+            continue
+        if note := choice.accept(found):
+            say(note)
+        return found, value
+
+
+def address(text: str) -> str:
+    """The address in `text`, which may be a path of a folder."""
+    return text if "://" in text else f"file://{Path(text).expanduser().absolute()}"
+
+
+def open_address(
+    text: str, *, endpoint: str | None = None, region: str | None = None, credentials: Credentials | None = None
+) -> tuple[Patient, str | None]:
+    """The storage that `text` names, and the checkpoint in it, if it names one. StorageInvalidError.
+
+    What is not given comes from the job, inside its pod; else from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION,
+    and boto3's own chain of credentials.
+    """
+    prefix, name = resolve(address(text))
+    env = os.environ
+    storage = open_storage(
+        prefix,
+        endpoint=endpoint or _first("HOLDFAST_CHECKPOINT_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        region=region or _first("HOLDFAST_CHECKPOINT_REGION", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        credentials=credentials
+        or Credentials(
+            env.get("HOLDFAST_CHECKPOINT_ACCESS_KEY_ID"),
+            env.get("HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY"),
+            env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
+        ),
+    )
+    return Patient(storage), name
+
+
+def _first(*names: str) -> str | None:
+    """The first of these variables that is set."""
+    return next((value for name in names if (value := os.environ.get(name))), None)

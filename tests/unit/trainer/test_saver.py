@@ -1,0 +1,161 @@
+"""A writer that fails, breaks or is late takes nothing with it."""
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.support.trainer import environment
+
+from holdfast_train.arena import Arena
+from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.errors import HoldfastTrainError, StorageFullError, WriterLostError
+from holdfast_train.lock import Lock
+from holdfast_train.log import Keep
+from holdfast_train.messages import Open, Saved
+from holdfast_train.rate import Rate
+from holdfast_train.resume import open_patient
+from holdfast_train.saver import Content, Saver, start_writer
+from holdfast_train.upload import Upload
+
+
+class Training:
+    """A model of 400 kB whose checkpoints go into a folder; `told` is what came of them."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        where = environment(f"file://{folder}/prefix", **variables)
+        storage = open_patient(where, where.checkpoint_uri or "")
+        checkpoints = Checkpoints(storage, where.identity, Keep())
+        checkpoints.start("Auto")
+        self.model = torch.nn.Linear(100, 1000)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.told: list[Saved | HoldfastTrainError] = []
+        content = Content({"model": self.model, "optimizer": self.optimizer}, {})
+        opened = Open(where, 0, 1, checkpoints.log.fence)
+        self.saver = Saver(opened, content, self.told.append)
+
+    def begin(self, step: int) -> None:
+        self.saver.begin(f"{step:012d}-a1-0123456789ab", step, patience=0.0)
+
+    def save(self, step: int) -> Saved | HoldfastTrainError:
+        self.begin(step)
+        assert self.saver.wait(math.inf)
+        return self.told[-1]
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    found = Training(tmp_path)
+    yield found
+    found.saver.close()
+
+
+class Gate:
+    """Keeps the copy of what an optimizer guards from being made until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+        original = Arena.copy_from
+
+        def copy_from(arena: Arena, offset: int, address: int, size: int) -> None:
+            if threading.current_thread().name == "holdfast-capture":
+                self.reached.set()
+                assert self.open.wait(30)
+            original(arena, offset, address, size)
+
+        monkeypatch.setattr(Arena, "copy_from", copy_from)
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise StorageFullError("no space")
+
+
+def test_an_upload_that_fails_before_its_state_is_copied(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if what is told of a copy that nobody needs any more ends the writer."""
+    gate = Gate(monkeypatch)
+    with monkeypatch.context() as broken:
+        broken.setattr(Checkpoints, "prepare", full)
+        training.begin(1)
+        assert gate.reached.wait(30)
+        assert training.saver.wait(30)
+        assert isinstance(training.told[-1], StorageFullError)
+    gate.open.set()
+    assert isinstance(training.save(2), Saved)
+    assert len(training.told) == 2
+
+
+def test_an_arena_is_not_used_again_while_somebody_still_copies_into_it(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if the end of its upload is taken for that of the copy: two states would be mixed, with good sums."""
+    gate = Gate(monkeypatch)
+    with monkeypatch.context() as broken:
+        broken.setattr(Checkpoints, "prepare", full)
+        training.begin(1)
+        assert training.saver.wait(30)
+    second = threading.Thread(target=training.begin, args=(2,))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    gate.open.set()
+    second.join(30)
+    assert training.saver.wait(30)
+    assert isinstance(training.told[-1], Saved)
+
+
+def test_a_writer_that_breaks_is_replaced(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if an error that nobody foresaw leaves a writer that takes orders and answers none."""
+    unhandled: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    with monkeypatch.context() as broken:
+        broken.setattr(Upload, "_manifest", lambda *_: 1 / 0)
+        assert isinstance(training.save(1), WriterLostError)
+    assert isinstance(training.save(2), Saved)
+    assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
+
+
+def test_a_writer_that_cannot_be_started_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_: Any, **__: Any) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", no_room)
+    with pytest.raises(WriterLostError, match="cannot be started"):
+        start_writer(Lock.new(None))
+
+
+def test_a_lock_without_a_launcher_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lock = Lock.new(None)
+    lock.take()
+    lock.give_back()
+    assert list(tmp_path.iterdir()) == []
+    other = Lock.new(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 1
+    lock.close()
+    other.close()
+
+
+def test_no_limit_holds_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the last save of a pod that has to leave goes at the rate of those beside the training."""
+    paused = threading.Event()
+    original = Rate._until_lifted
+
+    def until_lifted(rate: Rate, seconds: float) -> None:
+        paused.set()
+        original(rate, seconds)
+
+    monkeypatch.setattr(Rate, "_until_lifted", until_lifted)
+    training = Training(tmp_path, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
+    training.model.register_buffer("much", torch.zeros(4 << 20, dtype=torch.uint8))
+    with contextlib.closing(training.saver):
+        for step in (1, 2):  # after the first the limit holds again
+            paused.clear()
+            training.begin(step)
+            assert paused.wait(30)
+            assert len(training.told) == step - 1
+            assert training.saver.wait(math.inf)
+            assert isinstance(training.told[-1], Saved)
