@@ -67,7 +67,7 @@ bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-checkpoint
-bench-checkpoint: setup ## Measure how fast checkpoints move, beside the bare socket and other clients
+bench-checkpoint: setup ## Measure what saves cost a training and how fast checkpoints move, beside others; writes docs/benchmarks-checkpoint.md
 	-@"$$("$(PYTHON)" scripts/setup.py uv)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m tests.bench.checkpoint $(ARGS)
 
@@ -79,6 +79,10 @@ economy: setup ## Simulate policies on Spot markets, write docs/economy.md; TRAC
 promise: setup ## Hold Deadline against 10,000 jobs on hostile markets, and 1,000 in a virtual cluster; TRACES=DIR adds recorded ones (minutes)
 	$(BIN)/python -m tests.model.promise $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
 	$(BIN)/python -m tests.model.promise --decide --jobs 1000 $(if $(TRACES),--traces "$(TRACES)")
+
+.PHONY: torture
+torture: setup ## Kill trainers and writers 1,000 times, see that no commit is lost; ARGS="--trials 100 --seed 7" (minutes)
+	$(BIN)/python -m tests.torture $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and caches of this folder; tools in the user's cache stay

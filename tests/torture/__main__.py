@@ -1,0 +1,91 @@
+"""`make torture`: kill trainers and writers at random points, and see that no commit is ever lost.
+
+    python -m tests.torture --trials 1000 [--seed 1] [--storage folder|s3|both] [--job 3]
+
+Trials come in jobs of 25 on a prefix of their own. The last line are the figures. It ends with 1 if something does not
+hold, says how to repeat that job, and leaves its folder. tests/integration/trainer/test_torture.py runs some trials.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tests.integration.trainer.conftest import S3Server
+from tests.torture.campaign import Tally, plans, run_job
+from tests.torture.chain import BrokenError
+from tests.torture.places import in_bucket, in_folder
+from tests.torture.server import ForkServer
+
+from holdfast.local import toolchain
+
+JOB = 25
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.split("\n")[0])
+    parser.add_argument("--trials", type=int, default=1000, metavar="N", help="how many kills; 1000 if it is not given")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="what chooses the points; 1 if it is not given"
+    )
+    parser.add_argument("--job", type=int, metavar="N", help="only this job of 25 trials, to repeat it")
+    parser.add_argument("--storage", choices=["folder", "s3", "both"], default="both", help="both take turns")
+    return parser.parse_args(arguments)
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[S3Server]:
+    """The S3 server, with a bucket."""
+    server = S3Server(toolchain.build("versitygw"), folder)
+    server.start()
+    try:
+        (folder / server.bucket).mkdir()
+        yield server
+    finally:
+        server.kill()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if everything held, 1 if not."""
+    wanted = parse(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
+    begun, tally, err = monotonic(), Tally(), Console(stderr=True)
+    jobs = range(-(-wanted.trials // JOB)) if wanted.job is None else range(wanted.job, wanted.job + 1)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    (folder / "s3").mkdir()
+    with (
+        s3_server(folder / "s3") as s3,
+        ForkServer(folder) as server,
+        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress,
+    ):
+        total = wanted.trials if wanted.job is None else JOB
+        task = progress.add_task("trials", total=total)
+        for job in jobs:
+            bucket = wanted.storage == "s3" or (wanted.storage == "both" and job % 2 == 1)
+            home = folder / f"job-{job}"
+            home.mkdir()
+            place = in_bucket(s3) if bucket else in_folder(home)
+            todo = plans(wanted.seed, job, min(JOB, total - tally.trials))
+            try:
+                seed = f"{wanted.seed} {job}"
+                run_job(server, place, todo, seed=seed, folder=home, tally=tally, done=lambda: progress.advance(task))
+            except BrokenError as error:
+                progress.stop()
+                again = f"--seed {wanted.seed} --job {job} --storage {'s3' if bucket else 'folder'}"
+                print(f"broken in {place.uri}: {error}\nrepeat it: make torture ARGS='{again}'", file=sys.stderr)
+                return 1
+            shutil.rmtree(home)
+    shutil.rmtree(folder)
+    print(f"{tally.line()} ({monotonic() - begun:.0f} s, seed {wanted.seed})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

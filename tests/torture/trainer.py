@@ -1,0 +1,119 @@
+"""One trainer, and one writer, in a process that was forked for it: the real ones, which say what they are doing."""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tests.support.trainer import environment
+from tests.torture.phases import Slot
+from tests.torture.state import Training, differences, expected
+
+from holdfast_train import checkpointer, checkpoints, manifest, s3_upload, saver, saving, session, sweep, upload
+from holdfast_train.capture import Capture
+from holdfast_train.channel import Channel
+from holdfast_train.errors import FencedError
+from holdfast_train.lock import Lock
+from holdfast_train.messages import Saved
+from holdfast_train.writer import main
+
+__all__ = ["ORPHAN_SECONDS", "train", "write"]
+
+ORPHAN_SECONDS = 0.5
+S3_PART_BYTES = 8 << 20  # S3 wants 5 MiB or more in each part but the last
+
+
+def train(order: dict[str, Any], slot: Slot, requests: socket.socket) -> int:
+    """One attempt, from its restore on, until it is killed or has done `order["goal"]` steps. Its exit code."""
+    torch.set_num_threads(1)
+    _watch_trainer(slot, order, requests)
+    training = Training(order["seed"])
+    where = environment(order["uri"], order["attempt"], **order["variables"])
+    try:
+        with session.Run(**training.objects, environment=where) as run:
+            _report(order, what="resumed", step=run.step, **_restored(run))
+            if run.step and (wrong := differences(training.state(), expected(order["seed"], run.step))):
+                _report(order, what="wrong", step=run.step, text="; ".join(wrong[:3]))
+            with slot.during("training"):
+                for step in run.steps(order["goal"]):
+                    training.train(step + 1)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def write(order: dict[str, Any], slot: Slot, channel: int, lock: int) -> int:
+    """A writer, as `python -m holdfast_train.writer` is one."""
+    _shrink(order)
+    upload.Upload.run = slot.watching("upload", _telling_of_fences(order, upload.Upload.run))
+    found = checkpoints.Checkpoints
+    found.publish = slot.watching("commit", found.publish)
+    found._sweep = slot.watching("sweep", found._sweep)
+    slot.enter("idle")
+    return main([str(channel), str(lock)])
+
+
+def _telling_of_fences(order: dict[str, Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    def told(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except FencedError:  # its trainer may be dead, and nobody else would hear of it
+            _report(order, what="fenced")
+            raise
+
+    return told
+
+
+def _shrink(order: dict[str, Any]) -> None:
+    """Several objects of some megabytes where gigabytes have them; orphans that are old after half a second."""
+    sweep.ORPHAN_SECONDS = ORPHAN_SECONDS
+    saving.RETRY_SECONDS = 0.0
+    manifest.PART_BYTES = order["part"]
+    s3_upload.LEAST_PART_BYTES = S3_PART_BYTES
+
+
+def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -> None:
+    _shrink(order)
+    slot.enter("start")
+    session.restore = slot.watching("restore", session.restore)
+    session.Run._resume = slot.watching("restore", session.Run._resume)
+
+    def capture(*args: Any, copied: Any, failed: Any, **more: Any) -> Capture:
+        leave = slot.enter("capture")
+        size = args[1].size
+
+        def told(count: int) -> None:
+            copied(count)
+            if count >= size:
+                leave()
+
+        return Capture(*args, copied=told, failed=lambda why: (failed(why), leave()), **more)
+
+    def start_writer(lock: Lock) -> Channel:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(requests, [json.dumps(order).encode()], [theirs.fileno(), lock.descriptor])
+        return Channel(ours)
+
+    heard = checkpointer.Checkpointer._on_result
+
+    def on_result(self: Any, result: Any) -> None:
+        if isinstance(result, Saved):
+            _report(order, what="saved", step=result.step, uri=result.uri)
+        heard(self, result)
+
+    saver.Capture = capture
+    saver.start_writer = start_writer
+    checkpointer.Checkpointer._on_result = on_result
+
+
+def _restored(run: Any) -> dict[str, Any]:
+    found = run._progress.resumed_from or {"uri": None, "note": ""}
+    return {"uri": found["uri"], "note": found["note"], "fence": run._checkpoints.log.fence.seq}
+
+
+def _report(order: dict[str, Any], **body: Any) -> None:
+    """One packet, which arrives whole or not at all, and arrives although its sender is killed the moment after."""
+    os.write(order["reports"], json.dumps({**body, "trial": order["trial"]}).encode())
