@@ -118,6 +118,7 @@ def markdown(results: Sequence[Measured]) -> str:
         "settings as shipped. batch/v1 Job is measured beside it in the same run, with the controller manager at",
         "200/400 requests a second and 10 job syncs, where it is at its best. Times are taken from the API server's",
         "audit log. A pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
+        "What checkpoints cost is in [benchmarks-checkpoint.md](benchmarks-checkpoint.md).",
         "",
         f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
         f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included.",

@@ -1,68 +1,73 @@
-"""The tables: every arm of a figure, and what became of the goals."""
+"""The tables of all sections and of all goals: on the terminal, as JSON, and as docs/benchmarks-checkpoint.md."""
 
-from collections.abc import Sequence
-from statistics import median
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.table import Table
-from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results
+from tests.bench.checkpoint.section import Section
 
-__all__ = ["as_json", "show"]
+__all__ = ["as_json", "markdown", "show"]
 
-ARMS = ("way", "GB/s, best", "GB/s, median", "of Holdfast's", "CPU s/GB, least", "CPU s/GB, median")
 GOALS = ("goal", "reached", "wanted", "verdict")
+INTRODUCTION = """# Benchmarks of checkpoints
+
+Written by `make bench-checkpoint`. All ways are measured in turns in one run, on one machine. They share its cores with
+the training, and with the server where there is one: a null server, which throws away what it is sent and makes up what
+it is asked for, so that the client is what is measured.
+"""
 
 
-def arm_row(arm: Arm, ours: Arm) -> tuple[str, ...]:
-    """One line of the first table; the ratio is the median over rounds of the ratio within a round."""
-    ratio = median(a / b for a, b in zip(arm.rates, ours.rates, strict=True))
-    return (
-        arm.name, f"{max(arm.rates):.2f}", f"{median(arm.rates):.2f}", f"{ratio:.2f}", f"{min(arm.cpu):.2f}",
-        f"{median(arm.cpu):.2f}",
-    )  # fmt: skip
-
-
-def goal_row(results: Results, goal: Goal) -> tuple[str, ...]:
-    """One line of the second table."""
-    wanted = f"≤ {goal.cpu:g}" if goal.cpu is not None else f"≥ {goal.at_least:g}"
-    reached = results.reached(goal)
-    if reached is None:
-        return (goal.title, "—", wanted, "not measured")
-    value, against = reached
-    title = f"{goal.title} ({against})" if len(goal.against) > 1 else goal.title
-    return (title, f"{value:.2f}", wanted, "met" if results.met(goal) else "MISSED")
-
-
-def show(found: Sequence[Results], console: Console) -> None:
+def show(found: Sequence[Section], console: Console) -> None:
     """Print all."""
-    for results in found:
-        ours = results.arm(OURS)
-        assert ours is not None
-        arms = Table(*ARMS, title=results.title)
-        for arm in results.arms:
-            arms.add_row(*arm_row(arm, ours))
-        console.print(arms)
-        for sentence in results.missing:
+    for section in found:
+        table = Table(*section.head, title=section.title)
+        for row in section.rows:
+            table.add_row(*row)
+        console.print(table)
+        for sentence in section.notes:
             console.print(sentence, markup=False, highlight=False)
-    goals = Table(*GOALS, title="Goals: median of the ratios within a round")
-    for results in found:
-        for goal in results.goals:
-            *cells, verdict = goal_row(results, goal)
-            goals.add_row(*cells, f"[bold red]{verdict}[/]" if verdict == "MISSED" else verdict)
+        console.print()
+    goals = Table(*GOALS, title="Goals")
+    for section in found:
+        for verdict in section.verdicts:
+            *cells, said = verdict.cells
+            goals.add_row(*cells, f"[bold red]{said}[/]" if said == "MISSED" else said)
     console.print(goals)
 
 
-def as_json(found: Sequence[Results]) -> list[dict[str, Any]]:
-    """Every round of every arm."""
+def as_json(found: Sequence[Section]) -> list[dict[str, Any]]:
+    """Every round of every way."""
     return [
         {
-            "figure": results.title,
-            "arms": [
-                {"way": arm.name, "gigabytesPerSecond": arm.rates, "cpuPerGigabyte": arm.cpu} for arm in results.arms
-            ],
-            "goals": [dict(zip(GOALS, goal_row(results, goal), strict=True)) for goal in results.goals],
-            "missing": list(results.missing),
+            "figure": section.title,
+            "rounds": section.rounds,
+            "goals": [dict(zip(GOALS, verdict.cells, strict=True)) for verdict in section.verdicts],
+            "notes": list(section.notes),
         }
-        for results in found
+        for section in found
     ]
+
+
+def markdown(found: Sequence[Section]) -> str:
+    """The page docs/benchmarks-checkpoint.md."""
+    memory = round(psutil.virtual_memory().total / 2**30)
+    where = (
+        f"Run on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {memory} GiB, {platform.system()}; "
+        f"Holdfast {version('holdfast-train')}, torch {version('torch')}, Python {platform.python_version()}."
+    )
+    parts = [INTRODUCTION, where + "\n", _table(GOALS, (verdict.cells for part in found for verdict in part.verdicts))]
+    for section in found:
+        parts += [f"## {section.title}\n", _table(section.head, section.rows)]
+        parts += [f"{sentence}\n" for sentence in section.notes]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.bench.checkpoint import peers
-from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results, measure
+from tests.bench.checkpoint.arms import OURS, Arm, Goal, measure
 from tests.bench.checkpoint.memory import shared_memory
 from tests.bench.checkpoint.null_server import null_server
+from tests.bench.checkpoint.section import Section
 
 from holdfast_train.environment import Credentials
 from holdfast_train.manifest import chunk_sums
@@ -27,7 +28,7 @@ GOALS = (
 )
 
 
-def restore(size: int, rounds: int, say: Callable[[str], None]) -> Results:
+def restore(size: int, rounds: int, say: Callable[[str], None]) -> Section:
     """All arms on `size` bytes."""
     absent = {name: reason for name in (OBSTORE, TORCH) if (reason := peers.missing(name))}
     if not shutil.which("curl"):
@@ -74,8 +75,7 @@ def restore(size: int, rounds: int, say: Callable[[str], None]) -> Results:
             Arm(TORCH, lambda: _torch(port, view)),
         ]
         arms = [arm for arm in arms if arm.name not in absent]
-        measure(arms, size, rounds, say)
-    return Results("Restore", tuple(arms), GOALS, tuple(absent.values()))
+        return measure("Restore", arms, GOALS, tuple(absent.values()), size=size, rounds=rounds, say=say)
 
 
 def _pieces(view: memoryview, step: int) -> Iterator[tuple[int, memoryview]]:

@@ -1,17 +1,12 @@
-"""What a save costs training: the call, and all time that steps take longer until the checkpoint is committed.
+"""What a save costs training: the call, and all time that steps take longer until the checkpoint is committed."""
 
-python -m tests.bench.checkpoint.stalls --size 512 --rounds 20
-"""
-
-import argparse
-import json
 import math
 import os
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,153 +15,182 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from rich.console import Console
-from rich.table import Table
+from tests.bench.checkpoint import peers
+from tests.bench.checkpoint.arms import OURS, turns
+from tests.bench.checkpoint.section import Section, Verdict, at_most
+from tests.bench.checkpoint.training import Training, device_name
 from tests.support.trainer import variables
-from torch import nn
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from holdfast_train import Run
 
-WIDTH: Final = 1024
-BEST, DEFAULT, OURS = ("DCP save", "DCP async_save", "DCP async_save, process"), "DCP async_save", "Holdfast"
-GOALS: Final = ((OURS, (DEFAULT,), 0.25), (OURS, BEST, 0.5))
+BATCH: Final = 256
+NOTHING, TORCH_SAVE, SAFETENSORS, DCP, ASYNC, PROCESS, FLOOR = (
+    "no save", "torch.save", "safetensors", "DCP save", "DCP async_save", "DCP async_save, stager and process",
+    "copy into pinned memory",
+)  # fmt: skip
+CALL, LOST, BEST, FIRST, PINNED = 5.0, 0.25, 0.5, 1.2, 0.1
+HEAD: Final = ("way", "call, ms", "time lost, s", "of the first, s", "longest step, + s", "until it is there, s")
+
+Begin = Callable[[int], Callable[[], bool]]
 
 
 @dataclass
 class Arm:
-    """One way to save. `begin` starts a save and returns what says whether it is done."""
+    """One way to save. `begin` starts a save and returns what says whether it is done. Figures in seconds, per save."""
 
     name: str
-    begin: Callable[[int], Callable[[], bool]]
+    begin: Begin
     calls: list[float] = field(default_factory=list)
     lost: list[float] = field(default_factory=list)
     longest: list[float] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
+
+    def row(self) -> tuple[str, ...]:
+        """One line of the table: medians over all saves but the first."""
+        return (
+            self.name, f"{1e3 * median(self.calls[1:]):.1f}", f"{median(self.lost[1:]):.3f}", f"{self.lost[0]:.3f}",
+            f"{median(self.longest[1:]):.3f}", f"{median(self.durations[1:]):.2f}",
+        )  # fmt: skip
 
 
-class Training:
-    """A stack of square matrices with AdamW: three times its weights are the state."""
+def stalls(megabytes: int, rounds: int, say: Callable[[str], None]) -> Section:
+    """All ways, on a state of about `megabytes`, each once a round. For a process of its own: DCP leaves one behind."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name, _group():
+        training = Training(megabytes, BATCH, device_name())
+        (others := Path(name) / "others").mkdir()
+        os.environ |= variables(f"file://{name}/ours")
+        with Run(model=training.model, optimizer=training.optimizer) as run:
+            run.advance()  # the arena is made, as after any first step
+            arms = [Arm(OURS, _ours(run)), *_peers(training, others)]
+            usual = _measure(training, arms, others, rounds, say)
+            # Last and alone: once it is there, its process keeps a core busy.
+            arms.append(_dcp_process(training, others))
+            _measure(training, arms[-1:], others, rounds, say)
+            run.left = True  # no last save
+    where = (
+        "on a GPU" if device_name() == "cuda" else "on the CPU; there is no GPU here, so nothing was measured on one"
+    )
+    return Section(
+        title=f"A save of {training.size / 1e6:.0f} MB beside steps of {usual:.2f} s",
+        head=HEAD,
+        rows=tuple(arm.row() for arm in arms),
+        verdicts=tuple(verdicts(arms, f"{megabytes} MB")),
+        notes=(
+            f"Medians of {rounds - 1} saves of each way into a folder, in turns, between steps without one; {where}.",
+            "Time lost: the call, and what steps took longer than without a save until the checkpoint was there.",
+        ),
+        rounds={arm.name: {"calls": arm.calls, "lost": arm.lost, "longest": arm.longest} for arm in arms},
+    )
 
-    def __init__(self, megabytes: int, batch: int) -> None:
-        layers = max(1, round(megabytes * 1e6 / (12 * WIDTH * WIDTH)))
-        self.model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        self._x = torch.randn(batch, WIDTH)
 
-    def step(self) -> float:
-        """One step; the seconds that it took."""
-        began = time.perf_counter()
-        self.model(self._x).square().mean().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return time.perf_counter() - began
-
-    def state(self) -> dict[str, Any]:
-        """As DCP and torch.save want it."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+@contextmanager
+def _group() -> Iterator[None]:
+    """One of this process alone, for DCP."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
-def arms(training: Training, run: Run, folder: Path) -> list[Arm]:
-    """All ways that are here."""
+def verdicts(arms: Sequence[Arm], size: str) -> Iterator[Verdict]:
+    """The goals, for a state of this `size`."""
+    lost = {arm.name: median(arm.lost[1:]) for arm in arms}
+    ours = next(arm for arm in arms if arm.name == OURS)
+    yield at_most(f"{size}: the save call, ms", 1e3 * median(ours.calls[1:]), CALL)
+    yield at_most(f"{size}: time lost ÷ {ASYNC}", _ratio(lost[OURS], lost[ASYNC]), LOST)
+    best = min((DCP, ASYNC, PROCESS), key=lambda name: lost.get(name, math.inf))
+    yield at_most(f"{size}: time lost ÷ best of DCP ({best})", _ratio(lost[OURS], lost[best]), BEST)
+    yield at_most(f"{size}: time lost by the first save ÷ by later ones", _ratio(ours.lost[0], lost[OURS]), FIRST)
+    if FLOOR in lost:
+        yield at_most(f"{size}: time lost ÷ copy into pinned memory", _ratio(lost[OURS], lost[FLOOR]), PINNED)
 
-    def ours(_: int) -> Callable[[], bool]:
+
+def _ratio(ours: float, its: float) -> float | None:
+    """None where what it is compared with is lost in the noise."""
+    return max(0.0, ours) / its if its > 0 else None
+
+
+def _ours(run: Run) -> Begin:
+    checkpointer = run._checkpointer
+    assert checkpointer is not None
+
+    def begin(_: int) -> Callable[[], bool]:
         run.step += 1
-        checkpointer = run._checkpointer
-        assert checkpointer is not None
         checkpointer.begin(run.step, 60.0, math.inf)
         return lambda: not checkpointer.saver.busy
 
-    def torch_save(number: int) -> Callable[[], bool]:
-        torch.save(training.state(), folder / f"torch-{number}")
-        return lambda: True
-
-    def dcp_save(number: int) -> Callable[[], bool]:
-        dcp.save(training.state(), checkpoint_id=folder / f"dcp-{number}")
-        return lambda: True
-
-    def dcp_async(number: int) -> Callable[[], bool]:
-        future: Any = dcp.async_save(training.state(), checkpoint_id=folder / f"async-{number}")
-        return lambda: bool(future.done())
-
-    def dcp_process(number: int) -> Callable[[], bool]:
-        future: Any = dcp.async_save(
-            training.state(),
-            checkpoint_id=folder / f"process-{number}",
-            async_checkpointer_type=AsyncCheckpointerType.PROCESS,
-        )
-        return lambda: bool(future.done())
-
-    return [
-        Arm(OURS, ours),
-        Arm("torch.save", torch_save),
-        Arm(BEST[0], dcp_save),
-        Arm(DEFAULT, dcp_async),
-        Arm(BEST[2], dcp_process),
-    ]
+    return begin
 
 
-def measure(training: Training, found: Sequence[Arm], folder: Path, rounds: int) -> float:
-    """Each arm once a round, between steps without a save; the median of those, in seconds."""
+def _peers(training: Training, folder: Path) -> Iterator[Arm]:
+    def at_once(save: Callable[[Path], Any]) -> Begin:
+        def begin(number: int) -> Callable[[], bool]:
+            save(folder / str(number))
+            return lambda: True
+
+        return begin
+
+    yield Arm(NOTHING, at_once(lambda _: None))
+    yield Arm(TORCH_SAVE, at_once(lambda path: torch.save(training.state(), path)))
+    if peers.missing("safetensors") is None:
+        from safetensors.torch import save_file
+
+        yield Arm(SAFETENSORS, at_once(lambda path: save_file(training.tensors(), path)))
+    yield Arm(DCP, at_once(lambda path: dcp.save(training.state(), checkpoint_id=path)))
+    yield Arm(ASYNC, _dcp_async(training, folder))
+    if device_name() == "cuda":
+        pinned = {
+            name: torch.empty_like(value, device="cpu").pin_memory() for name, value in training.tensors().items()
+        }
+
+        def copy(_: Path) -> None:
+            for name, value in training.tensors().items():
+                pinned[name].copy_(value, non_blocking=True)
+            torch.cuda.synchronize()
+
+        yield Arm(FLOOR, at_once(copy))
+
+
+def _dcp_async(training: Training, folder: Path, **options: Any) -> Begin:
+    def begin(number: int) -> Callable[[], bool]:
+        answer: Any = dcp.async_save(training.state(), checkpoint_id=folder / str(number), **options)
+        done: Callable[[], bool] = getattr(answer, "upload_completion", answer).done  # two, where it stages beside us
+        return done
+
+    return begin
+
+
+def _dcp_process(training: Training, folder: Path) -> Arm:
+    cuda = device_name() == "cuda"
+    staging = StagingOptions(
+        use_pinned_memory=cuda, use_shared_memory=True, use_async_staging=cuda, use_non_blocking_copy=cuda
+    )
+    options = {"async_checkpointer_type": AsyncCheckpointerType.PROCESS, "async_stager": DefaultStager(staging)}
+    return Arm(PROCESS, _dcp_async(training, folder, **options))
+
+
+def _measure(training: Training, arms: Sequence[Arm], folder: Path, rounds: int, say: Callable[[str], None]) -> float:
+    """Each way once a round, between steps without a save; the median of those, in seconds."""
     plain = [training.step() for _ in range(5)][2:]
     for number in range(rounds):
-        for arm in (*found[number % len(found) :], *found[: number % len(found)]):
+        for arm in turns(arms, number):
             usual = median(plain[-9:])
             began = time.perf_counter()
             done = arm.begin(number)
             call = time.perf_counter() - began
-            late = []
+            late: list[float] = []
             while not late or not done():
                 late.append(training.step() - usual)
+            arm.durations.append(time.perf_counter() - began)
             arm.calls.append(call)
             arm.lost.append(call + sum(late))
             arm.longest.append(max(late))
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             plain += [training.step() for _ in range(3)]
-        sys.stderr.write(f"round {number + 1} of {rounds}\n")
+        say(f"round {number + 1} of {rounds}")
     return median(plain)
-
-
-def show(found: Sequence[Arm], usual: float, out: Console) -> None:
-    """The table, and the goals."""
-    table = Table("", "call ms", "lost s", "first s", "longest step +s", title=f"A save beside steps of {usual:.3f} s")
-    for arm in found:
-        figures = (1e3 * median(arm.calls[1:]), median(arm.lost[1:]), arm.lost[0], median(arm.longest[1:]))
-        table.add_row(arm.name, *(f"{figure:.3f}" for figure in figures))
-    out.print(table)
-    by_name = {arm.name: median(arm.lost[1:]) for arm in found}
-    for ours, others, goal in GOALS:
-        best = min((name for name in others), key=lambda name: by_name[name])
-        out.print(f"{ours} ÷ {best}: {by_name[ours] / by_name[best]:.2f} (goal {goal})")
-
-
-def main() -> int:
-    """Measure and print. A goal that is missed is shown, and is not an error."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.checkpoint.stalls", description=__doc__)
-    parser.add_argument("--size", type=int, default=512, metavar="MB", help="size of the state (default 512)")
-    parser.add_argument("--batch", type=int, default=256, help="rows in a step (default 256)")
-    parser.add_argument("--rounds", type=int, default=20, help="saves of each way (default 20)")
-    parser.add_argument("--json", action="store_true", help="print all rounds as JSON")
-    options = parser.parse_args()
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29599", "RANK": "0", "WORLD_SIZE": "1"}
-    dist.init_process_group("gloo")
-    training = Training(options.size, options.batch)
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
-        os.environ |= variables(f"file://{name}/ours")
-        (folder := Path(name) / "others").mkdir()
-        with Run(model=training.model, optimizer=training.optimizer) as run:
-            training.step()
-            run.advance()
-            found = arms(training, run, folder)
-            usual = measure(training, found, folder, options.rounds)
-            run.left = True
-    dist.destroy_process_group()
-    if options.json:
-        json.dump({arm.name: {"calls": arm.calls, "lost": arm.lost} for arm in found}, sys.stdout)
-    else:
-        show(found, usual, Console(width=110))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.bench.checkpoint import peers
-from tests.bench.checkpoint.arms import OURS, Arm, Goal, Results, measure
+from tests.bench.checkpoint.arms import OURS, Arm, Goal, measure
 from tests.bench.checkpoint.memory import shared_memory
 from tests.bench.checkpoint.null_server import null_server
+from tests.bench.checkpoint.section import Section
 
 from holdfast_train.environment import Credentials
 from holdfast_train.manifest import chunk_sums
@@ -30,7 +31,7 @@ GOALS = (
 )
 
 
-def upload(size: int, rounds: int, say: Callable[[str], None]) -> Results:
+def upload(size: int, rounds: int, say: Callable[[str], None]) -> Section:
     """All arms on `size` bytes."""
     absent = {name: reason for name in (OBSTORE, TORCH) if (reason := peers.missing(name))}
     with null_server(size) as port, shared_memory(size) as data:
@@ -50,8 +51,7 @@ def upload(size: int, rounds: int, say: Callable[[str], None]) -> Results:
             Arm(TORCH, lambda: _torch(port, data)),
         ]
         arms = [arm for arm in arms if arm.name not in absent]
-        measure(arms, size, rounds, say)
-    return Results("Upload", tuple(arms), GOALS, tuple(absent.values()))
+        return measure("Upload", arms, GOALS, tuple(absent.values()), size=size, rounds=rounds, say=say)
 
 
 def _raw(port: int, data: memoryview, connections: int) -> None:
