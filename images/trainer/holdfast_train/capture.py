@@ -77,7 +77,8 @@ class Capture:
         self._later: list[Copy] = []
         now: list[Copy] = []
         for copy in plan.copies:
-            safe = leaves[copy.leaf].kind == "torch" and _storage(leaves[copy.leaf].value) in guarded
+            leaf = leaves[copy.leaf]
+            safe = leaf.kind == "torch" and (leaf.value.data_ptr() in guarded or _storage(leaf.value) in guarded)
             (self._later if safe else now).append(copy)
         self._versions = self._count_changes()
         self._may_change = self._changed = False

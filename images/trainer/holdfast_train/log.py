@@ -8,7 +8,7 @@ it carries its own hash: whoever followed a damaged record would write what it s
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from holdfast_train.environment import Identity
@@ -383,7 +383,7 @@ def encode(state: LogState, record: Record) -> bytes:
         "at": record.at,
     }
     if record.commit is not None:
-        body["commit"] = asdict(replace(record.commit, seq=record.seq))
+        body["commit"] = replace(record.commit, seq=record.seq)
     if record.kind == "quarantine":
         body["corrupt"], body["whole"] = list(record.corrupt), list(record.whole)
     if record.kind in ("commit", "prune"):
@@ -392,7 +392,7 @@ def encode(state: LogState, record: Record) -> bytes:
         body["resume"] = record.resume
     if record.step is not None or record.kind == "handover":
         body["step"] = record.step
-    body["state"] = asdict(apply(state, record))
+    body["state"] = apply(state, record)
     return sealed(body)
 
 

@@ -1,7 +1,7 @@
 """Manifests: what a checkpoint consists of, down to a checksum for every chunk. A manifest hashes itself."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from awscrt import checksums
@@ -113,7 +113,7 @@ def _sums_over(views: Iterable[bytes | memoryview], chunk: int) -> Iterator[str]
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as JSON that carries its hash: see `seal`."""
-    return sealed({"v": VERSION, **asdict(manifest)})
+    return sealed({"v": VERSION, **vars(manifest)})
 
 
 def decode(data: bytes) -> Manifest:

@@ -99,7 +99,7 @@ class Walk:
         self.leaves: list[Leaf] = []
         self._torch: Any = sys.modules.get("torch")
         self._names: set[str] = set()
-        self._seen: dict[tuple[Any, ...], str] = {}
+        self._seen: dict[int, list[Leaf]] = {}  # by address
         self._dtypes: dict[Any, str] = {}
 
     def tree(self, value: Any, path: str) -> Tree:
@@ -143,7 +143,8 @@ class Walk:
             if value.dtype.hasobject:
                 raise StateError(f"{path} is a NumPy array of Python objects; a checkpoint holds numbers only")
             array = numpy.ascontiguousarray(value).reshape(-1)
-            name = self._add(Leaf(path, "numpy", value.dtype.str, value.shape, array.nbytes, array))
+            name = self._unique(path)
+            self.leaves.append(Leaf(name, "numpy", value.dtype.str, value.shape, array.nbytes, array))
             return {"$tensor": name, "$scalar": True} if isinstance(value, numpy.generic) else {"$tensor": name}
         if torch is not None and isinstance(value, torch.dtype):
             return {"$dtype": str(value).removeprefix("torch.")}
@@ -157,28 +158,37 @@ class Walk:
             raise StateError(f"{path} is a {tensor.layout} tensor; convert it to a dense one in state_dict()")
         # Detached, it stays what it is now, also if the program gives its tensor other memory while this is copied.
         tensor, box, whole = tensor.detach(), None, tuple(tensor.shape)
-        if is_sharded(tensor):
+        if type(tensor) is not self._torch.Tensor and is_sharded(tensor):
             tensor, box = own_part(tensor, path)
         # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so that its
         # address cannot be given to another one meanwhile.
-        count, kind = tensor.numel(), tensor.dtype
-        key = (tensor.data_ptr(), tensor.device, kind, tuple(tensor.shape), tensor.stride())
-        if count and (name := self._seen.get(key)) is not None:
-            return name
+        size, kind = tensor.nbytes, tensor.dtype
+        same = self._seen.setdefault(tensor.data_ptr(), [])
+        for leaf in same:
+            if size and _are_alike(leaf.value, tensor):
+                return leaf.name
         dtype = self._dtypes.get(kind) or self._dtypes.setdefault(kind, str(kind).removeprefix("torch."))
-        name = self._seen[key] = self._add(Leaf(path, "torch", dtype, whole, count * tensor.itemsize, tensor, box))
-        return name
-
-    def _add(self, leaf: Leaf) -> str:
-        leaf = leaf._replace(name=self._unique(leaf.name))
+        name = self._unique(path)
+        leaf = Leaf(name, "torch", dtype, whole, size, tensor, box)
+        same.append(leaf)
         self.leaves.append(leaf)
-        return leaf.name
+        return name
 
     def _unique(self, name: str) -> str:
         while name in self._names:  # keys may hold the separator, or be 1 and "1"
             name = f"{name}'"
         self._names.add(name)
         return name
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Do two tensors at the same address say the same of it?"""
+    return bool(
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.device == other.device
+    )
 
 
 def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], Any]) -> Any:

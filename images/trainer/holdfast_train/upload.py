@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast_train import manifest
@@ -18,6 +18,7 @@ from holdfast_train.manifest import Manifest, Part, part_key
 from holdfast_train.messages import Save, Saved
 from holdfast_train.plan import Plan, merged
 from holdfast_train.rate import Rate
+from holdfast_train.seal import canonical
 from holdfast_train.state import TensorEntry, Tree
 from holdfast_train.storage import Patient
 
@@ -82,7 +83,7 @@ class Fragment:
 
     def encode(self) -> bytes:
         """As JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"), allow_nan=False).encode()
+        return canonical(vars(self))
 
     @classmethod
     def decode(cls, data: bytes) -> "Fragment":
