@@ -28,8 +28,7 @@ from holdfast_train.storage import Entry
 
 __all__ = ["FolderStorage"]
 
-BLOCK_BYTES: Final = 16 << 20
-LIMITED_BYTES: Final = 1 << 20  # no more at once where a rate is kept
+BLOCK_BYTES: Final = 8 << 20  # at once: large enough that a rate is kept with few pauses, each of which wakes us up
 DIRECT_BYTES: Final = 1 << 20
 DIRECT_ALIGNMENT: Final = 4096  # bytes: what disks and file systems want at most
 
@@ -192,8 +191,7 @@ class FolderStorage:
             direct = _is_aligned(data) and _set_direct(descriptor, True)
             done = 0
             while done < len(data):
-                limited = rate is not None and rate.limit is not None
-                block = data[done : done + (LIMITED_BYTES if limited else BLOCK_BYTES)]
+                block = data[done : done + BLOCK_BYTES]
                 if rate is not None:
                     rate.wait(len(block))
                 try:

@@ -1,6 +1,7 @@
 """How much longer a step takes while a checkpoint is uploaded at a limited rate."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from tests.bench.checkpoint.training import Training, device_name
 
 from holdfast_train.environment import Credentials
 from holdfast_train.folder import FolderStorage
-from holdfast_train.manifest import chunk_sums
+from holdfast_train.manifest import PART_BYTES, chunk_sums
 from holdfast_train.rate import Rate
 from holdfast_train.s3 import S3Storage
 from holdfast_train.storage import Storage
@@ -29,14 +30,17 @@ RATE: Final = 3e8
 SIZE: Final = 1 << 30
 BATCH, STATE = 256, 64  # steps of a tenth of a second or so, and MB
 LIMIT: Final = 1.05 if (os.cpu_count() or 1) <= 2 else 1.01
+BARE: Final = "a bare socket"
+BLOCK: Final = 1 << 20
 
 
 def beside(rounds: int, say: Callable[[str], None]) -> Section:
-    """Steps with and without an upload of a GiB, in turns: to S3 and into a folder."""
+    """Steps with and without an upload of a GiB, in turns: to S3, into a folder, and out of a bare socket."""
     training = Training(STATE, BATCH, device_name())
     ratios: dict[str, list[float]] = {}
     with null_server(SIZE) as port, tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        for title, address in (("S3", f"http://127.0.0.1:{port}"), ("a folder", folder)):
+        places = {"S3": f"http://127.0.0.1:{port}", BARE: f"raw://127.0.0.1:{port}", "a folder": folder}
+        for title, address in places.items():
             with _uploader(address) as upload:
                 ratios[title] = [_round(training, upload) for _ in range(rounds + 1)][1:]
             say(title)
@@ -48,11 +52,15 @@ def beside(rounds: int, say: Callable[[str], None]) -> Section:
             for title, found in ratios.items()
         ),
         verdicts=tuple(
-            at_most(f"step while uploading to {title}", median(found), LIMIT) for title, found in ratios.items()
+            at_most(f"step while uploading to {title}", median(found), LIMIT)
+            for title, found in ratios.items()
+            if title != BARE
         ),
         notes=(
             f"A GiB in each of {rounds} rounds, by a process with the writer's priority, checksums and rate. "
             "The training uses all cores, and the S3 server shares them too.",
+            f"{BARE.capitalize()}: the same bytes to the same server at the same rate and priority, with no checksums "
+            "and no requests: what the machine takes for it in any case.",
         ),
         rounds=ratios,
     )
@@ -105,21 +113,37 @@ def _uploader(address: str) -> Iterator[Callable[[], Callable[[], bool]]]:
 def _serve(address: str) -> None:
     """In a process of its own: upload once for every line."""
     os.nice(NICENESS)
-    store: Storage = FolderStorage(Path(address))
-    if address.startswith("http"):
-        store = S3Storage(
-            peers.BUCKET, "prefix", endpoint=address, region=None, credentials=Credentials("access", "secret")
-        )
-    rate = Rate(RATE, BURST_BYTES)
+    send = _sender(address, Rate(RATE, BURST_BYTES))
     with shared_memory(SIZE) as view:
         sys.stdout.write(".")
         sys.stdout.flush()
         for _ in sys.stdin:
-            for at in range(0, SIZE, 64 << 20):
-                part = view[at : at + (64 << 20)]
-                store.write(f"data/{at}", part, sums=chunk_sums(part), rate=rate)
+            for at in range(0, SIZE, PART_BYTES):
+                send(f"data/{at}", view[at : at + PART_BYTES])
             sys.stdout.write(".")
             sys.stdout.flush()
+
+
+def _sender(address: str, rate: Rate) -> Callable[[str, memoryview], None]:
+    """What sends one object to `address`."""
+    scheme, _, host = address.rpartition("//")
+    if scheme == "raw:":
+        connection = socket.create_connection(("127.0.0.1", int(host.rpartition(":")[2])))
+        connection.sendall(b"RAW\n")
+
+        def send(_: str, data: memoryview) -> None:
+            for at in range(0, len(data), BLOCK):
+                rate.wait(BLOCK)
+                connection.sendall(data[at : at + BLOCK])
+
+        return send
+    keys = Credentials("access", "secret")
+    store: Storage = (
+        S3Storage(peers.BUCKET, "prefix", endpoint=address, region=None, credentials=keys)
+        if scheme == "http:"
+        else FolderStorage(Path(address))
+    )
+    return lambda key, data: store.write(key, data, sums=chunk_sums(data), rate=rate)
 
 
 if __name__ == "__main__":
