@@ -79,7 +79,7 @@ def _train(attempt: Attempt, to: int) -> None:
         batches = iter(loader)
         for step in run.steps(to):
             assert run._checkpointer is not None
-            assert run._checkpointer.saver.wait(math.inf)  # steps are short here, and no save is to be skipped
+            assert run._checkpointer.saver.wait(lambda: math.inf)  # steps are short here, and no save is to be skipped
             samples: list[tuple[int, float]] = []
             for _ in range(sampler.accumulate):
                 numbers, noise = next(batches)

@@ -164,7 +164,7 @@ def _record(module: Any, write: Callable[[str], object], kill_after: int | None)
     class Recorded(module.Trainer):  # type: ignore[misc, name-defined]
         def step(self, step: int) -> Any:
             if (checkpointer := runs[-1]._checkpointer) is not None:  # steps are short here, and none is to be skipped
-                assert checkpointer.saver.wait(math.inf)
+                assert checkpointer.saver.wait(lambda: math.inf)
             numbers, seen = self.data.numbers, []
             self.data.numbers = lambda *of: seen.append(numbers(*of)) or seen[-1]
             loss = super().step(step)

@@ -50,7 +50,7 @@ def write(order: dict[str, Any], slot: Slot, channel: int, lock: int) -> int:
     upload.Upload.run = slot.watching("upload", _telling_of_fences(order, upload.Upload.run))
     found = checkpoints.Checkpoints
     found.publish = slot.watching("commit", found.publish)
-    found._sweep = slot.watching("sweep", found._sweep)
+    found.sweep = slot.watching("sweep", found.sweep)
     slot.enter("idle")
     return main([str(channel), str(lock)])
 

@@ -69,3 +69,11 @@ class Arena:
     def close_descriptor(self) -> None:
         """Close the descriptor; the memory stays as long as this object, and wherever else it is mapped."""
         os.close(self.descriptor)
+
+    def close(self) -> None:
+        """Nobody copies into it any more: undo what `pin` did, and close the descriptor."""
+        if self._registered:
+            torch: Any = sys.modules["torch"]
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(self.address))
+            self._registered = False
+        self.close_descriptor()

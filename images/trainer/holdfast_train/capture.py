@@ -4,6 +4,7 @@ What an optimizer of ours changes (parameters, and its own state) is copied besi
 the optimizer's next step waits for that. Everything else may change at any moment, so it is copied at once.
 """
 
+import contextlib
 import sys
 import threading
 import time
@@ -45,6 +46,7 @@ class Guard:
         """Let the optimizers go."""
         for hook in self._hooks:
             hook.remove()
+        self._capture = None
 
     def _before_step(self, *_: Any) -> None:
         if self._capture is not None:
@@ -73,7 +75,7 @@ class Capture:
         self._size = plan.size
         self._leaves = leaves
         self._copied, self._failed = copied, failed
-        self._device = _Device.of(leaves)
+        self._devices = _Devices.of(leaves)
         self._later: list[Copy] = []
         now: list[Copy] = []
         for copy in plan.copies:
@@ -83,11 +85,11 @@ class Capture:
         self._versions = self._count_changes()
         self._may_change = self._changed = False
         self.waited = 0.0  # seconds for which training stood still
-        if self._device is None:
+        if self._devices is None:
             for copy in now:
                 self._copy(copy)
         else:
-            self._device.begin(now, self._later, self._copy)
+            self._devices.begin(now, self._later, self._copy)
         self._thread = threading.Thread(target=self._finish, name="holdfast-capture", daemon=True)
         self._thread.start()
         if not self._later:
@@ -95,14 +97,14 @@ class Capture:
 
     def before_change(self) -> None:
         """What training is about to change is safe on return; with CUDA it is the GPU that waits, not this thread."""
-        if self._device is None:
+        if self._devices is None:
             begun = time.monotonic()
             self._thread.join()
             self.waited = time.monotonic() - begun
             return
         self._look_for_changes()
         self._may_change = True
-        self._device.hold_training()
+        self._devices.hold_training()
 
     def wait(self) -> None:
         """Return when all is copied, or will not be."""
@@ -119,13 +121,13 @@ class Capture:
         for copy in self._later:
             if copy.at - told >= TELL_BYTES:
                 told = copy.at
-                if self._device is not None:
-                    self._device.wait_for(copy)
+                if self._devices is not None:
+                    self._devices.wait_for(copy)
                 self._copied(told)
-            if self._device is None:
+            if self._devices is None:
                 self._copy(copy)
-        if self._device is not None:
-            self._device.wait_for(None)
+        if self._devices is not None:
+            self._devices.wait_for(None)
         self._look_for_changes()
         if self._changed:
             self._failed("a parameter was changed by something else than the optimizer while it was copied")
@@ -155,47 +157,59 @@ class Capture:
             self._arena.tensor(copy.at, torch.uint8, (size,)).copy_(flat, non_blocking=True)
 
 
-class _Device:
-    """Copies from a GPU, on a stream beside that of training."""
+class _Devices:
+    """Copies from GPUs, on a stream of each beside that of training.
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._stream = torch.cuda.Stream()
-        self._marks: dict[int, Any] = {}
-        self._end = torch.cuda.Event()
+    A rank may have several of them, and the current one need not be among them: a copy runs on the current stream of
+    the device that it reads.
+    """
+
+    def __init__(self, torch: Any, devices: Iterable[Any]) -> None:
+        self._cuda = torch.cuda
+        self._streams = {device: torch.cuda.Stream(device) for device in devices}
+        self._marks: dict[int, list[Any]] = {}
+        self._end: list[Any] = []
 
     @classmethod
-    def of(cls, leaves: Sequence[Leaf]) -> "_Device | None":
+    def of(cls, leaves: Sequence[Leaf]) -> "_Devices | None":
         """None if no leaf is on a GPU."""
-        cuda = any(leaf.kind == "torch" and leaf.value.device.type == "cuda" for leaf in leaves)
-        return cls(sys.modules["torch"]) if cuda else None
+        found = dict.fromkeys(leaf.value.device for leaf in leaves if leaf.kind == "torch" and leaf.value.is_cuda)
+        return cls(sys.modules["torch"], found) if found else None
 
     def begin(self, now: Sequence[Copy], later: Sequence[Copy], copy_one: Callable[[Copy], None]) -> None:
         """Start all copies; training's stream waits for those of `now`."""
-        cuda = self._torch.cuda
-        self._stream.wait_stream(cuda.current_stream())
-        with cuda.stream(self._stream):
+        for device, stream in self._streams.items():
+            stream.wait_stream(self._cuda.current_stream(device))
+        with contextlib.ExitStack() as ours:
+            for stream in self._streams.values():
+                ours.enter_context(self._cuda.stream(stream))
             for copy in now:
                 copy_one(copy)
-            first = cuda.Event()
-            first.record()
+            first = self._record()
             at = 0
             for copy in later:
                 if copy.at - at >= TELL_BYTES:
                     at = copy.at
-                    self._marks[copy.at] = cuda.Event()
-                    self._marks[copy.at].record()
+                    self._marks[copy.at] = self._record()
                 copy_one(copy)
-            self._end.record()
-        cuda.current_stream().wait_event(first)
+            self._end = self._record()
+        self._hold(first)
 
     def hold_training(self) -> None:
-        """What training's stream is given from now on begins when all is copied."""
-        self._torch.cuda.current_stream().wait_event(self._end)
+        """What training's streams are given from now on begins when all is copied."""
+        self._hold(self._end)
 
     def wait_for(self, copy: Copy | None) -> None:
         """Return when everything before `copy` (None: everything) is copied."""
-        (self._end if copy is None else self._marks[copy.at]).synchronize()
+        for event in self._end if copy is None else self._marks[copy.at]:
+            event.synchronize()
+
+    def _record(self) -> list[Any]:
+        return [stream.record_event() for stream in self._streams.values()]
+
+    def _hold(self, events: Iterable[Any]) -> None:
+        for device, event in zip(self._streams, events, strict=True):
+            self._cuda.current_stream(device).wait_event(event)
 
 
 def _storage(value: Any) -> int:

@@ -54,24 +54,24 @@ class Checkpointer:
             self._saving.failed(error)
             say(str(error))
 
-    def save(self, step: int, patience: float, at_most: float, *, last: bool = False) -> bool:
-        """Save `step` and wait until it is committed. FencedError if we are out.
+    def save(self, step: int, patience: float, left: Callable[[], float], *, last: bool = False) -> bool:
+        """Save `step` and wait until it is committed, or no seconds are `left`. FencedError if we are out.
 
         False if the storage failed, but for the `last` save, which raises its error.
         """
-        self.begin(step, patience, at_most)
-        saved = self.wait(step, at_most)
+        self.begin(step, patience, left())
+        saved = self.wait(step, left)
         if not saved and isinstance(self._saving.failure, WriterLostError):
-            self.begin(step, patience, at_most)
-            saved = self.wait(step, at_most)
+            self.begin(step, patience, left())
+            saved = self.wait(step, left)
         if last and not saved:
             raise self._saving.failure or StorageUnreachableError(f"step {step} was not committed in time")
         return saved
 
-    def wait(self, step: int, at_most: float) -> bool:
-        """Wait until no checkpoint is on its way, at most `at_most` seconds. Is `step` committed?"""
+    def wait(self, step: int, left: Callable[[], float]) -> bool:
+        """Wait until no checkpoint is on its way, or no seconds are `left`. Is `step` committed?"""
         if self._ranks.first:
-            self.saver.wait(at_most)
+            self.saver.wait(left)
         self._saving.step, self._saving.failure, out = self._ranks.share(
             (self._saving.step, self._saving.failure, self.out)
         )

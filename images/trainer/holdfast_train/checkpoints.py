@@ -67,6 +67,8 @@ class Checkpoints:
         self._keep = keep
         self._say = say
         self._dropped: frozenset[str] = frozenset()
+        self._unneeded: frozenset[str] = frozenset()
+        self._unfinished = False  # are there perhaps uploads that somebody has not finished?
         self._ages: dict[str, float] = {}
         self._list_at = 0.0
         self.log = CommitLog(storage, identity)
@@ -135,6 +137,8 @@ class Checkpoints:
     def publish(self, written: Manifest, begun: float) -> Saved:
         """Commit a checkpoint whose data is in the storage; `begun` is when it was, in seconds of time.monotonic().
 
+        What nobody needs any more after that is deleted by `sweep`.
+
         FencedError if a newer attempt has started. Other StorageErrors leave the log as it was; what was written until
         then is swept later.
         """
@@ -154,9 +158,29 @@ class Checkpoints:
         record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep)
         seconds = time.monotonic() - begun
         dropped |= frozenset(c.name for c in before if c.seq in record.retired)
-        self._sweep(dropped)
+        self._judge(dropped)
         uri = join_uri(self._storage.uri, manifest_key(written.name))
         return Saved(written.step, uri, written.size, seconds, commit.at)
+
+    def sweep(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Delete what nobody needs since the last commit; whatever cannot be deleted now, the next time.
+
+        Ends before that when `stop` says so, which is asked before each object.
+        """
+        try:
+            for name in sorted(self._unneeded):
+                for key in (manifest_key(name), *self._storage.keys(f"data/{name}/")):
+                    if stop():
+                        return
+                    self._storage.delete([key])
+                self._unneeded -= {name}
+            if self._unfinished and not stop():
+                before = datetime.now(UTC) - timedelta(seconds=max(sweep.ORPHAN_SECONDS, 0.0))
+                for folder in FOLDERS:
+                    self._storage.drop_unfinished(folder, before)
+                self._unfinished = False
+        except StorageError as error:
+            self._say(f"what is not needed any more could not be deleted: {error}; tried again with the next save")
 
     def hand_over(self) -> None:
         """Append the record that lets a successor go on: nothing is committed after it."""
@@ -186,29 +210,14 @@ class Checkpoints:
             ages[name] = min(age, ages.get(name, age))
         return ages
 
-    def _sweep(self, dropped: frozenset[str]) -> None:
-        """After a commit: delete what nobody needs."""
+    def _judge(self, dropped: frozenset[str]) -> None:
+        """After a commit: what nobody needs."""
         assert self.log.fence is not None
-        listed, limit = self._ages, sweep.ORPHAN_SECONDS
-        ages = listed | dict.fromkeys(dropped, 0.0)
+        ages = self._ages | dict.fromkeys(dropped, 0.0)
+        limit = sweep.ORPHAN_SECONDS
+        self._unneeded |= sweep.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit)
+        self._unfinished = self._unfinished or bool(self._ages)  # once an hour
         self._ages, self._dropped = {}, frozenset()
-        self._delete(sweep.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit))
-        if listed:  # once an hour
-            try:
-                for folder in FOLDERS:
-                    self._storage.drop_unfinished(folder, datetime.now(UTC) - timedelta(seconds=max(limit, 0.0)))
-            except StorageError as error:
-                self._say(f"unfinished uploads could not be dropped: {error}")
-
-    def _delete(self, names: frozenset[str]) -> None:
-        for number, name in enumerate(ordered := sorted(names)):
-            try:
-                self._storage.delete([manifest_key(name)])
-                self._storage.delete(self._storage.keys(f"data/{name}/"))
-            except StorageError as error:
-                self._say(f"an old checkpoint could not be deleted: {error}; tried again with the next save")
-                self._dropped |= frozenset(ordered[number:])
-                return
 
 
 def find(storage: Storage, name: str, seq: int = 0, sha256: str | None = None) -> Found:

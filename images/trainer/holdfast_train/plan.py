@@ -4,11 +4,14 @@ State that all ranks have alike (everything but shards) is one stream of bytes, 
 copies and uploads 1/N. Behind it lies what each rank has alone: its shards, and its own state.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from holdfast_train.arena import ALIGNMENT
+from holdfast_train.seal import canonical
 from holdfast_train.state import Leaf, Shard, TensorEntry
 
 __all__ = ["Copy", "Plan", "merged", "plan"]
@@ -45,6 +48,11 @@ class Plan:
     def size(self) -> int:
         """Bytes in the arena."""
         return self.share + self.own
+
+    @cached_property
+    def form(self) -> str:
+        """A hash of what the common stream consists of: that of all ranks, or they do not save the same."""
+        return hashlib.sha256(canonical({"ranks": self.ranks, "common": self.common})).hexdigest()
 
 
 def plan(leaves: Sequence[Leaf], alike: int, rank: int, ranks: int) -> Plan:

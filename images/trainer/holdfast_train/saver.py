@@ -27,6 +27,7 @@ from holdfast_train.state import Stateful, Tree, Walk, unwrapped
 __all__ = ["Content", "Saver", "start_writer"]
 
 ARENAS: Final = 2
+WAIT_SLICE: Final = 0.2  # seconds
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Saver:
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
         self._arenas: dict[int, Arena] = {}
-        self._busy: dict[int, int] = {}  # arena: step
+        self._busy: dict[int, tuple[int, Channel]] = {}  # arena: step, and to whose writer it was given
         self._tell = tell
         self._last: tuple[int, float, Capture] | None = None
         self._changed = threading.Condition()
@@ -118,7 +119,10 @@ class Saver:
             if not self._changed.wait_for(lambda: self._has_room, patient):
                 raise StorageUnreachableError(f"step {step} is not saved: those before it are still on their way")
             number = self._take_arena(made.size)
-            self._busy[number] = step
+            channel = self._channel
+            if channel is None:  # just now: nobody would ever say that this one came to nothing
+                raise WriterLostError(f"the writer process has ended before step {step} was given to it")
+            self._busy[number] = step, channel
         fresh = made if made is not self._sent_plan else None
         self._sent_plan = made
         program = self._content.program
@@ -156,17 +160,35 @@ class Saver:
             return 0.0
         return self._last[1] + self._last[2].waited
 
-    def wait(self, seconds: float) -> bool:
-        """Return when nothing is on its way any more, at most after `seconds`. False if something is."""
-        self._send(Hurry(seconds))
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._busy, seconds if math.isfinite(seconds) else None)
+    def wait(self, left: Callable[[], float]) -> bool:
+        """Return when nothing is on its way any more, or no seconds are `left`. False if something is.
+
+        `left` is asked again and again: who was told to leave meanwhile has less time.
+        """
+        deadline: float | None = None
+        while True:
+            seconds = left()
+            end = time.monotonic() + seconds
+            if deadline is None or end < deadline - WAIT_SLICE:
+                deadline = end
+                self._send(Hurry(seconds))
+            with self._changed:
+                if self._changed.wait_for(lambda: not self._busy, min(seconds, WAIT_SLICE)):
+                    return True
+            if seconds <= 0:
+                return False
 
     def close(self) -> None:
-        """Let the writer end, once it has finished what is on its way."""
+        """Let the writer end, once it has finished what is on its way, and give the arenas' memory back."""
         self._guard.close()
+        if self._last is not None:
+            self._last[2].wait()
+            self._last = None
         if self._channel is not None:
             self._channel.finish()
+        for arena in self._arenas.values():
+            arena.close()
+        self._arenas.clear()
         self._lock.close()
 
     # Memory.
@@ -200,7 +222,7 @@ class Saver:
                 f"give the trainer more (spec.trainer.resources.memory), or it may be killed"
             )
         if number in self._arenas:
-            self._arenas[number].close_descriptor()
+            self._arenas[number].close()
         arena = Arena(size)
         arena.pin()
         self._arenas[number] = arena
@@ -241,11 +263,13 @@ class Saver:
         with self._changed:
             if self._channel is channel:
                 self._channel = None
-            steps = ", ".join(str(step) for step in sorted(self._busy.values()))
-        if steps and self._open.rank == 0:
+            lost = {number: step for number, (step, its) in self._busy.items() if its is channel}
+        if lost and self._open.rank == 0:
+            steps = ", ".join(map(str, sorted(lost.values())))
             self._tell(WriterLostError(f"the writer process has ended before step {steps} was committed"))
         with self._changed:
-            self._busy.clear()
+            for number in lost:
+                del self._busy[number]
             self._changed.notify_all()
 
     def _give_up(self, name: str, why: str) -> None:

@@ -193,7 +193,7 @@ class Run:
         """Save now, at this step. Under torchrun every rank must call it. True if it is committed."""
         if self._environment is None:
             return False
-        return self._save(SAVE_PATIENCE, self._notice.seconds_left(math.inf))
+        return self._save(SAVE_PATIENCE)
 
     # The start.
 
@@ -203,7 +203,7 @@ class Run:
         self._progress.steps = environment.goal_steps
         self._saving = Saving(self._progress, environment.credentials)  # before an order can ask for a save
         folder = environment.verdict_folder
-        self._notice = Notice(environment.grace, told=self._hold.end, now=self._leave_now, folder=folder)
+        self._notice = Notice(environment.grace, told=self._on_notice, now=self._leave_now, folder=folder)
         self._notice.listen()
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
@@ -250,7 +250,7 @@ class Run:
         if go:
             self._poke()
         else:
-            self._left("left", f"told to leave ({self._why()}) before attempt {predecessor} had handed over")
+            self._end("left", f"told to leave ({self._why()}) before attempt {predecessor} had handed over")
         return go
 
     def _own_and_choose(self) -> Candidates:
@@ -282,14 +282,14 @@ class Run:
             return False
         return self._saving.due(self.step, self._environment.every)
 
-    def _save(self, patience: float, at_most: float, *, last: bool = False) -> bool:
-        """Save this step, and wait until it is committed: `Checkpointer.save`."""
+    def _save(self, patience: float, *, last: bool = False) -> bool:
+        """Save this step, and wait until it is committed, or it is time to end: `Checkpointer.save`."""
         if self._checkpointer is None:
             return False
         before, self._progress.state = self._progress.state, "saving"
         self._poke()
         try:
-            return self._checkpointer.save(self.step, patience, at_most, last=last)
+            return self._checkpointer.save(self.step, patience, self._left, last=last)
         finally:
             self._progress.state = before
 
@@ -303,6 +303,16 @@ class Run:
         elif order.type == "go":
             self._hold.end(f"told to go on ({order.reason or 'an order'})")
 
+    def _on_notice(self, why: str) -> None:
+        """Whatever waits goes by the new deadline. May be called in a signal handler."""
+        self._hold.end(why)
+        if self._storage is not None:
+            self._storage.hurry(self._left())
+
+    def _left(self) -> float:
+        """Seconds until this process must have ended."""
+        return self._notice.seconds_left(math.inf)
+
     def _why(self) -> str:
         """Who told us to leave, the same on every rank."""
         return self._ranks.share(self._notice.why) or "another rank was told"
@@ -315,7 +325,7 @@ class Run:
             self._notice.give(self._environment.grace, why)
         if self._checkpointer is not None and self._checkpointer.busy:
             say(f"told to leave ({why}); finishing the checkpoint that is on its way")
-            self._checkpointer.wait(self.step, self._notice.seconds_left(0.0))
+            self._checkpointer.wait(self.step, self._left)
         left, saved, costs = self._ranks.share(
             (self._notice.seconds_left(0.0), self._saving.step == self.step, self._saving.costs)
         )
@@ -323,13 +333,13 @@ class Run:
             limited = self._environment.upload_rate is not None  # then costs say nothing of one without a limit
             rule = last_save(left, costs[-1].size if costs else 0, () if limited else costs)
             say(f"told to leave ({why}) in {left:.1f} s; {rule.words}")
-            saved = rule.act == "save" and self._save(left, left)
+            saved = rule.act == "save" and self._save(left)
         newest = self._saving.step
         known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
         message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)
-        self._left("saved" if saved else "left", message)
+        self._end("saved" if saved else "left", message)
 
-    def _left(self, result: str, message: str) -> None:
+    def _end(self, result: str, message: str) -> None:
         """The loop is over. Whoever holds the fence hands over; the verdict is safe by then."""
         self.left = True
         self._verdict(result, message=message)
@@ -356,9 +366,9 @@ class Run:
         if not self.left:
             if self._storage is not None:
                 if self._checkpointer is not None and self._checkpointer.busy:
-                    self._checkpointer.wait(self.step, self._notice.seconds_left(math.inf))
+                    self._checkpointer.wait(self.step, self._left)
                 if self._saving.step != self.step:
-                    self._save(FINAL_PATIENCE, self._notice.seconds_left(math.inf), last=True)
+                    self._save(FINAL_PATIENCE, last=True)
                 self._ranks.from_first(self._complete)
             self._progress.state = "completed"
             # Without storage there is no record that proves it, so exit code and signals decide, as for any program.
@@ -370,7 +380,7 @@ class Run:
         assert self._checkpoints is not None
         assert self._storage is not None
         try:
-            with self._storage.within(FINAL_PATIENCE, at_most=self._notice.seconds_left(math.inf)):
+            with self._storage.within(FINAL_PATIENCE, at_most=self._left()):
                 self._checkpoints.complete(self.step)
         except StorageError as error:
             raise self._saving.failed(error) from error

@@ -4,14 +4,26 @@ import base64
 import importlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from holdfast_train.errors import StateError
 from holdfast_train.sharding import Box, is_sharded, own_part
 
-__all__ = ["Counts", "Leaf", "Shard", "Stateful", "TensorEntry", "Tree", "Walk", "checked", "unpack", "unwrapped"]
+__all__ = [
+    "Counts",
+    "Leaf",
+    "Shard",
+    "Stateful",
+    "TensorEntry",
+    "Tree",
+    "Walk",
+    "checked",
+    "names",
+    "unpack",
+    "unwrapped",
+]
 
 T = TypeVar("T")
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
@@ -221,6 +233,18 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
         )
 
     return value(tree)
+
+
+def names(tree: Tree) -> Iterator[str]:
+    """The names of the tensors in the tree `tree`."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from names(item)
+    elif isinstance(tree, dict):
+        if isinstance(name := tree.get("$tensor"), str):
+            yield name
+        for item in tree.values():
+            yield from names(item)
 
 
 def _pair(tree: Tree) -> tuple[Tree, Tree]:

@@ -5,7 +5,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,13 +13,19 @@ from typing import Any, Final
 from holdfast_train import manifest
 from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.commits import now
-from holdfast_train.errors import CheckpointCorruptError, StorageError, StorageUnreachableError
+from holdfast_train.errors import (
+    CheckpointCorruptError,
+    HoldfastTrainError,
+    StateError,
+    StorageError,
+    StorageUnreachableError,
+)
 from holdfast_train.manifest import Manifest, Part, part_key
 from holdfast_train.messages import Save, Saved
 from holdfast_train.plan import Plan, merged
 from holdfast_train.rate import Rate
 from holdfast_train.seal import canonical
-from holdfast_train.state import TensorEntry, Tree
+from holdfast_train.state import TensorEntry, Tree, names
 from holdfast_train.storage import Patient
 
 __all__ = ["Fragment", "Source", "Upload", "fragment_key"]
@@ -71,10 +77,11 @@ class Source:
 class Fragment:
     """What one rank has written of a checkpoint: its `share` of what all have alike, its `own` bytes and its tree.
 
-    `failed` says why there will be none.
+    `form` is that of its plan. `failed` says why there will be none.
     """
 
     rank: int
+    form: str = ""
     share: tuple[Part, ...] = ()
     own: tuple[Part, ...] = ()
     tensors: tuple[TensorEntry, ...] = ()
@@ -92,6 +99,7 @@ class Fragment:
             body: dict[str, Any] = json.loads(data)
             return cls(
                 rank=int(body["rank"]),
+                form=str(body["form"]),
                 share=manifest.parts_of(body["share"]),
                 own=manifest.parts_of(body["own"]),
                 tensors=manifest.tensors_of(body["tensors"]),
@@ -125,10 +133,9 @@ class Upload:
             self._checkpoints.prepare()
             try:
                 mine = self._write(save, plan, source)
-                return self._checkpoints.publish(
-                    self._manifest(save, plan, [mine, *self._others(save, source)]), save.begun
-                )
-            except StorageError:
+                others = self._others(save, plan, source)
+                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
+            except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
                 raise
         key = fragment_key(save.name, self._rank)
@@ -153,15 +160,19 @@ class Upload:
                 pending.append(pool.submit(self._put, key, source.view[start:stop]))
         parts = [future.result() for future in pending]
         shared = sum(start < plan.share for start, _ in pieces)
-        return Fragment(self._rank, tuple(parts[:shared]), tuple(parts[shared:]), plan.own_tensors, save.own)
+        return Fragment(self._rank, plan.form, tuple(parts[:shared]), tuple(parts[shared:]), plan.own_tensors, save.own)
 
     def _put(self, key: str, piece: memoryview) -> Part:
         sums = manifest.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
         self._storage.write(key, piece, sums=sums, rate=self._rate)
         return Part(key, len(piece), manifest.CHUNK_BYTES, sums)
 
-    def _others(self, save: Save, source: Source) -> Iterator[Fragment]:
-        """The fragments of the other ranks, in order. StorageUnreachableError names the first that did not come."""
+    def _others(self, save: Save, plan: Plan, source: Source) -> Iterator[Fragment]:
+        """The fragments of the other ranks, in order. StorageUnreachableError names the first that did not come.
+
+        StateError if a rank has cut its share out of something else than we have, or has what our tree does not name.
+        """
+        named = frozenset(names(save.tree))
         now = time.monotonic()
         deadline = now + min(FRAGMENT_SECONDS, save.at_most)
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
@@ -174,6 +185,11 @@ class Upload:
             if fragment.failed:
                 raise StorageUnreachableError(
                     f"rank {rank} could not write its part of step {save.step}: {fragment.failed}"
+                )
+            if wrong := _difference(fragment, plan, named):
+                raise StateError(
+                    f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be "
+                    f"alike on all ranks, or sharded (DTensor); give what differs as per_rank"
                 )
             yield fragment
 
@@ -198,6 +214,14 @@ class Upload:
             state=save.tree,
             ranks=tuple(fragment.tree for fragment in fragments),
         )
+
+
+def _difference(fragment: Fragment, plan: Plan, named: Collection[str]) -> str:
+    """What another rank's state has that rank 0's, with `plan` and the tensors `named` in its tree, has not."""
+    for tensor in fragment.tensors:
+        if tensor.size and tensor.name not in named and not tensor.name.startswith("@"):  # those are a rank's own
+            return f"{tensor.name!r}, which rank 0 has not"
+    return "" if fragment.form == plan.form else "other tensors than rank 0, or with other types or shapes"
 
 
 def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ It imports neither torch nor CUDA, so it starts quickly and holds no GPU. It end
 before it has finished a checkpoint that was copied whole.
 """
 
+import math
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ from holdfast_train.channel import Channel, ClosedError
 from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.lock import Lock
-from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save
+from holdfast_train.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save, Saved
 from holdfast_train.plan import Plan
 from holdfast_train.rate import Rate
 from holdfast_train.resume import keep_of, open_patient
@@ -37,14 +38,15 @@ class Writer:
         environment = opened.environment
         self._channel = channel
         self._storage = open_patient(environment, environment.checkpoint_uri or "")
-        checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
-        checkpoints.go_on(opened.fence)
+        self._checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
+        self._checkpoints.go_on(opened.fence)
         self._rate, self._limit = Rate(environment.upload_rate, BURST_BYTES), environment.upload_rate
-        self._upload = Upload(checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
+        self._upload = Upload(self._checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
         self._jobs: queue.SimpleQueue[tuple[Save, Plan, Source] | None] = queue.SimpleQueue()
         self._sources: dict[str, Source] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
+        self._leaves = False  # is the trainer about to be ended?
         self._lock = lock
 
     def serve(self) -> None:
@@ -55,9 +57,13 @@ class Writer:
             while True:
                 self._on(*self._channel.receive())
         except ClosedError:
+            pass
+        except BaseException:
+            self._channel.close()  # nobody hears the trainer any more: it starts another writer
+            raise
+        finally:
             for source in list(self._sources.values()):
                 source.end()
-        finally:
             self._jobs.put(None)
             worker.join()
 
@@ -81,6 +87,7 @@ class Writer:
                 if (known := self._sources.get(name)) is not None:
                     known.abandon(why)
             case Hurry(at_most=seconds):
+                self._leaves = self._leaves or math.isfinite(seconds)
                 self._rate.limit = None
                 self._storage.hurry(seconds)
 
@@ -94,16 +101,19 @@ class Writer:
     def _do_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             save, plan, source = job
-            answer: object
-            try:
-                with self._storage.within(save.patience, at_most=save.at_most):
-                    answer = self._upload.run(save, plan, source)
-            except HoldfastTrainError as error:
-                answer = Failed.by(save.step, error)
-            del self._sources[save.name]
+            with self._storage.within(save.patience, at_most=save.at_most):
+                self._tell(self._answer(save, plan, source))
+                del self._sources[save.name]
+                self._tell(Free(save.arena))
+                # Thousands of objects may have to go: neither the next checkpoint nor somebody who leaves waits for it.
+                self._checkpoints.sweep(stop=lambda: bool(self._sources) or self._leaves)
             self._lock.give_back()
-            self._tell(answer)
-            self._tell(Free(save.arena))
+
+    def _answer(self, save: Save, plan: Plan, source: Source) -> Saved | Failed | None:
+        try:
+            return self._upload.run(save, plan, source)
+        except HoldfastTrainError as error:
+            return Failed.by(save.step, error)
 
     def _tell(self, message: object) -> None:
         try:

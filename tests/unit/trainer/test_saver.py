@@ -43,7 +43,7 @@ class Training:
 
     def save(self, step: int) -> Saved | HoldfastTrainError:
         self.begin(step)
-        assert self.saver.wait(math.inf)
+        assert self.saver.wait(lambda: math.inf)
         return self.told[-1]
 
 
@@ -81,7 +81,7 @@ def test_an_upload_that_fails_before_its_state_is_copied(training: Training, mon
         broken.setattr(Checkpoints, "prepare", full)
         training.begin(1)
         assert gate.reached.wait(30)
-        assert training.saver.wait(30)
+        assert training.saver.wait(lambda: 30)
         assert isinstance(training.told[-1], StorageFullError)
     gate.open.set()
     assert isinstance(training.save(2), Saved)
@@ -96,14 +96,14 @@ def test_an_arena_is_not_used_again_while_somebody_still_copies_into_it(
     with monkeypatch.context() as broken:
         broken.setattr(Checkpoints, "prepare", full)
         training.begin(1)
-        assert training.saver.wait(30)
+        assert training.saver.wait(lambda: 30)
     second = threading.Thread(target=training.begin, args=(2,))
     second.start()
     second.join(0.2)
     assert second.is_alive()
     gate.open.set()
     second.join(30)
-    assert training.saver.wait(30)
+    assert training.saver.wait(lambda: 30)
     assert isinstance(training.told[-1], Saved)
 
 
@@ -157,5 +157,5 @@ def test_no_limit_holds_while_training_waits(tmp_path: Path, monkeypatch: pytest
             training.begin(step)
             assert paused.wait(30)
             assert len(training.told) == step - 1
-            assert training.saver.wait(math.inf)
+            assert training.saver.wait(lambda: math.inf)
             assert isinstance(training.told[-1], Saved)

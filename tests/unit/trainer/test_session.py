@@ -54,7 +54,7 @@ def train(where: Environment | None, goal: int, stop: int | None = None) -> tupl
 def settle(run: Run) -> None:
     """Wait for the checkpoint that is on its way: steps take no time here, and one that is due would be skipped."""
     if run._checkpointer is not None:
-        assert run._checkpointer.saver.wait(math.inf)
+        assert run._checkpointer.saver.wait(lambda: math.inf)
 
 
 def test_outside_a_pod_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

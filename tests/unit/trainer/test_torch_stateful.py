@@ -64,7 +64,7 @@ def losses(app: App, uri: str, attempt: int, stop: int) -> list[float]:
                 break
             found.append(app.train())
         if run._checkpointer is not None:
-            run._checkpointer.saver.wait(math.inf)
+            run._checkpointer.saver.wait(lambda: math.inf)
     return found
 
 

@@ -119,6 +119,7 @@ def into_storage(storage: Patient, loaded: Loaded, step: int, begin: Callable[[i
             ranks=(),
         )
         saved = checkpoints.publish(written, begun)
+        checkpoints.sweep()
         checkpoints.hand_over()
     return saved
 
