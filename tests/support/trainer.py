@@ -182,11 +182,17 @@ def unpacked(tree: Tree, tensors: Sequence[TensorEntry], data: memoryview) -> An
 
 
 def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:
-    """Write and commit one checkpoint, here and now, as `ranks` writers would."""
+    """Write and commit one checkpoint, here and now, as `ranks` writers would, and delete what it makes superfluous."""
+    save_each(checkpoints, step, [state] * len(ranks), ranks)
+    checkpoints.sweep()
+
+
+def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks: Sequence[Any]) -> None:
+    """As `save`, with what each rank takes for the state that all have alike."""
     storage = checkpoints._storage
     name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
     for rank in reversed(range(len(ranks))):
-        walk = Walk()
+        walk, state = Walk(), states[rank]
         tree: Tree = {
             "$dict": [[key, walk.tree(value, "" if key == "objects" else key)] for key, value in state.items()]
         }
@@ -198,4 +204,3 @@ def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) 
         Capture(arena, made, walk.leaves, guarded=frozenset(), copied=source.has, failed=source.abandon).wait()
         order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
         Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)
-    checkpoints.sweep()

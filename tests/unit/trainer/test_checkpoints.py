@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support import trainer
 from tests.support.trainer import MemoryStorage, identity
@@ -16,6 +17,7 @@ from holdfast_train.errors import (
     CheckpointCorruptError,
     FencedError,
     NoCheckpointError,
+    StateError,
     StorageDeniedError,
     StorageUnreachableError,
 )
@@ -308,6 +310,41 @@ def test_failed_delete_is_no_failed_save() -> None:
     storage.before = lambda method, key: None
     save(first, 30)
     assert len(storage.keys("manifests/")) == 1
+
+
+def test_a_sweep_that_is_told_to_stop_goes_on_the_next_time() -> None:
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1), Keep(last=1))
+    for step in (10, 20):
+        trainer.save_each(first, step, [{"objects": {"n": np.ones(10)}}], [{}])
+    first.sweep(stop=lambda: True)
+    assert len(storage.keys("manifests/")) == 2
+    first.sweep(stop=iter([False, True]).__next__)  # after the manifest
+    assert [len(storage.keys(folder)) for folder in ("manifests/", "data/")] == [1, 2]
+    first.sweep()
+    assert [len(storage.keys(folder)) for folder in ("manifests/", "data/")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"a": np.ones(1000), "ema": np.ones(10)}, "other tensors than rank 0"),
+        ({"b": np.ones(1000)}, "other tensors than rank 0"),
+        ({"a": np.ones((10, 100))}, "other tensors than rank 0"),
+        ({"a": np.ones(1000, np.float32)}, "other tensors than rank 0"),
+        ({}, "other tensors than rank 0"),
+    ],
+)
+def test_ranks_whose_state_differs_in_form_are_refused(other: dict[str, Any], what: str) -> None:
+    """Breaks if each rank cuts its share out of its own idea of the whole: all sums hold, and the bytes are others."""
+    storage = MemoryStorage()
+    first = attempt(storage, identity(1))
+    states = [{"objects": {"a": np.ones(1000)}}, {"objects": other}]
+    with pytest.raises(StateError, match=f"rank 1 has {what}.*per_rank"):
+        trainer.save_each(first, 10, states, [{}, {}])
+    assert not first.log.state.commits
+    trainer.save_each(first, 11, [states[0]] * 2, [{"own": np.ones(3)}, {}])
+    assert [commit.step for commit in first.log.state.commits] == [11]
 
 
 def test_zombie_saves_and_sweeps_nothing() -> None:

@@ -2,18 +2,22 @@
 
 import contextlib
 import math
+import os
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.support.trainer import environment
+from tests.support.waiting import wait_for
 
 from holdfast_train.arena import Arena
 from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.errors import HoldfastTrainError, StorageFullError, WriterLostError
+from holdfast_train.folder import FolderStorage
 from holdfast_train.lock import Lock
 from holdfast_train.log import Keep
 from holdfast_train.messages import Open, Saved
@@ -159,3 +163,71 @@ def test_no_limit_holds_while_training_waits(tmp_path: Path, monkeypatch: pytest
             assert len(training.told) == step - 1
             assert training.saver.wait(lambda: math.inf)
             assert isinstance(training.told[-1], Saved)
+
+
+def test_a_writer_that_dies_while_a_save_is_prepared_leaves_no_arena_behind(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if an arena is given to nobody: it would be busy for ever, and whoever waits for it would hang."""
+    original = Saver._take_arena
+
+    def late(saver: Saver, size: int) -> int:
+        number = original(saver, size)
+        saver._channel = None  # as `_lost` leaves it
+        return number
+
+    assert isinstance(training.save(1), Saved)
+    with monkeypatch.context() as broken:
+        broken.setattr(Saver, "_take_arena", late)
+        with pytest.raises(WriterLostError, match="before step 2 was given to it"):
+            training.begin(2)
+    assert not training.saver.busy
+    assert isinstance(training.save(3), Saved)
+
+
+def test_an_error_of_a_writer_while_it_listens_is_heard(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if it stays, deaf, for the end of a copy: the trainer would block as soon as the socket is full."""
+    unhandled: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    gate = Gate(monkeypatch)
+    with monkeypatch.context() as broken:
+        broken.setattr(Rate, "limit", property(lambda _: None, lambda *_: 1 / 0))
+        training.begin(1)
+        assert training.saver.wait(lambda: 30)
+    gate.open.set()
+    assert isinstance(training.told[-1], WriterLostError)
+    assert isinstance(training.save(2), Saved)
+    assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
+
+
+def test_a_commit_is_told_before_what_it_makes_superfluous_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if a last save that is in time is told too late: of many ranks thousands of objects have to go."""
+    may_delete, original = threading.Event(), FolderStorage.delete
+
+    def delete(storage: FolderStorage, keys: Iterable[str]) -> None:
+        assert may_delete.wait(30)
+        original(storage, keys)
+
+    monkeypatch.setattr(FolderStorage, "delete", delete)
+    training = Training(tmp_path, HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    for step in (1, 2):
+        assert isinstance(training.save(step), Saved)
+    manifests = tmp_path / "prefix" / "manifests"
+    assert len(list(manifests.iterdir())) == 2
+    may_delete.set()
+    training.saver.close()
+    wait_for(lambda: len(list(manifests.iterdir())) == 1, 30, "the first checkpoint to be deleted")
+
+
+def test_an_end_gives_the_memory_back(tmp_path: Path) -> None:
+    """Breaks if a Run keeps a copy of the state for as long as its process lives."""
+    training = Training(tmp_path)
+    training.save(1)
+    arena = weakref.ref(training.saver._arenas[0])
+    descriptor = training.saver._arenas[0].descriptor
+    training.saver.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    assert arena() is None

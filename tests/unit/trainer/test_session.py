@@ -16,6 +16,7 @@ from tests.support.endpoint import Endpoint
 from tests.support.trainer import environment
 
 from holdfast_train import Run, saving, session
+from holdfast_train.checkpoints import Checkpoints
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.folder import FolderStorage
@@ -453,3 +454,25 @@ def test_verdict_of_an_earlier_process_is_forgotten(uri: str, tmp_path: Path) ->
     (tmp_path / "rank-0.json").write_text('{"result": "failed"}')
     with Run(counter=Counter(), environment=pod(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))):
         assert not (tmp_path / "rank-0.json").exists()
+
+
+def test_a_save_that_training_waits_for_hears_that_it_is_time_to_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if who waits goes by the time there was when the wait began: the pod would be killed in the middle."""
+    go_on, original = threading.Event(), Checkpoints.publish
+
+    def publish(*args: Any) -> Any:
+        assert go_on.wait(30)
+        return original(*args)
+
+    monkeypatch.setattr(Checkpoints, "publish", publish)
+    with Run(counter=Counter(), environment=pod(f"file://{tmp_path}/prefix")) as run:
+        run.step = 1
+        told = threading.Timer(0.1, lambda: run._notice.give(0.3, "a drain order"))
+        told.start()
+        assert not run.save()
+        assert not go_on.is_set()
+        told.join()
+        go_on.set()
+        run.left = True
