@@ -73,7 +73,8 @@ class Candidates:
 
     def pass_over(self, found: Found, error: StorageError) -> None:
         """As Source."""
-        self._source.pass_over(found, error)
+        with self._storage.within(START_PATIENCE):  # it goes into quarantine: that is a record in the log
+            self._source.pass_over(found, error)
 
     def accept(self, found: Found) -> str:
         """As Source."""
