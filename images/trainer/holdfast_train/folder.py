@@ -119,30 +119,33 @@ class FolderStorage:
 
     def keys(self, prefix: str, after: str = "") -> list[str]:
         """As Storage."""
-        return [key for key, _ in self._list(prefix) if key > after]
+        return self._list(prefix, after)
 
     def entries(self, prefix: str) -> list[Entry]:
         """As Storage. The time is that of the last write to the file."""
         found = []
-        for key, path in self._list(prefix):
+        for key in self._list(prefix):
             with self._errors(key):
                 try:
-                    status = path.stat()
+                    status = (self._root / key).stat()
                 except FileNotFoundError:  # deleted since it was listed
                     continue
             found.append(Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
         return found
 
-    def _list(self, prefix: str, *, unfinished: bool = False) -> list[tuple[str, Path]]:
-        """Keys and their files, sorted; with `unfinished` only the files that are none of them yet."""
+    def _list(self, prefix: str, after: str = "", *, unfinished: bool = False) -> list[str]:
+        """Keys behind `after`, sorted; with `unfinished` only the files that are none of them yet.
+
+        A log has a file for every save that ever was: nothing is made of a name before it is known to be wanted.
+        """
         with self._errors(prefix):
             found = []
-            for folder, _, names in os.walk(self._root / prefix.rpartition("/")[0]):
+            for folder, _, names in os.walk(self._root / prefix.rpartition("/")[0], onerror=_raise_unless_missing):
+                above = "" if (inside := os.path.relpath(folder, self._root)) == "." else f"{inside}/"
                 for name in names:
-                    path = Path(folder) / name
-                    key = str(path.relative_to(self._root))
-                    if name.startswith(_TEMPORARY) == unfinished and key.startswith(prefix):
-                        found.append((key, path))
+                    key = above + name
+                    if key > after and key.startswith(prefix) and name.startswith(_TEMPORARY) == unfinished:
+                        found.append(key)
             return sorted(found)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -157,8 +160,9 @@ class FolderStorage:
     def drop_unfinished(self, prefix: str, before: datetime) -> int:
         """As Storage. A file has begun when it was last written to: a writer that lives keeps its own."""
         dropped = 0
-        for key, path in self._list(prefix, unfinished=True):
+        for key in self._list(prefix, unfinished=True):
             with self._errors(key):
+                path = self._root / key
                 try:
                     if path.stat().st_mtime >= before.timestamp():
                         continue
@@ -214,7 +218,7 @@ class FolderStorage:
             yield
         except PermissionError as error:
             raise StorageDeniedError(
-                f"{self.uri}/{key}: {error.strerror}; the pod's user may not write there"
+                f"{self.uri}/{key}: {error.strerror}; the pod's user may not read or write there"
             ) from error
         except OSError as error:
             where = f"{self.uri}/{key}: {error.strerror or error}"
@@ -253,6 +257,12 @@ def _set_direct(descriptor: int, direct: bool) -> bool:
 def _exists_above(root: Path) -> bool:
     """A prefix may be new, and so may folders above it, but not everything down from the file system's root."""
     return any(parent.is_dir() for parent in list(root.parents)[:-1])
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    """A folder that is not there, or not any more, is empty. One that cannot be read is not."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -262,6 +262,56 @@ def test_folder_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("number", "error"), [(13, StorageDeniedError), (5, StorageUnreachableError), (116, StorageUnreachableError)]
+)
+def test_a_folder_that_cannot_be_read_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+) -> None:
+    """Breaks if a job starts from nothing because nobody could look into its log."""
+    store = FolderStorage(tmp_path)
+    store.put("log/000000000001.json", b"x")
+    scandir = os.scandir
+
+    def fail(path: str) -> object:
+        if Path(path).name == "log":
+            raise OSError(number, os.strerror(number))
+        return scandir(path)
+
+    monkeypatch.setattr("holdfast_train.folder.os.scandir", fail)
+    for prefix in ("log/", ""):
+        with pytest.raises(error, match=os.strerror(number)):
+            store.keys(prefix)
+        with pytest.raises(error, match=os.strerror(number)):
+            store.entries(prefix)
+        with pytest.raises(error, match=os.strerror(number)):
+            store.drop_unfinished(prefix, datetime.now(UTC))
+
+
+def test_a_folder_that_goes_while_it_is_listed_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStorage(tmp_path)
+    store.put("data/x/r0.0", b"x")
+    store.put("data/y/r0.0", b"x")
+    scandir = os.scandir
+
+    def delete_first(path: str) -> object:
+        if Path(path).name == "x":
+            store.delete(["data/x/r0.0"])
+        return scandir(path)
+
+    monkeypatch.setattr("holdfast_train.folder.os.scandir", delete_first)
+    assert store.keys("data/") == ["data/y/r0.0"]
+
+
+def test_keys_behind_one_and_with_part_of_a_name(tmp_path: Path) -> None:
+    store = FolderStorage(tmp_path)
+    for key in ("log/1", "log/2", "log/3", "log-2", "data/20-a/r0", "data/20-b/r0", "data/30/r0"):
+        store.put(key, b"")
+    assert store.keys("log/", after="log/1") == ["log/2", "log/3"]
+    assert store.keys("data/20") == ["data/20-a/r0", "data/20-b/r0"]
+    assert store.keys("", after="data/30") == ["data/30/r0", "log-2", "log/1", "log/2", "log/3"]
+
+
 def test_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(source: object, target: object) -> None:
         raise OSError(95, "not supported")
