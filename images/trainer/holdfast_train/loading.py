@@ -153,7 +153,10 @@ def _split(model: Any, saved: Mapping[str, Any]) -> tuple[list[tuple[Lazy, Any]]
 
 
 def _fill(pairs: list[tuple[Lazy, Any]], run: Callable[[Filling], None]) -> None:
-    """Read each Lazy into its tensor: straight where the memory allows it, else by a detour of bounded size."""
+    """Read each Lazy into its tensor: straight where the memory allows it, else by a detour of bounded size.
+
+    Not straight into a view such as x.conj(): it has other values than its memory.
+    """
     import torch  # noqa: PLC0415
 
     straight, filled = Filling(), []
@@ -162,6 +165,7 @@ def _fill(pairs: list[tuple[Lazy, Any]], run: Callable[[Filling], None]) -> None
         wanted = Lazy(lazy.entry, like=tensor) if is_sharded(tensor) else lazy
         local = tensor.to_local() if is_sharded(tensor) else tensor
         same = local.dtype == getattr(torch, lazy.entry.dtype) and local.is_contiguous()
+        same = same and not local.is_conj() and not local.is_neg()
         if same and local.device.type == "cpu":
             straight.add(wanted, local)
             filled.append(local)

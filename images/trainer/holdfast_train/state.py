@@ -154,6 +154,11 @@ class Walk:
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             if value.dtype.hasobject:
                 raise StateError(f"{path} is a NumPy array of Python objects; a checkpoint holds numbers only")
+            if numpy.dtype(value.dtype.str) != value.dtype:  # fields, and types of other libraries, have no such name
+                raise StateError(
+                    f"{path} is a NumPy array of {value.dtype}; a checkpoint holds types that NumPy has one name for, "
+                    f"such as float32: give each field by itself, or what it holds in such a type, in state_dict()"
+                )
             array = numpy.ascontiguousarray(value).reshape(-1)
             name = self._unique(path)
             self.leaves.append(Leaf(name, "numpy", value.dtype.str, value.shape, array.nbytes, array))
@@ -172,6 +177,8 @@ class Walk:
         tensor, box, whole = tensor.detach(), None, tuple(tensor.shape)
         if type(tensor) is not self._torch.Tensor and is_sharded(tensor):
             tensor, box = own_part(tensor, path)
+        if tensor.is_neg() or tensor.is_conj():  # a view such as x.conj(): its memory holds other values than it has
+            tensor = tensor.resolve_conj().resolve_neg()
         # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so that its
         # address cannot be given to another one meanwhile.
         size, kind = tensor.nbytes, tensor.dtype

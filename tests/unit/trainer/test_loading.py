@@ -167,6 +167,19 @@ def test_weights_are_read_into_the_memory_that_stays(folder: FolderStorage, monk
     assert model.embed.weight._version > before
 
 
+def test_a_buffer_that_is_a_conjugated_view_has_its_values(folder: FolderStorage) -> None:
+    model = nn.Module()
+    model.register_buffer("phase", torch.tensor([1 + 2j, 3 - 4j]).conj())
+    wanted = model.phase.clone()
+    checkpoints = Checkpoints(folder, identity(1), Keep())
+    checkpoints.start("Auto")
+    trainer.save(checkpoints, 1, {"objects": {"model": model.state_dict()}}, [{}])
+    model.phase.zero_()
+    holdfast_train.load_weights(model, folder.uri)
+    assert model.phase.is_conj()
+    assert torch.equal(model.phase, wanted)
+
+
 def test_values_of_another_type_and_layout_are_converted(folder: FolderStorage) -> None:
     saved = save(folder, 3)
     model = Model().to(torch.bfloat16)

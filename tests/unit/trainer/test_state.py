@@ -80,6 +80,24 @@ def test_arrays() -> None:
     assert type(round_trip(np.float32(1.5))) is np.float32
 
 
+def test_views_that_have_other_values_than_their_memory() -> None:
+    """Breaks if x.conj() is stored as x, or as one tensor with it."""
+    x = torch.tensor([1 + 2j, 3 - 4j])
+    imaginary = torch.tensor([1 + 2j]).conj().imag
+    assert imaginary.is_contiguous()
+    state = {"x": x, "conjugated": x.conj(), "negated": imaginary, "both": x.conj().imag}
+    back = round_trip(state)
+    for name, value in state.items():
+        assert torch.equal(back[name], value), name
+
+
+@pytest.mark.parametrize("array", [np.zeros(2, dtype=[("a", "i4"), ("b", "f4")]), np.zeros(2, "i4,i4")[0]])
+def test_arrays_of_fields_are_refused(array: Any) -> None:
+    """Breaks if they come back as bytes without fields."""
+    with pytest.raises(StateError, match=r"state/x is a NumPy array of \[.*give each field by itself"):
+        Walk().tree({"x": array}, "state")
+
+
 def test_tied_weights_are_stored_once() -> None:
     weight = torch.randn(100)
     tree, tensors, data = packed({"a": weight, "b": weight, "c": weight[:50]})
