@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from holdfast_train.checkpoints import Checkpoints, Found, find, resolve
 from holdfast_train.environment import Credentials, Identity
-from holdfast_train.errors import NoCheckpointError, StorageError
+from holdfast_train.errors import KeyMissingError, NoCheckpointError, StorageError
 from holdfast_train.log import Keep
 from holdfast_train.manifest import manifest_key
 from holdfast_train.quarantine import BROKEN
@@ -64,14 +64,59 @@ class One:
         return ""
 
 
+class Prefix:
+    """All checkpoints of a prefix that is not ours: whoever trains there deletes old ones, also while they are read.
+
+    So what is missing does not count as broken if the log has gone on since it was read: then we begin again.
+    NoCheckpointError if there is none at all.
+    """
+
+    def __init__(self, storage: Patient) -> None:
+        self._storage = storage
+        self._checkpoints = self._now()
+
+    def newest(self) -> Found:
+        """As Source. NoCheckpointError too if there is none at all any more."""
+        while True:
+            try:
+                found = self._checkpoints.newest()
+            except NoCheckpointError:
+                if not self._has_gone_on():
+                    raise
+                continue
+            assert found is not None  # the log has some
+            return found
+
+    def pass_over(self, found: Found, error: StorageError) -> None:
+        """As Source."""
+        if not isinstance(error, KeyMissingError) or not self._has_gone_on():
+            self._checkpoints.pass_over(found, error)
+
+    def accept(self, found: Found) -> str:
+        """As Source."""
+        return self._checkpoints.accept(found)
+
+    def _now(self) -> Checkpoints:
+        found = Checkpoints(self._storage, NOBODY, Keep(), say)
+        if not found.log.refresh().commits:
+            raise NoCheckpointError(f"{self._storage.uri} holds no checkpoint")
+        return found
+
+    def _has_gone_on(self) -> bool:
+        """Is the log longer than when we read it? Then go by what it says now."""
+        before, now = self._checkpoints, self._now()
+        if now.log.state.seq == before.log.state.seq:
+            return False
+        self._checkpoints = now
+        say(f"the log of {self._storage.uri} has gone on while it was read; reading what is newest now")
+        return True
+
+
 def source(storage: Patient, name: str | None) -> Source:
     """The checkpoint `name`, or all of the prefix. NoCheckpointError if there is none at all."""
     if name is not None:
         return One(storage, name)
-    found = Checkpoints(storage, NOBODY, Keep(), say)
-    if not found.log.refresh().commits:
-        raise NoCheckpointError(f"{storage.uri} holds no checkpoint")
-    return found
+    return Prefix(storage)
 
 
 def newest_that_holds(storage: Patient, name: str | None, read: Callable[[Found], T]) -> tuple[Found, T]:
