@@ -26,8 +26,8 @@ _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 class Saving:
     """The saves of one run. `step` is that of its newest checkpoint, `costs` what the last few have cost.
 
-    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). `skips`: how many were due
-    and had no memory. What came of the last one is in `progress`, for the next report.
+    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). What came of the last one
+    is in `progress`, for the next report.
     """
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
@@ -36,7 +36,6 @@ class Saving:
         self._secrets = tuple(filter(None, (keys.access_key_id, keys.secret_access_key, keys.session_token)))
         self.step: int | None = None
         self.asked = False
-        self.skips = 0
         self.failure: StorageError | None = None
         self.saved_at = time.monotonic()
         self.costs: tuple[interval.Cost, ...] = ()
@@ -44,6 +43,7 @@ class Saving:
         self._retry_at: float | None = None
         self._every: Every | None = None
         self._remarked = False
+        self._skipping = False
 
     def due(self, step: int, every: Every) -> bool:
         """Is it time to save, after `step`? To be asked once after every step: it measures how long one takes."""
@@ -66,12 +66,20 @@ class Saving:
         """A save is on its way: the next one is due after another interval."""
         self.asked = False
         self._retry_at = None
+        self._skipping = False
         self.saved_at = self._stepped_at = time.monotonic()
 
     def skipped(self) -> None:
-        """A save was due, but those before it are still on their way."""
-        self.skips += 1
-        self.saved_at = time.monotonic()
+        """A save was due, but those before it are still on their way. It stays as urgent as it was."""
+        if self._skipping or self._every is None:  # said already; or not the rank that says when a save is due
+            return
+        self._skipping = True
+        why = (
+            "a save is due, but those before it are on their way and there is no memory for one more; "
+            "save less often, to a faster storage, or give the trainer memory for another copy of its state"
+        )
+        self._progress.save_error = one_line(f"SaveSkipped: {why}")
+        say(f"{why} (spec.trainer.resources.memory); training goes on, and saves when there is room")
 
     def succeeded(self, saved: Saved, lost: float) -> None:
         """`saved` is committed. It cost training `lost` seconds."""

@@ -74,6 +74,43 @@ def test_what_cannot_be_kept_is_said_once(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.count("maxLoss (60 s) cannot be kept") == 1
 
 
+def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a save that had no memory gives maxLoss, or an interval, all of its time once more."""
+    clock = Clock(monkeypatch)
+    for every in (Every(steps=1000, max_loss=60.0), Every(seconds=30.0), Every(auto=True, between_losses=600.0)):
+        found = Saving(Progress())
+        found.begin(None, "memory://store")
+        clock.now += 200.0
+        assert found.due(1, every)
+        for step in range(2, 5):
+            found.skipped()
+            clock.now += 1.0
+            assert found.due(step, every)
+        found.begun()
+        clock.now += 1.0
+        assert not found.due(5, every)
+
+
+def test_skipped_saves_are_said_once_in_a_row_and_shown_until_one_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    found = Saving(progress)
+    found.due(1, Every(steps=1))
+    for row in (1, 2):
+        for _ in range(3):
+            found.skipped()
+        assert progress.save_error is not None
+        assert progress.save_error.startswith("SaveSkipped: a save is due, but those before it are on their way")
+        assert progress.save_error.endswith("another copy of its state")
+        found.begun()
+        assert progress.save_error is not None
+        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 1.0, ""), 0.0)
+        assert progress.save_error is None
+        assert capsys.readouterr().err.count("no memory for one more") == 1, row
+    other = Saving(Progress())
+    other.skipped()  # on a rank that is never asked what is due: rank 0 says it for all
+    assert capsys.readouterr().err == ""
+
+
 def test_what_is_said_holds_no_secrets() -> None:
     progress = Progress()
     keys = Credentials("AKIAKEY", "the+secret", "the-token")
