@@ -19,6 +19,7 @@ __all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "decima
 SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with: the next one is fresher,
 RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
 FINAL_PATIENCE: Final = 600.0  # and the patience of the last one, when there is nothing left to do but wait
+STUCK_SECONDS: Final = 600.0  # after which a save that has not come to an end is shown as one that fails
 LONGEST_LINE: Final = 200
 _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 
@@ -70,16 +71,21 @@ class Saving:
         self.saved_at = self._stepped_at = time.monotonic()
 
     def skipped(self) -> None:
-        """A save was due, but those before it are still on their way. It stays as urgent as it was."""
-        if self._skipping or self._every is None:  # said already; or not the rank that says when a save is due
+        """A save was due, but those before it are still on their way. It stays as urgent as it was.
+
+        That is said once, and shown as an error when they do not come to an end.
+        """
+        if self._every is None:  # not the rank that says when a save is due
             return
-        self._skipping = True
         why = (
             "a save is due, but those before it are on their way and there is no memory for one more; "
             "save less often, to a faster storage, or give the trainer memory for another copy of its state"
         )
-        self._progress.save_error = one_line(f"SaveSkipped: {why}")
-        say(f"{why} (spec.trainer.resources.memory); training goes on, and saves when there is room")
+        if not self._skipping:
+            say(f"{why} (spec.trainer.resources.memory); training goes on, and saves when there is room")
+        self._skipping = True
+        if time.monotonic() - self.saved_at >= STUCK_SECONDS:
+            self._progress.save_error = one_line(f"SaveSkipped: {why}")
 
     def succeeded(self, saved: Saved, lost: float) -> None:
         """`saved` is committed. It cost training `lost` seconds."""

@@ -7,7 +7,7 @@ from holdfast_train.checkpoints import Saved
 from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.reporter import Progress
-from holdfast_train.saving import Saving, one_line
+from holdfast_train.saving import STUCK_SECONDS, Saving, one_line
 
 
 def test_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +91,19 @@ def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not found.due(5, every)
 
 
-def test_skipped_saves_are_said_once_in_a_row_and_shown_until_one_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_skipped_saves_are_said_once_in_a_row_and_shown_if_they_stay_stuck(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
     progress = Progress()
     found = Saving(progress)
     found.due(1, Every(steps=1))
     for row in (1, 2):
         for _ in range(3):
             found.skipped()
+        assert progress.save_error is None, "that two overlap is no error"
+        clock.now += STUCK_SECONDS
+        found.skipped()
         assert progress.save_error is not None
         assert progress.save_error.startswith("SaveSkipped: a save is due, but those before it are on their way")
         assert progress.save_error.endswith("another copy of its state")
