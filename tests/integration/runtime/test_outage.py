@@ -28,6 +28,6 @@ def test_the_operator_outlives_an_outage_of_the_api_server(installed: Cluster, o
         installed.start_component("kube-apiserver")
     operator.wait_ready(30)
     jobs.create("b", script="exit 0")
-    wait_for(lambda: jobs.phase("b") == "Completed", 30, "the watches to see a new job")
+    wait_for(lambda: jobs.phase("b") == "Completed", 90, "the watches to see a new job")  # the scheduler watches too
     assert jobs.status()["attempt"] == 1
     assert operator.returncode is None
