@@ -105,8 +105,8 @@ class Writer:
                 self._tell(self._answer(save, plan, source))
                 del self._sources[save.name]
                 self._tell(Free(save.arena))
-                # Thousands of objects may have to go: neither the next checkpoint nor somebody who leaves waits for it.
-                self._checkpoints.sweep(stop=lambda: bool(self._sources) or self._leaves)
+                # Thousands of objects may have to go. Whoever has to leave does not wait for that.
+                self._checkpoints.sweep(stop=lambda: self._leaves)
             self._lock.give_back()
 
     def _answer(self, save: Save, plan: Plan, source: Source) -> Saved | Failed | None:
