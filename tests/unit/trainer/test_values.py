@@ -1,5 +1,8 @@
 """Named values of a loop."""
 
+import subprocess
+import sys
+
 import pytest
 
 from holdfast_train.errors import StateError
@@ -30,6 +33,11 @@ def test_another_release_of_the_program() -> None:
     now = Values(mean=0.0, added=7)
     now.load_state_dict({"mean": 1.0, "removed": 2})
     assert now.state_dict() == {"mean": 1.0, "added": 7}
+
+
+def test_the_package_is_all_that_is_imported() -> None:
+    program = "import holdfast_train as h; h.Run(clip=h.values.Values(mean=0.0), noise=h.rng.Generators())"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
 
 @pytest.mark.parametrize("name", ["state_dict", "load_state_dict"])
