@@ -63,11 +63,12 @@ def load_weights(
 
     What is on the meta device gets memory on `device` first; tied parameters stay tied. Where it can be, bytes are read
     straight into that memory; values of another type are converted. Of a DTensor a rank reads its part alone. Returns
-    the names of what is still on meta: buffers that no checkpoint holds (`persistent=False`), for you to fill.
+    the names of what is still on meta, for you to fill: buffers that no checkpoint holds (`persistent=False`) and,
+    unless `strict`, what this one lacks.
 
-    StateError if the model has what the checkpoint lacks or, unless `strict` is False, the other way round, and if
-    shapes differ: nothing is changed then. After another error the model's values are undefined. For `uri`, the rest,
-    and other errors see `load`.
+    StateError if one has names that the other lacks (unless `strict`: if they have none in common), and if shapes
+    differ: nothing is changed then. After another error the model's values are undefined. For `uri`, the rest, and
+    other errors see `load`.
     """
     storage, checkpoint = open_address(uri, endpoint=endpoint, region=region, credentials=credentials)
     inner = unwrapped(model)
@@ -77,7 +78,7 @@ def load_weights(
         if not isinstance(saved, Mapping):
             raise StateError(f"{name!r} in {found.uri} is no state of a model, but a {type(saved).__name__}")
         _check(saved, inner.state_dict(keep_vars=True), name, found.uri, strict=strict)
-        _give_memory(inner, device)
+        _give_memory(inner, saved, device)
         own, rest = _split(inner, saved)
         _fill(own, lambda filling: filling.run(storage, found.manifest))
         if rest:
@@ -92,7 +93,9 @@ def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str
     """StateError names what is missing and what is there."""
     missing = [key for key in now if key not in saved]
     extra = [key for key in saved if key not in now]
-    if strict and (missing or extra):
+    nothing = len(missing) == len(now)
+    if (missing or extra) and (strict or nothing):
+        both = "none is in both: `name` says which object it is" if nothing else "strict=False takes what both have"
         raise StateError(
             f"{name!r} in {uri} does not fit the model: "
             + "; ".join(
@@ -100,7 +103,7 @@ def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str
                 for what, keys in (("the checkpoint lacks", missing), ("the model lacks", extra))
                 if keys
             )
-            + f". The checkpoint holds {len(saved)} names, the model {len(now)}; strict=False takes what both have"
+            + f". The checkpoint holds {len(saved)} names, the model {len(now)}; {both}"
         )
     for key, value in saved.items():
         shape = tuple(getattr(now.get(key), "shape", ()))
@@ -119,11 +122,12 @@ def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
     yield from model.named_buffers(remove_duplicate=False)
 
 
-def _give_memory(model: Any, device: Any) -> None:
-    """Memory for what is on the meta device and in the model's state. Tied parameters stay tied."""
+def _give_memory(model: Any, saved: Mapping[str, Any], device: Any) -> None:
+    """Memory for what is on the meta device and in `saved`. Tied parameters stay tied."""
     import torch  # noqa: PLC0415 - the library works without it
 
-    meta = {id(tensor) for tensor in model.state_dict(keep_vars=True).values() if getattr(tensor, "is_meta", False)}
+    state = model.state_dict(keep_vars=True)
+    meta = {id(tensor) for key, tensor in state.items() if key in saved and getattr(tensor, "is_meta", False)}
     if not meta:
         return
     places: dict[int, list[tuple[Any, str]]] = {}

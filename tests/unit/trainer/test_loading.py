@@ -148,6 +148,24 @@ def test_weights_into_a_model_on_meta(folder: FolderStorage) -> None:
     assert [model.layers[n].weight.requires_grad for n in (0, 1)] == [False, True]
 
 
+def test_what_the_checkpoint_lacks_stays_on_meta(folder: FolderStorage) -> None:
+    saved = save(folder, 3)
+    model = meta()
+    model.layers.append(nn.Linear(40, 40, device="meta"))
+    left = holdfast_train.load_weights(model, folder.uri, strict=False)
+    assert left == ["layers.12.weight", "layers.12.bias", "table"]
+    assert [model.layers[n].weight.is_meta for n in (11, 12)] == [False, True]
+    assert torch.equal(model.head.weight, saved.head.weight)
+
+
+def test_a_model_that_has_nothing_of_the_checkpoint(folder: FolderStorage) -> None:
+    save(folder, 1)
+    with pytest.raises(
+        StateError, match=r"lacks weight_ih_l0.*; the model lacks seen, layers.0.weight, .*none is in both"
+    ):
+        holdfast_train.load_weights(nn.LSTM(3, 3), folder.uri, strict=False)
+
+
 def test_weights_are_read_into_the_memory_that_stays(folder: FolderStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     save(folder, 3)
     model = Model()
