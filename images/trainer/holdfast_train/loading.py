@@ -1,5 +1,6 @@
 """Loading from a checkpoint without a Run: its state, or a part of it, or weights straight into a model."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ __all__ = ["load", "load_weights"]
 
 
 def load(
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     only: Only = None,
     endpoint: str | None = None,
@@ -33,7 +34,7 @@ def load(
 
     NoCheckpointError if there is none that holds, StateError if there is nothing at a name of `only`, StorageErrors.
     """
-    storage, name = open_address(uri, endpoint=endpoint, region=region, credentials=credentials)
+    storage, name = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
 
     def read(found: Found) -> dict[str, Any]:
         wanted = select(outline(found.manifest.state, found.manifest)["objects"], only)
@@ -46,7 +47,7 @@ def load(
 
 def load_weights(
     model: Any,
-    uri: str,
+    uri: str | os.PathLike[str],
     *,
     name: str = "model",
     strict: bool = True,
@@ -70,7 +71,7 @@ def load_weights(
     differ: nothing is changed then. After another error the model's values are undefined. For `uri`, the rest, and
     other errors see `load`.
     """
-    storage, checkpoint = open_address(uri, endpoint=endpoint, region=region, credentials=credentials)
+    storage, checkpoint = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
     inner = unwrapped(model)
 
     def read(found: Found) -> None:
