@@ -333,6 +333,32 @@ def test_what_a_torch_file_may_not_hold_is_named(tmp_path: Path, capsys: pytest.
     assert "holds more than tensors and plain values: fractions.Fraction. To load such a file runs code" in said
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({}, "holds a state without any entry"),
+        ({"model": {}, "optimizer": {"state": {}}}, "holds a state without any entry"),
+        ([1], "holds a list, and not the state of anything, which is a mapping by name: save what state_dict() of"),
+    ],
+)
+def test_what_is_no_state_is_not_imported(
+    tmp_path: Path, state: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(state, tmp_path / "in.pt")
+    assert f"{tmp_path / 'in.pt'} {words}" in fails(capsys, "import", tmp_path / "in.pt", "--to", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_several_objects_are_not_given_one_name(
+    prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(prefix, {"ema": {"x": torch.ones(2)}, "model": {"x": torch.zeros(2)}}, 7)
+    for form in ("safetensors", "dcp"):
+        run("export", prefix, tmp_path / form, "--format", form)
+        said = fails(capsys, "import", tmp_path / form, "--to", tmp_path / "back", "--name", "model")
+        assert f"{tmp_path / form} holds ema, model: --name is for a source of one object; leave it out" in said
+
+
 def junk(tmp_path: Path, name: str, content: bytes = b"junk") -> Path:
     (tmp_path / name).write_bytes(content)
     return tmp_path / name

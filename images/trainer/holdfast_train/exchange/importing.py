@@ -50,26 +50,37 @@ def opened(path: Path, name: str | None) -> Iterator[Loaded]:
         raise StateError(f"{path} does not exist")
     if (path / torch_files.METADATA).exists():
         state, description = torch_files.read_dcp(path)
-        objects = _named(state, name) if description is None else _renamed(description.objects(state), name)
+        objects = _named(path, state, name) if description is None else _renamed(path, description.objects(state), name)
         yield Loaded(objects, "dcp", None if description is None else description.step)
     elif path.is_dir() or path.name.endswith((safetensors_files.SUFFIX, safetensors_files.INDEX)):
         with safetensors_files.read(path) as (tensors, description):
             if not tensors and description is None:
                 raise StateError(f"{path} holds no safetensors files, and is no folder of torch.distributed.checkpoint")
             objects = (
-                {name or "model": tensors} if description is None else _renamed(description.objects(tensors), name)
+                {name or "model": tensors}
+                if description is None
+                else _renamed(path, description.objects(tensors), name)
             )
             yield Loaded(objects, "safetensors", None if description is None else description.step)
     else:
-        yield Loaded(_named(torch_files.read_torch(path), name), "torch", None)
+        yield Loaded(_named(path, torch_files.read_torch(path), name), "torch", None)
 
 
-def _named(state: Any, name: str | None) -> dict[str, Any]:
+def _named(path: Path, state: Any, name: str | None) -> dict[str, Any]:
     if not isinstance(state, Mapping):
-        raise StateError(f"it holds a {type(state).__name__}, and not the state of anything: a mapping by name")
+        raise StateError(
+            f"{path} holds a {type(state).__name__}, and not the state of anything, which is a mapping by name: "
+            f"save what state_dict() of a model gives, or several of those by the names of the objects"
+        )
+    if _is_empty(state):
+        raise StateError(f"{path} holds a state without any entry: save it once more from an object that has some")
     if name is None and _is_several(state):
         return {str(key): value for key, value in state.items()}
     return {name or "model": state}
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_empty, value.values()))
 
 
 def _is_several(state: Mapping[Any, Any]) -> bool:
@@ -79,11 +90,11 @@ def _is_several(state: Mapping[Any, Any]) -> bool:
     return any(isinstance(value, Mapping) for value in state.values())
 
 
-def _renamed(objects: dict[str, Any], name: str | None) -> dict[str, Any]:
+def _renamed(path: Path, objects: dict[str, Any], name: str | None) -> dict[str, Any]:
     if name is None or list(objects) == [name]:
         return objects
     if len(objects) > 1:
-        raise StateError(f"it holds {', '.join(objects)}: --name is for a source of one object")
+        raise StateError(f"{path} holds {', '.join(objects)}: --name is for a source of one object; leave it out")
     return {name: next(iter(objects.values()))}
 
 
