@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from holdfast_train import rng
 from holdfast_train.checkpoints import Found, Restored, found_in, resolve, restored
@@ -19,6 +19,7 @@ from holdfast_train.state import Stateful, unwrapped
 
 __all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
 
+AS_IT_WAS: Final = "put the program back as it was, or start on another prefix"
 _Offer: TypeAlias = tuple[str, bytes, int]  # of a checkpoint: address and bytes of its manifest, number of its commit
 
 
@@ -104,10 +105,13 @@ def _held(found: Found, saved: Mapping[str, object], objects: Mapping[str, State
     lacking = [name for name in objects if name not in saved]
     if lacking and IMPORTED not in found.manifest.program:
         there = ", ".join(map(repr, saved))
-        raise StateError(f"the checkpoint {found.uri} holds no {lacking[0]!r}, only {there}")
-    if len(lacking) == len(objects):
+        raise StateError(f"the checkpoint {found.uri} holds no {lacking[0]!r}, only {there}: {AS_IT_WAS}")
+    if lacking and len(lacking) == len(objects):
         there = ", ".join(map(repr, saved))
-        raise StateError(f"the imported checkpoint {found.uri} holds only {there}, and none of {', '.join(objects)}")
+        raise StateError(
+            f"the imported checkpoint {found.uri} holds only {there}, and none of {', '.join(objects)}: give Run an "
+            f"object of such a name, or import the source again with --name"
+        )
     return {name: thing for name, thing in objects.items() if name in saved}
 
 
@@ -122,22 +126,35 @@ def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity
 
 
 def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, first: bool) -> None:
-    """What all ranks have alike; a sharded one gets its shards. What an imported checkpoint lacks starts anew."""
+    """What all ranks have alike; a sharded one gets its shards. What an imported checkpoint lacks starts anew.
+
+    StateError if one does not take what the checkpoint holds of it.
+    """
     saved = restored.state["objects"]
     for name, thing in objects.items():
         if name in saved:
-            unwrapped(thing).load_state_dict(saved[name])
+            _load(name, unwrapped(thing), saved[name], restored)
         elif first:
             say(f"the checkpoint was imported, and holds no {name!r}: that starts anew")
 
 
 def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]) -> None:
-    """What `rank` has alone, and its random numbers: last, for loading may draw some."""
+    """What `rank` has alone, and its random numbers: last, for loading may draw some. Errors: see `restore_objects`."""
     if rank >= len(restored.ranks):
         say(f"the checkpoint has no rank {rank}: its random numbers start anew")
         return
     mine = restored.ranks[rank]
     for name, thing in per_rank.items():
         if name in mine["objects"]:
-            thing.load_state_dict(mine["objects"][name])
+            _load(name, thing, mine["objects"][name], restored)
     rng.restore(mine["rng"])
+
+
+def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
+    try:
+        thing.load_state_dict(state)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
+            raise  # no memory, a lost GPU: kinds of their own, which say nothing of the state
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise StateError(f"{name!r} does not take what {restored.uri} holds: {words}. So {AS_IT_WAS}") from error

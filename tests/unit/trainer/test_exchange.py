@@ -267,7 +267,10 @@ def test_an_imported_checkpoint_with_nothing_of_the_run(tmp_path: Path, capsys: 
     where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(model=Net(), environment=where):
         pass
-    assert "holds only 'ema', and none of model" in capsys.readouterr().err
+    words = (
+        "holds only 'ema', and none of model: give Run an object of such a name, or import the source again with --name"
+    )
+    assert words in capsys.readouterr().err
 
 
 def plain_torch(path: Path, net: Net, optimizer: torch.optim.Optimizer) -> None:

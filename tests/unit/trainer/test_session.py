@@ -407,10 +407,68 @@ def test_loop_of_another_shape(uri: str) -> None:
     assert run.step == 7
 
 
-def test_what_a_checkpoint_lacks_is_named(uri: str) -> None:
+def test_what_a_checkpoint_lacks_is_named(uri: str, tmp_path: Path) -> None:
     train(pod(uri), 50, stop=3)
-    with pytest.raises(SystemExit), Run(counter=Counter(), other=Counter(), environment=pod(uri, 2)):
+    where = pod(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit), Run(counter=Counter(), other=Counter(), environment=where):
         pytest.fail("entered")
+    words = "holds no 'other', only 'counter': put the program back as it was, or start on another prefix"
+    assert words in verdict(tmp_path)["message"]
+
+
+class Picky(Counter):
+    """Does not take a state."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def load_state_dict(self, state: Any, /) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("size mismatch:\n\tx"), ValueError("x"), KeyError("order"), TypeError("x")]
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_state_that_does_not_fit_is_named(uri: str, tmp_path: Path, error: Exception, alone: bool) -> None:
+    def objects(counter: Counter) -> dict[str, Any]:
+        return {"other": Counter(), "per_rank": {"counter": counter}} if alone else {"counter": counter}
+
+    with Run(**objects(Counter()), environment=pod(uri)) as run:
+        next(run.steps(5))
+        run.advance()
+        assert run.save()
+        run.left = True
+    where = pod(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit) as ended, Run(**objects(Picky(error)), environment=where):
+        pytest.fail("entered")
+    assert ended.value.__cause__ is not None
+    assert ended.value.__cause__.__cause__ is error
+    found = verdict(tmp_path)
+    assert found["reason"] == "StateInvalid"
+    words = " ".join(str(error).split())
+    assert f"'counter' does not take what {uri}/manifests/" in found["message"]
+    assert f"holds: {type(error).__name__}: {words}. So put the program back as it was, or" in found["message"]
+
+
+def test_no_memory_while_restoring_says_nothing_of_the_state(uri: str) -> None:
+    class OutOfMemoryError(RuntimeError):
+        """As torch's."""
+
+    train(pod(uri), 50, stop=3)
+    with pytest.raises(OutOfMemoryError), Run(counter=Picky(OutOfMemoryError()), environment=pod(uri, 2)):
+        pytest.fail("entered")
+
+
+def test_a_run_of_state_that_each_rank_has_alone(uri: str) -> None:
+    for attempt in (1, 2):
+        with Run(per_rank={"counter": Counter()}, environment=pod(uri, attempt)) as run:
+            assert run.resumed_from == (None, 1)[attempt - 1]
+            next(run.steps(5))
+            run.advance()
+            assert run.save()
+            run.left = True
 
 
 def test_objects_without_state_are_refused() -> None:
