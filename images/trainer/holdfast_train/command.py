@@ -131,6 +131,8 @@ def _import(options: argparse.Namespace) -> None:
         names = ", ".join(loaded.objects)
     _line(f"{saved.uri}")
     _line(f"step {step:,} from {loaded.form}: {names}, {size_of(saved.size)}")
+    if options.step is None and loaded.step is None:
+        _line(f"{options.source} does not say its step: 0 is taken; --step says another")
     _line(f"a new job starts from it with checkpoint.resume: {storage.uri}")
 
 

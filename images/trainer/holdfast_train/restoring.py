@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from holdfast_train import rng
 from holdfast_train.checkpoints import Found, Restored, found_in, resolve, restored
@@ -15,12 +15,22 @@ from holdfast_train.ranks import Ranks
 from holdfast_train.resume import START_PATIENCE, open_patient
 from holdfast_train.say import say
 from holdfast_train.source import Source
-from holdfast_train.state import Stateful, unwrapped
+from holdfast_train.state import Counts, Stateful, unwrapped
 
 __all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
 
 AS_IT_WAS: Final = "put the program back as it was, or start on another prefix"
 _Offer: TypeAlias = tuple[str, bytes, int]  # of a checkpoint: address and bytes of its manifest, number of its commit
+
+
+@runtime_checkable
+class Positioned(Counts, Protocol):
+    """What counts steps, says how many, and can be put to another, such as ElasticSampler."""
+
+    step: int
+
+    def go_to(self, step: int) -> None:
+        """Go on at `step`."""
 
 
 def restore(
@@ -126,28 +136,42 @@ def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity
 
 
 def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, first: bool) -> None:
-    """What all ranks have alike; a sharded one gets its shards. What an imported checkpoint lacks starts anew.
+    """What all ranks have alike; a sharded one gets its shards.
 
-    StateError if one does not take what the checkpoint holds of it.
+    What an imported checkpoint lacks starts anew, but what counts steps goes on at that of the checkpoint. StateError
+    if one does not take what the checkpoint holds of it, or is at another step than the checkpoint then.
     """
     saved = restored.state["objects"]
     for name, thing in objects.items():
         if name in saved:
             _load(name, unwrapped(thing), saved[name], restored)
-        elif first:
-            say(f"the checkpoint was imported, and holds no {name!r}: that starts anew")
+            continue
+        _begin(thing, restored)
+        if first:
+            how = f"goes on at step {restored.step}" if isinstance(thing, Counts) else "starts anew"
+            say(f"the checkpoint was imported, and holds no {name!r}: that {how}")
 
 
 def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]) -> None:
     """What `rank` has alone, and its random numbers: last, for loading may draw some. Errors: see `restore_objects`."""
-    if rank >= len(restored.ranks):
-        say(f"the checkpoint has no rank {rank}: its random numbers start anew")
-        return
-    mine = restored.ranks[rank]
+    mine = restored.ranks[rank] if rank < len(restored.ranks) else None
     for name, thing in per_rank.items():
-        if name in mine["objects"]:
+        if mine is not None and name in mine["objects"]:
             _load(name, thing, mine["objects"][name], restored)
-    rng.restore(mine["rng"])
+        else:
+            _begin(thing, restored)
+    if mine is None:
+        say(f"the checkpoint has no rank {rank}: its random numbers start anew")
+    else:
+        rng.restore(mine["rng"])
+
+
+def _begin(thing: Stateful, restored: Restored) -> None:
+    """What the checkpoint lacks: the steps that `Run` counts from there on are not the first ones."""
+    if isinstance(thing, Positioned):
+        thing.go_to(restored.step)
+    elif isinstance(thing, Counts):
+        thing.trained(restored.step)
 
 
 def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
@@ -158,3 +182,8 @@ def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
             raise  # no memory, a lost GPU: kinds of their own, which say nothing of the state
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise StateError(f"{name!r} does not take what {restored.uri} holds: {words}. So {AS_IT_WAS}") from error
+    if isinstance(thing, Positioned) and thing.step != restored.step:
+        raise StateError(
+            f"{name!r} in {restored.uri} is at step {thing.step}, and the checkpoint is of step {restored.step}: steps "
+            f"would not mean the same data; import it with --step {thing.step} to another prefix, and start from that"
+        )

@@ -157,6 +157,13 @@ class ElasticSampler:
             )
         self.step = step
 
+    def go_to(self, step: int) -> None:
+        """Go on at `step`, whatever was drawn: a loader that was started before is refused if that was elsewhere."""
+        if step != self.step:
+            self._loads += 1
+            self._drawn = None
+        self.step = step
+
     def state_dict(self) -> dict[str, Any]:
         """The position, and what it is a position in. The same on every rank."""
         return {"step": self.step, "seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
@@ -177,10 +184,7 @@ class ElasticSampler:
                 f"the data has {self.samples} samples, that of the checkpoint had {state['samples']}: in this epoch "
                 f"samples may be seen twice or not at all"
             )
-        if state["step"] != self.step:
-            self._loads += 1
-            self._drawn = None
-        self.step = int(state["step"])
+        self.go_to(int(state["step"]))
 
     def fingerprint(self) -> dict[str, str]:
         """What a resume should find unchanged, in words (see `program`)."""

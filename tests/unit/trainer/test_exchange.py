@@ -27,6 +27,7 @@ from holdfast_train.errors import StorageUnreachableError
 from holdfast_train.exchange.progress import Bar, size_of
 from holdfast_train.folder import FolderStorage
 from holdfast_train.log import Keep
+from holdfast_train.sampler import ElasticSampler
 
 FORMATS = ("safetensors", "dcp", "torch")
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -271,6 +272,53 @@ def test_an_imported_checkpoint_with_nothing_of_the_run(tmp_path: Path, capsys: 
         "holds only 'ema', and none of model: give Run an object of such a name, or import the source again with --name"
     )
     assert words in capsys.readouterr().err
+
+
+def test_a_sampler_goes_on_at_the_step_of_the_weights(
+    prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(prefix, {"model": Net().state_dict(), "sampler": ElasticSampler(100, batch=10).state_dict()}, 14)
+    run("export", prefix, tmp_path / "out", "--only", "model")
+    run("import", tmp_path / "out", "--to", tmp_path / "back")
+    seen = []
+    for attempt in (1, 2):
+        sampler = ElasticSampler(100, batch=10)
+        early = iter(sampler)
+        next(early)  # to look at a batch before the training
+        other = {"HOLDFAST_JOB": "other", "HOLDFAST_CHECKPOINT_RESUME": f"file://{tmp_path}/back"}
+        with Run(
+            model=Net(), sampler=sampler, environment=environment(f"file://{tmp_path}/own", attempt, **other)
+        ) as found:
+            with pytest.raises(holdfast_train.HoldfastTrainError, match=f"put the sampler to step {sampler.step}"):
+                next(early)
+            seen += [batch for _, batch in zip(found.steps(12 + 4 * attempt), sampler, strict=False)]
+            assert found.save()
+            found.left = True
+    assert seen == [ElasticSampler(100, batch=10).indices(step) for step in range(14, 20)]
+    assert "holds no 'sampler': that goes on at step 14" in capsys.readouterr().err
+
+
+def test_a_sampler_at_another_step_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sampler = ElasticSampler(100, batch=10)
+    sampler.go_to(14)
+    torch.save({"model": Net().state_dict(), "sampler": sampler.state_dict()}, tmp_path / "in.pt")
+    run("import", tmp_path / "in.pt", "--to", tmp_path / "back")
+    words = f"{tmp_path}/in.pt does not say its step: 0 is taken; --step says another"
+    assert words in capsys.readouterr().out
+    run("import", tmp_path / "in.pt", "--to", tmp_path / "right", "--step", 14)
+    assert "does not say its step" not in capsys.readouterr().out
+    objects = {"model": Net(), "sampler": ElasticSampler(100, batch=10)}
+    where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
+    with pytest.raises(SystemExit), Run(**objects, environment=where):
+        pytest.fail("entered")
+    said = capsys.readouterr().err
+    assert f"'sampler' in file://{tmp_path}/back/manifests/" in said
+    assert "is at step 14, and the checkpoint is of step 0: " in said
+    assert "import it with --step 14 to another prefix, and start from that" in said
+    where = environment(f"file://{tmp_path}/new", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/right")
+    with Run(**objects, environment=where) as found:
+        assert found.step == 14
+        found.left = True
 
 
 def plain_torch(path: Path, net: Net, optimizer: torch.optim.Optimizer) -> None:

@@ -461,6 +461,27 @@ def test_no_memory_while_restoring_says_nothing_of_the_state(uri: str) -> None:
         pytest.fail("entered")
 
 
+class Told(Counter):
+    """Hears how many steps are done, and says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[int] = []
+
+    def trained(self, step: int) -> None:
+        self.told.append(step)
+
+
+def test_what_counts_steps_and_is_new_hears_how_many_are_done(uri: str) -> None:
+    train(pod(uri), 50, stop=3)
+    told = Told()
+    with Run(counter=Counter(), per_rank={"told": told}, environment=pod(uri, 2)) as run:
+        assert told.told == [4]
+        run.advance()
+        assert told.told == [4, 5]
+        run.left = True
+
+
 def test_a_run_of_state_that_each_rank_has_alone(uri: str) -> None:
     for attempt in (1, 2):
         with Run(per_rank={"counter": Counter()}, environment=pod(uri, attempt)) as run:
