@@ -1,5 +1,6 @@
 """Giving the objects of a run what a checkpoint holds of them."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -19,6 +20,7 @@ from holdfast_train.state import Counts, Stateful, unwrapped
 
 __all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
 
+SHOWN: Final = 600  # characters of an error: torch names each tensor, and a verdict holds 2,000
 AS_IT_WAS: Final = "put the program back as it was, or start on another prefix"
 _Offer: TypeAlias = tuple[str, bytes, int]  # of a checkpoint: address and bytes of its manifest, number of its commit
 
@@ -180,7 +182,7 @@ def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
             raise  # no memory, a lost GPU: kinds of their own, which say nothing of the state
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = textwrap.shorten(f"{type(error).__name__}: {error}", SHOWN, placeholder=" and more").rstrip(".")
         raise StateError(f"{name!r} does not take what {restored.uri} holds: {words}. So {AS_IT_WAS}") from error
     if isinstance(thing, Positioned) and thing.step != restored.step:
         raise StateError(

@@ -452,6 +452,14 @@ def test_state_that_does_not_fit_is_named(uri: str, tmp_path: Path, error: Excep
     assert f"holds: {type(error).__name__}: {words}. So put the program back as it was, or" in found["message"]
 
 
+def test_of_many_words_what_to_do_is_not_cut_off(uri: str, tmp_path: Path) -> None:
+    train(pod(uri), 50, stop=3)
+    where = pod(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit), Run(counter=Picky(RuntimeError("size mismatch.\n" * 1000)), environment=where):
+        pytest.fail("entered")
+    assert " and more. So put the program back as it was, or start on another prefix" in verdict(tmp_path)["message"]
+
+
 def test_no_memory_while_restoring_says_nothing_of_the_state(uri: str) -> None:
     class OutOfMemoryError(RuntimeError):
         """As torch's."""
