@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from holdfast_train import log, retention
 from holdfast_train.environment import Identity
-from holdfast_train.errors import FencedError, KeyMissingError, StorageError
-from holdfast_train.storage import Storage
+from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
+from holdfast_train.storage import Storage, join_uri
 
-__all__ = ["CommitLog", "now"]
+__all__ = ["CommitLog", "now", "read"]
 
 TRIES = 1000
 
@@ -18,6 +18,23 @@ TRIES = 1000
 def now() -> str:
     """RFC 3339, UTC, milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def read(storage: Storage, seq: int) -> tuple[log.Record, log.LogState]:
+    """Record number `seq` and the state after it. KeyMissingError; CheckpointCorruptError says how to go on without it.
+
+    Other StorageErrors.
+    """
+    data = storage.get(log.log_key(seq))
+    try:
+        return log.decode(data, seq)
+    except CheckpointCorruptError as error:
+        raise CheckpointCorruptError(
+            f"{storage.uri}: {error}; put back a copy of that object, or an older version if the bucket keeps them. "
+            f"Without it checkpoints can still be read by the addresses of their manifests, "
+            f"{join_uri(storage.uri, 'manifests/NAME.json')}: with holdfast-train export, holdfast_train.load, or "
+            f"as checkpoint.resume of a job on another prefix"
+        ) from error
 
 
 class CommitLog:
@@ -35,7 +52,7 @@ class CommitLog:
         numbers = [seq for key in self._storage.keys("log/", after) if (seq := log.log_seq(key)) is not None]
         if numbers:
             newest = max(numbers)
-            _, self.state = log.decode(self._storage.get(log.log_key(newest)), newest)
+            _, self.state = read(self._storage, newest)
         return self.state
 
     def own(self, resume: str) -> None:
@@ -172,12 +189,11 @@ class CommitLog:
             record = next_record(self.state)
             if record is None:
                 return None
-            key = log.log_key(record.seq)
-            if self._storage.put_if_absent(key, log.encode(self.state, record)):
+            if self._storage.put_if_absent(log.log_key(record.seq), log.encode(self.state, record)):
                 self.state = log.apply(self.state, record)
                 return record
             try:
-                other, after = log.decode(self._storage.get(key), record.seq)
+                other, after = read(self._storage, record.seq)
             except KeyMissingError:  # a refused write without a winner: the store answered 412 while one was in flight
                 continue
             self.state = after

@@ -417,7 +417,7 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
             step=body.get("step"),
         )
         return record, _decode_state(body["state"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
 
 
@@ -425,9 +425,7 @@ def _intact(data: bytes, seq: int) -> dict[str, Any]:
     try:
         return unsealed(data)
     except CheckpointCorruptError as error:
-        raise CheckpointCorruptError(
-            f"{log_key(seq)} is damaged: {error}; put back an older version of that object, or a copy of it"
-        ) from error
+        raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error
 
 
 def _decode_state(body: dict[str, Any]) -> LogState:

@@ -275,7 +275,9 @@ def test_gap_in_the_log_is_corruption() -> None:
         log.apply(OWNED, replace(log.draft(OWNED, "fence", A1, "n", AT), seq=7))
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v":3,"seq":1,"kind":"owner"}', b"\xff", b'{"v":1,"seq":2}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"1", b'{"v":3,"seq":1,"kind":"owner"}', b"\xff", b'{"v":1,"seq":2}']
+)
 def test_records_that_are_none(data: bytes) -> None:
     with pytest.raises(CheckpointCorruptError):
         log.decode(data, 1)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from holdfast_train import log
+from holdfast_train.commits import read
 from holdfast_train.errors import KeyMissingError
 from holdfast_train.storage import Storage
 
@@ -30,7 +30,7 @@ def once_committed(storage: Storage, names: Collection[str], newest: int) -> fro
 
 def _committed(storage: Storage, seq: int) -> str:
     try:
-        record, _ = log.decode(storage.get(log.log_key(seq)), seq)
+        record, _ = read(storage, seq)
     except KeyMissingError:  # records are never deleted by us; a lifecycle rule of the bucket may do it
         return ""
     return record.commit.name if record.commit else ""

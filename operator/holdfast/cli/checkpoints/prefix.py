@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast_train import log
-from holdfast_train.commits import CommitLog
+from holdfast_train.commits import CommitLog, read
 from holdfast_train.environment import Identity
 from holdfast_train.errors import KeyMissingError
 from holdfast_train.log import Commit, LogState
@@ -106,10 +105,9 @@ def newest_state(storage: Storage) -> LogState:
     state = CommitLog(storage, NOBODY).refresh()
     while True:
         try:
-            data = storage.get(log.log_key(state.seq + 1))
+            _, state = read(storage, state.seq + 1)
         except KeyMissingError:
             break
-        _, state = log.decode(data, state.seq + 1)
     if state.seq == 0:
         raise CliError(
             f"there is no checkpoint log below {storage.uri}",

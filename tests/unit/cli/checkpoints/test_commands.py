@@ -261,10 +261,14 @@ def test_a_place_without_a_log(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_read(folder: FolderStorage) -> None:
     newest = Path(folder.uri.removeprefix("file://")) / folder.keys("log/")[-1]
-    newest.write_bytes(b"{")
-    result = holdfast("list", folder.uri)
-    assert result.exit_code == ExitCode.FAILED
-    assert "log/000000000005.json is not a record" in result.output
+    whole = newest.read_bytes()
+    for content, what in ((b"{", "is not a record"), (whole.replace(b'"ns"', b'"sn"'), "is damaged: its hash is")):
+        newest.write_bytes(content)
+        result = holdfast("list", folder.uri)
+        assert result.exit_code == ExitCode.FAILED
+        assert f"{folder.uri}: log/000000000005.json {what}" in result.output
+        assert "put back a copy of that object, or an older version if the bucket keeps them" in result.output
+        assert f"addresses of their manifests, {folder.uri}/manifests/NAME.json: with holdfast-train" in result.output
 
 
 @pytest.mark.parametrize("command", ["list", "show", "verify", "diff", "prune"])
