@@ -182,6 +182,7 @@ def test_large_ones_have_an_index_as_hugging_face_has(prefix: Path, tmp_path: Pa
     assert names == [
         "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
     ]  # fmt: skip
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1  # who reads the index, reads all
     index = json.loads((tmp_path / "out" / names[-1]).read_text())
     assert index["metadata"]["total_size"] == sum(p.numel() * 4 for p in net.parameters())
     found: dict[str, Any] = {}

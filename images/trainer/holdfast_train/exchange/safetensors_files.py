@@ -48,7 +48,11 @@ def write(
         arrays = materialise(storage, found.manifest, group, advance)
         tensors = {key: plain(array) if group[key].entry.kind == "numpy" else array for key, array in arrays.items()}
         # `format` is what Transformers asks for; tied names are as safetensors.torch.load_model wants them.
-        library.save_file(tensors, path.with_name(name), {"format": "pt", **(about if len(groups) == 1 else {})})
+        file = path.with_name(name)
+        file.touch()  # with the mode that the umask says: save_file makes one that only its owner can read
+        mode = file.stat().st_mode
+        library.save_file(tensors, file, {"format": "pt", **(about if len(groups) == 1 else {})})
+        file.chmod(mode)
     files = [path.with_name(name) for name in names]
     if len(groups) > 1:
         weight_map = {key: name for name, group in zip(names, groups, strict=True) for key in group}
