@@ -10,7 +10,8 @@ from holdfast.cli.checkpoints.completion import checkpoints
 Place = Annotated[
     str,
     typer.Argument(
-        help="Name of a TrainingJob, or the address of a storage: s3://bucket/prefix or file:///folder.",
+        help="Name of a TrainingJob, or where a storage is: s3://bucket/prefix, file:///folder, or a path that has a "
+        "slash, such as ./folder.",
         autocompletion=complete.jobs,
     ),
 ]

@@ -26,6 +26,7 @@ from holdfast_train.errors import (
     StorageNotFoundError,
     StorageUnreachableError,
 )
+from holdfast_train.source import address
 from holdfast_train.storage import Patient, open_storage
 
 PATIENCE: Final = 15.0  # seconds that a store may be silent
@@ -35,7 +36,7 @@ _OWN: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What the command line says of the place. `place` is a job's name or an address."""
+    """What the command line says of the place. `place` is a job's name, an address, or the path of a folder."""
 
     place: str
     namespace: str | None = None
@@ -45,8 +46,8 @@ class Where:
 
     @property
     def is_address(self) -> bool:
-        """Whether no cluster is needed."""
-        return "://" in self.place
+        """Whether no cluster is needed: no job's name has a slash, or begins with `.` or `~`."""
+        return "/" in self.place or self.place.startswith((".", "~"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def find(where: Where) -> Found:
 
 
 def _address(where: Where) -> Found:
-    uri, name = resolve(where.place)
+    uri, name = resolve(address(where.place))
     if not uri.startswith("s3://"):
         return Found(uri, name)
     endpoint = where.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

@@ -259,6 +259,18 @@ def test_a_place_without_a_log(tmp_path: Path) -> None:
     assert (result.exit_code, "allowed: s3://bucket/prefix" in result.output) == (ExitCode.FAILED, True)
 
 
+def test_a_folder_by_its_path(folder: FolderStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Path(folder.uri.removeprefix("file://"))
+    manifest = path(folder, "manifests", 20).relative_to(there.parent)
+    monkeypatch.setenv("HOME", str(there.parent))
+    monkeypatch.chdir(there.parent)
+    for place in (str(there), "./job", "job/", "~/job", f"{manifest}"):
+        found = find(Where(place))
+        assert (found.uri, found.name) == (folder.uri, manifest.stem if place.endswith("json") else None)
+    monkeypatch.chdir(there)
+    assert "owner  ns/job" in holdfast("list", ".").output
+
+
 def test_a_log_that_cannot_be_read(folder: FolderStorage) -> None:
     newest = Path(folder.uri.removeprefix("file://")) / folder.keys("log/")[-1]
     whole = newest.read_bytes()
