@@ -128,8 +128,12 @@ class S3Storage:
             return self._session.client("s3", **options)
         except (botocore.exceptions.CredentialRetrievalError, botocore.exceptions.MetadataRetrievalError) as error:
             raise StorageUnreachableError(f"no credentials for {self._where} just now: {error}") from error
-        except (ValueError, botocore.exceptions.BotoCoreError) as error:
+        except botocore.exceptions.BotoCoreError as error:
             raise StorageInvalidError(f"the checkpoint storage {self._where} cannot be used: {error}") from error
+        except ValueError as error:  # boto3 says which endpoint it cannot read, and not what one looks like
+            raise StorageInvalidError(
+                f"the checkpoint storage {self._where} cannot be used: {error}; give it as https://host:port"
+            ) from error
 
     @property
     def _client(self) -> Any:

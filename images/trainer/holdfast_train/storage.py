@@ -206,7 +206,7 @@ def open_storage(
             from holdfast_train.folder import FolderStorage  # noqa: PLC0415
 
             return FolderStorage("/" + "/".join(parts))
-        if scheme == "s3":
+        if scheme == "s3" and not rest.startswith("/"):  # s3:///prefix: a variable with the bucket was empty
             from holdfast_train.s3 import S3Storage  # noqa: PLC0415
 
             return S3Storage(

@@ -136,7 +136,18 @@ def test_patient_does_not_repeat_what_cannot_help() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "s3://", "s3:/bucket", "ftp://x/y", "file://", "file://relative/x", "s3://b/../c", "file:///a//b"]
+    "uri",
+    [
+        "",
+        "s3://",
+        "s3:/bucket",
+        "ftp://x/y",
+        "file://",
+        "file://relative/x",
+        "s3://b/../c",
+        "s3:///b/c",
+        "file:///a//b",
+    ],
 )
 def test_addresses_that_cannot_be_read(uri: str) -> None:
     with pytest.raises(StorageInvalidError, match="allowed: s3://"):

@@ -22,7 +22,6 @@ from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     HoldfastTrainError,
     StorageDeniedError,
-    StorageInvalidError,
     StorageNotFoundError,
     StorageUnreachableError,
 )
@@ -191,8 +190,6 @@ def explain(error: HoldfastTrainError) -> CliError:
             return CliError(str(error), code=ExitCode.FORBIDDEN, hint="these keys may not do that, or are wrong")
         case StorageNotFoundError():
             return CliError(str(error), code=ExitCode.NOT_FOUND, hint="is the bucket or folder the right one?")
-        case StorageInvalidError():
-            return CliError(str(error), hint="a job is named without ://, a storage with it")
         case StorageUnreachableError():
             return CliError(
                 str(error), hint="if only the cluster knows this address, forward a port to it and give --endpoint"
