@@ -14,8 +14,9 @@ SHOWN: Final = 12  # names that an error lists
 def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
     """What of `objects` (nested mappings) lies at or below a name of `only`; all of it if that is None.
 
-    Names are keys joined by dots. Whole ones are meant: `model.layers.1` is not `model.layers.10`. Lists and tuples are
-    taken whole. StateError if there is nothing at a name: it lists what is there.
+    Names are keys joined by dots, or by slashes as `holdfast checkpoints show` has them. Whole ones are meant:
+    `model.layers.1` is not `model.layers.10`. Lists and tuples are taken whole. StateError if there is nothing at a
+    name: it lists what is there.
     """
     if only is None:
         return dict(objects)
@@ -47,7 +48,12 @@ def dotted(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _within(path: str, name: str) -> bool:
     """Is what has the dotted name `path` what `name` means, or below it?"""
-    return path == name.rstrip(".") or path.startswith(f"{name.rstrip('.')}.")
+    path, name = path.replace("/", "."), _plain(name)
+    return path == name or path.startswith(f"{name}.")
+
+
+def _plain(name: str) -> str:
+    return name.replace("/", ".").rstrip(".")
 
 
 def _below(value: Mapping[str, Any], path: str, wanted: Sequence[str]) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def _below(value: Mapping[str, Any], path: str, wanted: Sequence[str]) -> dict[s
 
 def _near(objects: Mapping[str, Any], name: str) -> str:
     """What there is at the longest beginning of `name` at which there is something."""
-    parts = name.rstrip(".").split(".")
+    parts = _plain(name).split(".")
     paths = [path for path, _ in dotted(objects)]
     for length in range(len(parts) - 1, -1, -1):
         start = ".".join(parts[:length])

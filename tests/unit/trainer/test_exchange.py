@@ -517,6 +517,14 @@ def test_what_is_there_is_not_overwritten(prefix: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "b-00001-of-00002.safetensors").exists()
 
 
+def test_names_with_slashes_as_show_has_them(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(prefix, {"model": {"a.0": {"x": torch.ones(2)}, "b/c": torch.ones(3), "b": {}}, "other": {}}, 1)
+    run("export", prefix, tmp_path / "out", "--only", "model/a.0", "--only", "model/b/c")
+    assert safetensors.torch.load_file(tmp_path / "out" / "model.safetensors").keys() == {"a.0.x", "b/c"}
+    said = fails(capsys, "export", prefix, tmp_path / "no", "--only", "model/d")
+    assert "there is nothing at 'model/d'; below 'model' there is model.a, model.b/c" in said
+
+
 def test_wrong_words(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(prefix)
     said = fails(capsys, "export", prefix, tmp_path / "out", "--only", "modle")

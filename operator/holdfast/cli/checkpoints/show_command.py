@@ -20,6 +20,7 @@ from holdfast.cli.checkpoints.place import Where, opened
 from holdfast.cli.checkpoints.prefix import survey
 from holdfast.cli.checkpoints.selection import LATEST, select
 from holdfast.cli.console import console
+from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.fitting import Column, Fitting
 from holdfast.cli.options import Kubeconfig, Namespace
 from holdfast_train.manifest import Manifest
@@ -43,7 +44,10 @@ def show(
     tensors: Annotated[bool, typer.Option("--tensors", help="List all tensors.")] = False,
     under: Annotated[
         str | None,
-        typer.Option(help="List tensors whose names begin with this, such as model/blocks.0.", show_default=False),
+        typer.Option(
+            help="List tensors whose names begin with this, such as model/blocks.0 or model.blocks.0.",
+            show_default=False,
+        ),
     ] = None,
     namespace: Namespace = None,
     endpoint: Endpoint = None,
@@ -52,6 +56,8 @@ def show(
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Say what is in a checkpoint: versions, metrics, objects and tensors. Only its manifest is read.
+
+    The exit code is 4 if no tensor's name begins with what --under says.
 
     \b
     Examples:
@@ -63,11 +69,16 @@ def show(
         screen.notes(found.notes)
         selected = select(survey(storage), found.name or checkpoint)
         read = read_manifest(storage, selected)
-    listed = None if under is None and not tensors else [t for t in read.tensors if t.name.startswith(under or "")]
+    listed = read.tensors if tensors else None
+    if under is not None:
+        listed = tuple(t for t in read.tensors if _dotted(t.name).startswith(_dotted(under)))
+        if not listed:
+            there = f"there are the objects {', '.join(objects(read))}"
+            raise CliError(f"no tensor of {read.name} begins with {under}; {there}", code=ExitCode.NOT_FOUND)
     if as_json:
         typer.echo(json.dumps(to_object(read, read.tensors if listed is None else listed), indent=2))
     elif listed is not None:
-        console().print(_table(listed) if listed else Text(f"no tensor begins with {under}"))
+        console().print(_table(listed) if listed else Text("no tensors"))
     else:
         print_manifest(console(), read, datetime.now(UTC))
 
@@ -88,8 +99,8 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
     for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):
         if mapping:
             _section(out, title, _grid(mapping))
-    objects = by_object(found.tensors)
-    lines = [[Text(name), Text(words.count(n)), Text(words.size(size))] for name, (n, size) in objects.items()]
+    held = by_object(found).items()
+    lines = [[Text(name), Text(words.count(n)), Text(words.size(size))] for name, (n, size) in held]
     _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
     largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
     if largest:
@@ -101,20 +112,31 @@ def parts(count: int) -> str:
     return f"{count:,} part{'' if count == 1 else 's'}"
 
 
-def by_object(tensors: Sequence[TensorEntry]) -> dict[str, tuple[int, int]]:
+def objects(found: Manifest) -> list[str]:
+    """The names of the objects that the program gave to its Run, in its order."""
+    state: Any = found.state  # not unpacked: types in it would need torch, and names are all that is wanted
+    return [name for name, _ in dict(state["$dict"])["objects"]["$dict"]]
+
+
+def by_object(found: Manifest) -> dict[str, tuple[int, int]]:
     """Number and bytes of tensors by the object that the program gave to its Run; the largest first."""
-    found: dict[str, tuple[int, int]] = {}
-    for tensor in tensors:
+    made = dict.fromkeys(objects(found), (0, 0))
+    for tensor in found.tensors:
         name = owner(tensor.name)
-        number, size = found.get(name, (0, 0))
-        found[name] = number + 1, size + tensor.size
-    return dict(sorted(found.items(), key=lambda item: item[1][1], reverse=True))
+        number, size = made.get(name, (0, 0))
+        made[name] = number + 1, size + tensor.size
+    return dict(sorted(made.items(), key=lambda item: item[1][1], reverse=True))
 
 
 def owner(tensor: str) -> str:
     """`model` for `model/...`; what belongs to single ranks is told together."""
     top = tensor.split("/", maxsplit=1)[0]
     return "(of single ranks)" if top.startswith("@") else top
+
+
+def _dotted(name: str) -> str:
+    """As holdfast-train writes names. Keys may hold dots themselves, so that slashes cannot be put back."""
+    return name.replace("/", ".")
 
 
 def _section(out: Console, title: str, body: Any) -> None:
@@ -154,7 +176,7 @@ def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]
         "versions": dict(found.versions),
         "program": dict(found.program),
         "metrics": dict(found.metrics),
-        "objects": [{"name": n, "tensors": t, "size": s} for n, (t, s) in by_object(found.tensors).items()],
+        "objects": [{"name": n, "tensors": t, "size": s} for n, (t, s) in by_object(found).items()],
         "parts": [{"key": part.key, "size": part.size, "chunks": len(part.crc64nvme)} for part in found.parts],
         "tensors": [
             {

@@ -120,7 +120,10 @@ def test_show(folder: FolderStorage) -> None:
     assert result.exit_code == 0, result.output
     assert "000000000020-a1-" in result.output
     found = json.loads(holdfast("show", folder.uri, "20", "--json").output)
-    assert found["objects"] == [{"name": "model", "tensors": 2, "size": 4 * 8 * 4 + 16}]
+    assert found["objects"] == [
+        {"name": "model", "tensors": 2, "size": 4 * 8 * 4 + 16},
+        {"name": "count", "tensors": 0, "size": 0},
+    ]
     assert found["versions"]["numpy"] == np.__version__
 
 
@@ -130,7 +133,11 @@ def test_show_lists_tensors_by_the_start_of_their_names(folder: FolderStorage) -
     assert ("model/weight" in every, "model/bias" in every) == (True, True)
     assert ("model/weight" in some, "model/bias" in some) == (True, False)
     assert some.splitlines()[2].split() == ["model/weight", "numpy", "<f4", "[4,", "16]", "256"]
-    assert "no tensor begins with x" in holdfast("show", folder.uri, "--under", "x").output
+    assert holdfast("show", folder.uri, "--under", "model.w").output == some
+    for more in ([], ["--json"]):
+        nothing = holdfast("show", folder.uri, "--under", "x", *more)
+        assert nothing.exit_code == ExitCode.NOT_FOUND
+        assert "begins with x; there are the objects model, count" in nothing.output
 
 
 @pytest.mark.parametrize("text", ["20", "latest", "000000000020-a1", "address"])
