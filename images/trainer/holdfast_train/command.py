@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast_train.errors import HoldfastTrainError, StateError
-from holdfast_train.exchange.exporting import FORMATS, export
+from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import into_storage, opened
 from holdfast_train.exchange.progress import Bar, size_of
 from holdfast_train.source import open_address
@@ -22,8 +22,9 @@ Write what a checkpoint holds to files that other programs read.
 
 examples:
   holdfast-train export s3://runs/vision/vit-faces weights --only model
-  holdfast-train export s3://runs/vision/vit-faces/manifests/000000048000-a4-d07a4418b95e.json faces.pt --format torch
-  holdfast-train export /mnt/runs/vit-faces checkpoint --format dcp --endpoint https://minio.example:9000
+  holdfast-train export s3://runs/vision/vit-faces/manifests/000000048000-a4-d07a4418b95e.json faces.pt
+  holdfast-train export s3://runs/vision/vit-faces checkpoint --format dcp --endpoint https://minio.example:9000
+  holdfast-train export /mnt/runs/vit-faces faces.safetensors --only model
 """
 IMPORT: Final = """\
 Make a checkpoint of files that other programs wrote. A new job starts from it with `checkpoint.resume: PREFIX`,
@@ -34,7 +35,7 @@ examples:
   holdfast-train import checkpoint.pt --to /mnt/runs/imported/faces --step 48000
 """
 FILES: Final = """\
-formats of files, by themselves or as --format:
+formats of files:
   safetensors   tensors only, read by most; by the description that is in it, holdfast-train import reads it all back
   dcp           a folder of torch.distributed.checkpoint
   torch         a file of torch.save; read with weights_only=True
@@ -83,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "destination", metavar="DEST", type=local, help="what to write: a folder, or a file (torch; *.safetensors)"
     )
-    out.add_argument("--format", choices=FORMATS, default="safetensors", help="default: safetensors")
+    out.add_argument("--format", choices=FORMATS, help="default: torch if DEST ends in .pt or .pth, else safetensors")
     out.add_argument("--only", metavar="NAME", action="append",
         help="only what has this dotted name, such as model or model.layers.0; may be given again")  # fmt: skip
     out.add_argument("--max-shard-size", metavar="SIZE", type=size, default=size("5GB"),
@@ -102,9 +103,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _export(options: argparse.Namespace) -> None:
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
+    form: Format = options.format or ("torch" if options.destination.suffix in (".pt", ".pth") else "safetensors")
     with Bar("exporting") as bar:
         done = export(
-            storage, name, options.destination, options.format,
+            storage, name, options.destination, form,
             only=options.only, max_shard_size=options.max_shard_size, begin=bar.begin,
         )  # fmt: skip
     about = done.content.description
@@ -112,10 +114,10 @@ def _export(options: argparse.Namespace) -> None:
     _line(f"step {about.step:,}: {_several(len(done.content.tensors), 'tensor')}, {size_of(done.content.size)}")
     for file in done.files:
         _line(f"  {file}  {size_of(file.stat().st_size)}")
-    if options.format == "safetensors" and about.tied:
+    if form == "safetensors" and about.tied:
         tied = ", ".join(f"{name} (is {kept})" for name, kept in about.tied.items())
         _line(f"tied, and written once: {tied}")
-    if options.format == "safetensors" and done.beside:
+    if form == "safetensors" and done.beside:
         _line(f"{_several(len(done.beside), 'value')} beside tensors: only holdfast-train import reads them")
 
 

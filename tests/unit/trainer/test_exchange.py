@@ -205,6 +205,21 @@ def test_others_read_torch_files_and_ties_stay(prefix: Path, tmp_path: Path) -> 
     assert list(torch.load(tmp_path / "layer.pt", weights_only=True)) == ["layer.weight", "layer.bias"]
 
 
+@pytest.mark.parametrize("name", ["one.pt", "one.pth"])
+def test_the_end_of_a_name_says_that_it_is_a_torch_file(prefix: Path, tmp_path: Path, name: str) -> None:
+    save(prefix, {"model": {"x": torch.ones(2)}}, 1)
+    run("export", prefix, tmp_path / name)
+    assert torch.equal(torch.load(tmp_path / name, weights_only=True)["x"], torch.ones(2))
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_help_names_only_what_there_is(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert ("formats of files:" in said, "--format" in said) == (True, command == "export")
+
+
 def test_others_read_dcp(prefix: Path, tmp_path: Path) -> None:
     net, _ = train(prefix)
     run("export", prefix, tmp_path / "out", "--format", "dcp")
@@ -487,6 +502,7 @@ def test_nothing_is_left_of_an_export_that_failed(
 ) -> None:
     save(prefix, {"model": {"x": torch.ones(9, dtype=torch.complex128)}}, 1)
     said = fails(capsys, "export", prefix, tmp_path / "out")
+    assert "there is nothing at 'y'" in fails(capsys, "export", prefix, tmp_path / "p" / "q" / "out", "--only", "y")
     assert "x is of the type complex128, which safetensors does not have; use --format dcp or torch" in said
     for data in (prefix / "data").rglob("r*"):
         data.write_bytes(b"x" * data.stat().st_size)

@@ -51,7 +51,6 @@ def export(
     """
     if destination.exists():
         raise StateError(f"{destination} exists already: name one that does not, or remove it first")
-    destination.parent.mkdir(parents=True, exist_ok=True)
     alone = form == "safetensors" and destination.suffix == safetensors_files.SUFFIX
 
     def write(found: Found) -> Exported:
@@ -60,6 +59,7 @@ def export(
             raise StateError(f"{found.uri} holds no objects: there is nothing to export")
         content = Content.of(found.manifest.step, objects)
         advance = begin(content.size)
+        destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".exporting-") as folder:
             made = Path(folder) / destination.name
             if form == "torch":
