@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 
 from holdfast_train import log, retention
 from holdfast_train.environment import Identity
-from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    CheckpointCorruptError,
+    FencedError,
+    KeyMissingError,
+    StorageError,
+)
 from holdfast_train.storage import Storage, join_uri
 
 __all__ = ["CommitLog", "now", "read"]
@@ -186,7 +192,10 @@ class CommitLog:
     def _append(self, next_record: Callable[[log.LogState], log.Record | None]) -> log.Record | None:
         """Create the record after the newest one. If somebody was faster, read theirs and ask `next_record` again."""
         for _ in range(TRIES):
-            record = next_record(self.state)
+            try:
+                record = next_record(self.state)
+            except AlreadyCompleteError as error:
+                raise AlreadyCompleteError(error.step, self._storage.uri) from error
             if record is None:
                 return None
             if self._storage.put_if_absent(log.log_key(record.seq), log.encode(self.state, record)):

@@ -65,18 +65,22 @@ class FencedError(HoldfastTrainError):
 
 
 class AlreadyCompleteError(HoldfastTrainError):
-    """The log says that this job's training is complete: there is nothing to do."""
+    """The log of the prefix `uri` says that this job's training is complete: there is nothing to do."""
 
     reason = "AlreadyComplete"
     outcome = "completed"
     exit_code = 0
 
-    def __init__(self, step: int) -> None:
-        super().__init__(step)
+    def __init__(self, step: int, uri: str = "the address of this prefix") -> None:
+        super().__init__(step, uri)
         self.step = step
+        self.uri = uri
 
     def __str__(self) -> str:
-        return f"the checkpoint log says that training was completed at step {self.step}"
+        return (
+            f"the checkpoint log says that training was completed at step {self.step}; to train on, start a job on "
+            f"another prefix with checkpoint.resume: {self.uri}"
+        )
 
 
 class StorageError(HoldfastTrainError):

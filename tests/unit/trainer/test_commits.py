@@ -9,7 +9,7 @@ from tests.support.trainer import MemoryStorage, identity
 from holdfast_train import log
 from holdfast_train.commits import CommitLog
 from holdfast_train.environment import Identity
-from holdfast_train.errors import FencedError, HoldfastTrainError, StoragePrefixInUseError
+from holdfast_train.errors import AlreadyCompleteError, FencedError, HoldfastTrainError, StoragePrefixInUseError
 from holdfast_train.storage import Patient
 
 
@@ -92,6 +92,16 @@ def test_zombie_hands_nothing_over() -> None:
     with pytest.raises(FencedError, match="attempt 2"):
         zombie.hand_over()
     assert kinds(storage) == ["owner", "fence", "fence"]
+
+
+def test_what_is_complete_says_how_to_train_on() -> None:
+    storage = MemoryStorage()
+    started(storage, identity(1)).complete(7)
+    with pytest.raises(AlreadyCompleteError, match="completed at step 7") as ended:
+        started(storage, identity(2))
+    assert str(ended.value).endswith(
+        f"; to train on, start a job on another prefix with checkpoint.resume: {storage.uri}"
+    )
 
 
 def test_lost_answer_is_recognised_as_our_own_record() -> None:
