@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -36,14 +37,11 @@ class Fitting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
-        kept = self.chosen(options.max_width)
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for place in kept:
-            column = self._columns[place]
-            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.loose)
-        for row in self._rows:
-            table.add_row(*(_one_line(row[place]) for place in kept))
-        yield table
+        yield self._table(options.max_width)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Called by rich, which else takes all the width there is, and fills lines with blanks to its end."""
+        return Measurement.get(console, options, self._table(options.max_width))
 
     def chosen(self, width: int) -> list[int]:
         """The places of the columns that fit into so many characters, left to right."""
@@ -54,6 +52,16 @@ class Fitting:
                 break
             kept.remove(place)
         return kept
+
+    def _table(self, width: int) -> Table:
+        kept = self.chosen(width)
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for place in kept:
+            column = self._columns[place]
+            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.loose)
+        for row in self._rows:
+            table.add_row(*(_one_line(row[place]) for place in kept))
+        return table
 
     def _total(self, kept: Sequence[int]) -> int:
         return sum(self._width(place) for place in kept) + GAP * (len(kept) - 1)

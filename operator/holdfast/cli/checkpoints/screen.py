@@ -29,6 +29,10 @@ def notes(lines: tuple[str, ...]) -> None:
 def heading(uri: str, state: LogState) -> list[Text]:
     """Where this is, whose it is, and who may commit."""
     lines = [Text(uri, style="bold")]
+    if state.owner and state.owner.namespace == log.IMPORTED_NAMESPACE:
+        done = log.writer(state) is None
+        now = "imported; no job writes here" if done else "an import writes here, or was cut off"
+        return [*lines, Text.assemble(("now    ", "dim"), now)]
     if owner := state.owner:
         anew = f", created anew {len(state.former)} times" if len(state.former) > 1 else ""
         anew = ", created anew once" if len(state.former) == 1 else anew

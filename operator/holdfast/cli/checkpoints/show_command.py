@@ -91,7 +91,7 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         "attempt": str(found.attempt),
         "written": f"{words.moment(at)} ({words.ago(at, now)})",
         "job UID": found.job_uid,
-        "size": f"{words.size(found.size)} in {parts(len(found.parts))}, {words.count(len(found.tensors))} tensor(s)",
+        "size": f"{words.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
         "ranks": words.count(len(found.ranks)),
     }
     out.print(Text(found.name, style="bold"), soft_wrap=True)
@@ -107,9 +107,9 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         _section(out, "largest tensors", _table(largest))
 
 
-def parts(count: int) -> str:
+def several(things: Sequence[Any], what: str) -> str:
     """`1 part`, `3 parts`."""
-    return f"{count:,} part{'' if count == 1 else 's'}"
+    return f"{len(things):,} {what}{'' if len(things) == 1 else 's'}"
 
 
 def objects(found: Manifest) -> list[str]:

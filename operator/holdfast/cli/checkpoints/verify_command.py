@@ -18,7 +18,7 @@ from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Re
 from holdfast.cli.checkpoints.place import Where, opened
 from holdfast.cli.checkpoints.prefix import Prefix, person, survey
 from holdfast.cli.checkpoints.selection import LATEST, Selected, select
-from holdfast.cli.checkpoints.show_command import parts
+from holdfast.cli.checkpoints.show_command import several
 from holdfast.cli.console import console
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.options import Kubeconfig, Namespace
@@ -69,12 +69,16 @@ def verify(
     where = Where(place, namespace, kubeconfig, endpoint, region)
     with opened(where) as (found, storage):
         screen.notes(found.notes)
+        if every and (found.name or checkpoint != LATEST):
+            raise typer.BadParameter(f"{found.name or checkpoint} is one checkpoint, and --all means every one")
         prefix = survey(storage)
         chosen = [select(prefix, found.name or checkpoint)] if not every else _named(prefix)
         verdicts = verify_all(storage, chosen)
         wronged = tuple(one.selected.commit.seq for one in verdicts if one.wronged and one.selected.commit)
         if take_back and wronged:
             _take_back(storage, prefix.state, wronged)
+        elif take_back:
+            screen.notes(("nothing was taken out of quarantine: nothing that was read is in it, and holds",))
     if as_json:
         typer.echo(json.dumps(to_object(prefix.uri, verdicts, taken_back=take_back), indent=2))
     else:
@@ -131,7 +135,7 @@ def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False)
         out.print("nothing is committed")
     for verdict in verdicts:
         found = verdict.found
-        what = f"{words.size(found.size)} in {parts(len(found.parts))}" if found else "nothing could be checked"
+        what = f"{words.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing could be checked"
         hashed = "" if verdict.selected.commit or not found else "; the log has no hash of its manifest"
         good = ("whole  ", "green") if not verdict.damages else ("DAMAGED", "bold red")
         out.print(Text.assemble(good, f"  {verdict.selected.name}  {what}{hashed}"), soft_wrap=True)

@@ -24,9 +24,9 @@ from holdfast.cli.checkpoints.prune_command import retention
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.main import app
 from holdfast_train.checkpoints import Checkpoints
-from holdfast_train.environment import Credentials
+from holdfast_train.environment import Credentials, Identity
 from holdfast_train.folder import FolderStorage
-from holdfast_train.log import Keep
+from holdfast_train.log import IMPORTED_NAMESPACE, Keep
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 SECRET = "/api/v1/namespaces/demo/secrets/keys"
@@ -119,6 +119,8 @@ def test_show(folder: FolderStorage) -> None:
     result = holdfast("show", folder.uri, "20")
     assert result.exit_code == 0, result.output
     assert "000000000020-a1-" in result.output
+    assert "in 1 part, 2 tensors" in result.output
+    assert max(len(line) for line in result.output.splitlines()) < 100  # no blanks up to the end of the line
     found = json.loads(holdfast("show", folder.uri, "20", "--json").output)
     assert found["objects"] == [
         {"name": "model", "tensors": 2, "size": 4 * 8 * 4 + 16},
@@ -152,6 +154,9 @@ def test_a_checkpoint_that_is_not_there(folder: FolderStorage) -> None:
     result = holdfast("show", folder.uri, "25")
     assert result.exit_code == ExitCode.NOT_FOUND
     assert "committed are the steps 10, 20, 30" in result.output
+    attempt(folder, 2).complete(30)
+    assert holdfast("prune", folder.uri, "--keep-last", "1", "--yes").exit_code == 0
+    assert "committed is the step 30" in holdfast("show", folder.uri, "25").output
 
 
 def test_verify_names_what_is_damaged_and_ends_with_1(folder: FolderStorage) -> None:
@@ -169,6 +174,24 @@ def test_verify_names_what_is_damaged_and_ends_with_1(folder: FolderStorage) -> 
         ("manifests/000000000010", None),
     ]
     assert found["whole"] is False
+
+
+def test_verify_of_one_and_all(folder: FolderStorage) -> None:
+    for words in ([folder.uri, "20"], [f"{folder.uri}/manifests/{path(folder, 'manifests', 20).name}"]):
+        result = holdfast("verify", *words, "--all")
+        assert (result.exit_code, "--all means every one" in result.output) == (2, True)
+
+
+def test_list_of_what_was_imported(tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path)
+    made = Checkpoints(storage, Identity(IMPORTED_NAMESPACE, "import", "uid", 1, "pod"), Keep(9))
+    made.log.claim()
+    assert "now    an import writes here, or was cut off" in holdfast("list", storage.uri).output
+    trainer.save(made, 10, state(10), [None])
+    made.hand_over()
+    result = holdfast("list", storage.uri)
+    assert result.output.splitlines()[1] == "now    imported; no job writes here"
+    assert "owner" not in result.output
 
 
 def test_verify_holds_the_manifest_against_the_log(folder: FolderStorage) -> None:
@@ -199,7 +222,8 @@ def test_quarantine_is_shown_and_taken_back_while_nothing_trains(folder: FolderS
     taken = holdfast("verify", folder.uri, "--all", "--take-back", "--json")
     assert [c["inQuarantine"] for c in json.loads(taken.output)["checkpoints"]] == [False] * 3
     assert "corrupt" not in holdfast("list", folder.uri).output
-    assert "quarantine" not in holdfast("verify", folder.uri, "--take-back").output
+    again = holdfast("verify", folder.uri, "--take-back")
+    assert (again.exit_code, "nothing was taken out of quarantine" in again.output) == (0, True)
 
 
 def test_diff(folder: FolderStorage) -> None:
