@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from tests.bench.checkpoint import report
@@ -54,7 +54,7 @@ def measure(options: argparse.Namespace, name: str, say: Callable[[str], None]) 
         case "restore":
             return [restore(size, rounds, say)]
         case _:
-            return [soak(options.saves, say)]
+            return [_alone(soak, options.saves, partial(_tell, name))]
 
 
 def _tell(what: str, text: str) -> None:
@@ -62,10 +62,15 @@ def _tell(what: str, text: str) -> None:
 
 
 def _stalls(state: int, rounds: int) -> Section:
-    """In a process of its own. A large state is saved less often, or it would take an hour."""
+    """A large state is saved less often, or it would take an hour."""
     rounds = rounds if state < LARGE else max(5, rounds // 4)
+    return _alone(stalls, state, rounds, partial(_tell, f"stalls, {state} MB"))
+
+
+def _alone(figure: Callable[..., Section], *arguments: Any) -> Section:
+    """In a process of its own, which begins with no memory of others and leaves none of its processes to them."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(stalls, state, rounds, partial(_tell, f"stalls, {state} MB")).result()
+        return pool.submit(figure, *arguments).result()
 
 
 def main() -> int:

@@ -19,7 +19,8 @@ INTRODUCTION = """# Benchmarks of checkpoints
 
 Written by `make bench-checkpoint`. All ways are measured in turns in one run, on one machine. They share its cores with
 the training, and with the server where there is one: a null server, which throws away what it is sent and makes up what
-it is asked for, so that the client is what is measured.
+it is asked for, so that the client is what is measured. Where the time goes that a save costs, and what the limits are:
+[how it works](architecture.md#what-a-save-costs).
 """
 
 
