@@ -1,5 +1,6 @@
 """Saving and resuming on a store in memory that misbehaves."""
 
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -23,6 +24,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.folder import FolderStorage
 from holdfast_train.log import Keep
+from holdfast_train.state import Leaf, Walk
 from holdfast_train.storage import Storage
 
 WRITES = ("put", "put_if_absent", "write")
@@ -326,25 +328,48 @@ def test_a_sweep_that_is_told_to_stop_goes_on_the_next_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "what"),
+    "other",
     [
-        ({"a": np.ones(1000), "ema": np.ones(10)}, "other tensors than rank 0"),
-        ({"b": np.ones(1000)}, "other tensors than rank 0"),
-        ({"a": np.ones((10, 100))}, "other tensors than rank 0"),
-        ({"a": np.ones(1000, np.float32)}, "other tensors than rank 0"),
-        ({}, "other tensors than rank 0"),
+        {"a": np.ones(1000), "ema": np.ones(10)},
+        {"b": np.ones(1000)},
+        {"a": np.ones((10, 100))},
+        {"a": np.ones(1000, np.float32)},
+        {},
     ],
 )
-def test_ranks_whose_state_differs_in_form_are_refused(other: dict[str, Any], what: str) -> None:
+def test_ranks_whose_state_differs_in_form_are_refused(other: dict[str, Any]) -> None:
     """Breaks if each rank cuts its share out of its own idea of the whole: all sums hold, and the bytes are others."""
     storage = MemoryStorage()
     first = attempt(storage, identity(1))
     states = [{"objects": {"a": np.ones(1000)}}, {"objects": other}]
-    with pytest.raises(StateError, match=f"rank 1 has {what}.*per_rank"):
+    with pytest.raises(StateError, match=r"rank 1 has other tensors than rank 0.*per_rank"):
         trainer.save_each(first, 10, states, [{}, {}])
     assert not first.log.state.commits
     trainer.save_each(first, 11, [states[0]] * 2, [{"own": np.ones(3)}, {}])
     assert [commit.step for commit in first.log.state.commits] == [11]
+
+
+@pytest.mark.parametrize(("name", "length", "refused"), [("b", 4, True), ("a", 4, False), ("b", 0, False)])
+def test_a_rank_with_shards_that_rank_0_does_not_name_is_refused(
+    name: str, length: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if the shards of another stage of a pipeline are saved under names that lead nowhere. Where a rank has
+    none of a tensor it cannot see which names are tied, so one more of them is no error."""
+    shards = {0: ("a", 4), 1: (name, length)}
+
+    def sharded(walk: Walk, tensor: Any, path: str) -> str:
+        rank = int(tensor[0])
+        called, size = shards[rank]
+        value = np.full(size, rank, np.uint8)
+        walk.leaves.append(Leaf(called, "numpy", "|u1", (8,), size, value, ((4 * rank,), (size,))))
+        return called
+
+    monkeypatch.setattr(Walk, "_array", lambda *args: {"$tensor": sharded(*args)})
+    first = attempt(MemoryStorage(), identity(1))
+    states = [{"objects": {"m": np.array([rank])}} for rank in (0, 1)]
+    with pytest.raises(StateError, match="'b', which rank 0 has not") if refused else contextlib.nullcontext():
+        trainer.save_each(first, 10, states, [{}, {}])
+    assert len(first.log.state.commits) == (0 if refused else 1)
 
 
 def test_zombie_saves_and_sweeps_nothing() -> None:

@@ -24,6 +24,7 @@ from holdfast_train.messages import Open, Saved
 from holdfast_train.rate import Rate
 from holdfast_train.resume import open_patient
 from holdfast_train.saver import Content, Saver, start_writer
+from holdfast_train.storage import Patient
 from holdfast_train.upload import Upload
 
 
@@ -219,6 +220,32 @@ def test_a_commit_is_told_before_what_it_makes_superfluous_is_deleted(
     may_delete.set()
     training.saver.close()
     wait_for(lambda: len(list(manifests.iterdir())) == 1, 30, "the first checkpoint to be deleted")
+
+
+def test_who_has_to_leave_waits_for_no_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the grace goes into deleting: that is not lost, for the next attempt finds what is left."""
+    hurried, hurry, publish = threading.Event(), Patient.hurry, Checkpoints.publish
+
+    def hurry_and_tell(storage: Patient, seconds: float) -> None:
+        hurry(storage, seconds)
+        hurried.set()
+
+    def publish_late(*args: Any) -> Saved:
+        assert hurried.wait(30)
+        return publish(*args)
+
+    monkeypatch.setattr(Patient, "hurry", hurry_and_tell)
+    before = set(threading.enumerate())
+    training = Training(tmp_path, HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    assert isinstance(training.save(1), Saved)
+    hurried.clear()
+    monkeypatch.setattr(Checkpoints, "publish", publish_late)
+    training.begin(2)
+    assert training.saver.wait(lambda: 30.0)
+    assert isinstance(training.told[-1], Saved)
+    training.saver.close()
+    wait_for(lambda: set(threading.enumerate()) <= before, 30, "the writer to end")
+    assert len(list((tmp_path / "prefix" / "manifests").iterdir())) == 2
 
 
 def test_an_end_gives_the_memory_back(tmp_path: Path) -> None:

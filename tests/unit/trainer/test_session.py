@@ -563,3 +563,24 @@ def test_a_save_that_training_waits_for_hears_that_it_is_time_to_leave(
         told.join()
         go_on.set()
         run.left = True
+
+
+def test_a_storage_that_is_silent_is_not_waited_for_beyond_the_time_to_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if a notice changes nothing while the storage is tried again and again, at the very end for example."""
+    asked: list[str] = []
+
+    def silent(_: FolderStorage, key: str) -> bytes:
+        asked.append(key)
+        raise StorageUnreachableError("no answer")
+
+    with Run(counter=Counter(), environment=pod(f"file://{tmp_path}/prefix")) as run:
+        monkeypatch.setattr(FolderStorage, "get", silent)
+        assert run._storage is not None
+        with run._storage.within(1.0), pytest.raises(StorageUnreachableError):
+            run._notice.give(0.0, "a drain order")
+            run._storage.get("key")
+        monkeypatch.undo()
+        run.left = True
+    assert asked == ["key"]
