@@ -38,7 +38,7 @@ lint: setup ## Check style, types, layers and generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy operator/holdfast images/trainer/holdfast_train scripts
 	$(BIN)/lint-imports
-	$(BIN)/python scripts/generate.py --check
+	$(BIN)/python -m scripts.generate --check
 
 .PHONY: format
 format: setup ## Format the code, and fix what can be fixed
@@ -47,7 +47,7 @@ format: setup ## Format the code, and fix what can be fixed
 
 .PHONY: crds
 crds: setup ## Write what is generated: CRDs, files of the chart, parts of the docs
-	$(BIN)/python scripts/generate.py
+	$(BIN)/python -m scripts.generate
 
 .PHONY: lock
 lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.support.cluster import fresh_namespace, running_cluster
+from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 
 from holdfast.local.cluster import Cluster
 

@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.endpoint import serving
-from tests.support.trainer import environment
+from tests.support.http.progress_endpoint import serving
+from tests.support.trainer.stores import environment
 
 from holdfast_train import Run
-from holdfast_train.stub import Counter
+from holdfast_train.examples.stub import Counter
 
 STEPS = 20_000
 ROUNDS = 5

@@ -4,7 +4,8 @@ import sys
 import time
 from typing import Any
 
-from holdfast_train import Run, language_model
+from holdfast_train import Run
+from holdfast_train.examples import language_model
 
 SAYS = "done"
 

@@ -5,9 +5,9 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.support.cluster import running_cluster
-from tests.support.operator import OperatorProcess
-from tests.support.training import Pool, pool_nodes
+from tests.support.cluster.local_cluster import running_cluster
+from tests.support.cluster.training_jobs import Pool, pool_nodes
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.local.cluster import Cluster
 

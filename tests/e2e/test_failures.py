@@ -2,9 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from tests.support.cluster import apply
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
+from tests.support.cluster.local_cluster import apply
+from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

@@ -5,19 +5,9 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from tests.support.cluster import exists
-from tests.support.operator import OperatorProcess
-from tests.support.training import (
-    Job,
-    Pool,
-    Raw,
-    kinds,
-    processes_of,
-    restarts,
-    storage_log,
-    stub,
-    submit,
-)
+from tests.support.cluster.local_cluster import exists
+from tests.support.cluster.training_jobs import Job, Pool, Raw, kinds, processes_of, restarts, storage_log, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

@@ -5,11 +5,22 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from tests.support.cluster import apply, get, items
-from tests.support.operator import OperatorProcess
-from tests.support.operator_main import FROZEN
-from tests.support.podwatch import PodWatch
-from tests.support.training import Job, Pool, Raw, job_manifest, kinds, restarts, s3_secret, storage_log, stub, submit
+from tests.support.cluster.local_cluster import apply, get, items
+from tests.support.cluster.pod_history import PodWatch
+from tests.support.cluster.training_jobs import (
+    Job,
+    Pool,
+    Raw,
+    job_manifest,
+    kinds,
+    restarts,
+    s3_secret,
+    storage_log,
+    stub,
+    submit,
+)
+from tests.support.operator.operator_main import FROZEN
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -26,7 +37,7 @@ PLAN = {
 }  # rarely, or those who go on crowd those who save
 TRAIN = """
 if [ "$HOLDFAST_ATTEMPT" = 1 ]; then pace=0.1; else pace=0.001; fi
-exec python -m holdfast_train.stub --step-seconds $pace
+exec python -m holdfast_train.examples.stub --step-seconds $pace
 """
 # No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
 # rarely, but after each save too, so that an operator that was just started soon hears of them.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.support.cluster import items
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, Raw, storage_log, stub, submit
+from tests.support.cluster.local_cluster import items
+from tests.support.cluster.training_jobs import Job, Pool, Raw, storage_log, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import apply, exists, get
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, Raw, job_manifest, restarts, storage_log, stub, submit
+from tests.support.cluster.local_cluster import apply, exists, get
+from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, restarts, storage_log, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names

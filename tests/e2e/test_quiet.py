@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.support.cluster import audit_events
-from tests.support.operator import OperatorProcess
-from tests.support.training import OPERATOR_USER, Pool, stub, submit
+from tests.support.cluster.local_cluster import audit_events
+from tests.support.cluster.training_jobs import OPERATOR_USER, Pool, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from tests.support import ledger
-from tests.support.cluster import audit_events, get
-from tests.support.operator import OperatorProcess
-from tests.support.training import Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.cluster.local_cluster import audit_events, get
+from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.decisions import ledger_replay
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api.status import TrainingJobStatus
@@ -60,10 +60,10 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     assert done["history"][-1]["tier"] == "cpu"
     assert done["restarts"]["losses"] == 3
     assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Loss"] == [0, 0, 0]
-    replay = ledger.Replay(prices).take(ledger.statuses(job.writes()))
-    ledger.check(TrainingJobStatus.model_validate(done).ledger, replay)
+    replay = ledger_replay.Replay(prices).take(ledger_replay.statuses(job.writes()))
+    ledger_replay.check(TrainingJobStatus.model_validate(done).ledger, replay)
     events = [event for event in audit_events(cluster) if event.get("objectRef", {}).get("namespace") == namespace]
-    ledger.check_times(replay, events)
+    ledger_replay.check_times(replay, events)
     assert float(done["ledger"]["spent"]) > 0
     assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated is dear"
 
@@ -160,7 +160,7 @@ def test_torchrun_with_loader_workers_saves_when_told_to_leave(
 ) -> None:
     """Breaks if loader workers die of SIGTERM before the rank has saved, or torchrun's exit 1 counts as a failure."""
     command = [
-        "torchrun", "--nproc-per-node=1", "-m", "tests.support.loader_trainer", "--steps", "100000",
+        "torchrun", "--nproc-per-node=1", "-m", "tests.support.trainer.loader_trainer", "--steps", "100000",
     ]  # fmt: skip
     spec = {"trainer": {"command": command, "env": loader_environment()}, "checkpoint": {"gracePeriod": "30s"}}
     job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], command, **spec)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.support.cluster import apply, get
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, job_manifest, s3_secret, stub
+from tests.support.cluster.local_cluster import apply, get
+from tests.support.cluster.training_jobs import Job, Pool, job_manifest, s3_secret, stub
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names

@@ -5,14 +5,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from tests.e2e.conftest import PATIENCE
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, stub, submit
+from tests.support.cluster.training_jobs import Job, Pool, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api.attempt import AttemptRecord
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
-from holdfast.core.snapshot import OperatorConfig
+from holdfast.core.observe.config import OperatorConfig
 from holdfast.local.cluster import Cluster
 from holdfast.runtime.settings import Settings
 from holdfast.simulate.durations import Durations

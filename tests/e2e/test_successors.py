@@ -5,9 +5,9 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from tests.support.cluster import items
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.cluster.local_cluster import items
+from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api.scalars import parse_time

@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.support.operator import OperatorProcess
-from tests.support.training import Pool, Raw, stub, submit
+from tests.support.cluster.training_jobs import Pool, Raw, stub, submit
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.cli.errors import ExitCode
 from holdfast.local.cluster import Cluster

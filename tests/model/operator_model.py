@@ -4,14 +4,14 @@ from datetime import timedelta
 
 from tests.model.things import Pod
 from tests.model.world import ConflictError, World
-from tests.support.core import CONFIG, stored
+from tests.support.decisions.snapshots import CONFIG, stored
 
 from holdfast.api.model import merge_patch
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Order, ReleasePod, UnprotectPod
-from holdfast.core.snapshot import Refusal, Snapshot
-from holdfast.core.views import ClusterView
-from holdfast.runtime.orphans import releasable
+from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.snapshot import Refusal, Snapshot
+from holdfast.runtime.housekeeping.orphaned_pods import releasable
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
 

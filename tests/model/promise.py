@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from holdfast.core.capacity.deadline import deadline
-from holdfast.core.capacity.view import Choice, View
+from holdfast.core.capacity.policy_input import Choice, View
 from holdfast.simulate import trial
 from holdfast.simulate.economy import Market, Outcome, Setting, Watched, playback, run
 from holdfast.simulate.synthetic import Climate, comb, siren, sniper, weather, zones

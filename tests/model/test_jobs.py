@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.model.operator_model import Operator
 from tests.model.things import Pod
 from tests.model.world import World
-from tests.support import ledger
-from tests.support.core import PRICES, TIERS, stored, verdict
+from tests.support.decisions import ledger_replay
+from tests.support.decisions.snapshots import PRICES, TIERS, stored, verdict
 
 from holdfast.api import names
 from holdfast.api.model import merge_patch
 from holdfast.api.status import Phase
-from holdfast.core.snapshot import Refusal
+from holdfast.core.observe.snapshot import Refusal
 
 POLICIES: tuple[dict[str, str], ...] = (  # of job lib; at some 10 steps a second, a little and much slack, and none
     {},
@@ -310,9 +310,9 @@ class Jobs(RuleBasedStateMachine):
         assert self._at_rest(), self._describe()
         for name, job in self.world.jobs.items():
             statuses = self.world.statuses(name)
-            replay = ledger.Replay(PRICES).take(statuses)
-            ledger.check(job.view().status.ledger, replay)
-            ledger.check_counters(statuses, replay)
+            replay = ledger_replay.Replay(PRICES).take(statuses)
+            ledger_replay.check(job.view().status.ledger, replay)
+            ledger_replay.check_counters(statuses, replay)
         writes = self.world.writes
         for _ in range(2):
             self.operator.restart()

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from tests.model.operator_model import Operator
 from tests.model.world import World
-from tests.support import ledger
-from tests.support.core import NOW, PRICES, TIERS
+from tests.support.decisions import ledger_replay
+from tests.support.decisions.snapshots import NOW, PRICES, TIERS
 
 from holdfast.api.scalars import format_time
 from holdfast.api.status import Phase, TrainingJobStatus
@@ -51,7 +51,7 @@ def live(
         if chance.random() < odds:
             world.remove_node("s1") if "s1" in world.nodes else world.add_node("s1", "spot")
     statuses = world.statuses("lib")
-    ledger.check_counters(statuses, ledger.Replay(PRICES).take(statuses))
+    ledger_replay.check_counters(statuses, ledger_replay.Replay(PRICES).take(statuses))
     return status, world.now - NOW
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.support.core import NOW
+from tests.support.decisions.snapshots import NOW
 
 from holdfast.api import names
 from holdfast.api.objects import TrainingJob

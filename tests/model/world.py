@@ -8,14 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 from tests.model.things import Job, Node, Pod
-from tests.support.core import CONFIG, NOW, TIERS, spec, verdict
+from tests.support.decisions.snapshots import CONFIG, NOW, TIERS, spec, verdict
 
 from holdfast.api import names
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decision import CreatePod, DeletePod, ReleasePod, UnprotectPod
-from holdfast.core.snapshot import Refusal
-from holdfast.core.views import NodeView, PodView
+from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.snapshot import Refusal
 
 POD_GC = timedelta(seconds=40)
 

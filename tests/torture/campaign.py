@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.trainer import environment
+from tests.support.trainer.stores import environment
 from tests.torture.chain import BrokenError, Chain
 from tests.torture.phases import PHASES, Slot
 from tests.torture.server import Ended, ForkServer
 from tests.torture.trainer import ORPHAN_SECONDS
 
-from holdfast_train.resume import open_patient
+from holdfast_train.storage.opening import open_patient
 
 __all__ = ["Place", "Plan", "Tally", "plans", "run_job"]
 

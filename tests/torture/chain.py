@@ -3,13 +3,15 @@
 import hashlib
 from dataclasses import dataclass
 
+from tests.support.trainer.restores import read_whole
 from tests.torture.state import differences, expected
 
-from holdfast_train import log, manifest
-from holdfast_train.checkpoints import found_in, load, resolve
+from holdfast_train.commitlog import records
+from holdfast_train.commitlog.checkpoints import found_in
 from holdfast_train.errors import KeyMissingError, StorageError
-from holdfast_train.manifest import manifest_key
-from holdfast_train.storage import Storage
+from holdfast_train.format import manifest, names
+from holdfast_train.format.names import manifest_key, resolve
+from holdfast_train.storage.base import Storage
 
 __all__ = ["BrokenError", "Chain"]
 
@@ -30,7 +32,7 @@ class Chain:
 
     def __init__(self, storage: Storage, seed: str) -> None:
         self.storage = storage
-        self.state = log.LogState()
+        self.state = records.LogState()
         self.committed: set[str] = set()
         self.compared = 0
         self._seed = seed
@@ -43,11 +45,11 @@ class Chain:
         while True:
             seq = self.state.seq + 1
             try:
-                data = self.storage.get(log.log_key(seq))
+                data = self.storage.get(names.log_key(seq))
             except KeyMissingError:
                 return
-            record, after = log.decode(data, seq)
-            before, self.state = self.state, log.apply(self.state, record)
+            record, after = records.decode(data, seq)
+            before, self.state = self.state, records.apply(self.state, record)
             if self.state != after:
                 raise BrokenError(f"the state in log record {seq} is not the one of all records up to it")
             if record.commit is not None:
@@ -98,7 +100,7 @@ class Chain:
         self.read()
         self.check_live(anew=True)
         for seq, data in enumerate(self._bytes, 1):
-            if self.storage.get(log.log_key(seq)) != data:
+            if self.storage.get(names.log_key(seq)) != data:
                 raise BrokenError(f"log record {seq} has changed")
         if self.state.complete is None:
             raise BrokenError("the log does not say that training is complete")
@@ -108,11 +110,11 @@ class Chain:
             if key not in needed or key.split("/")[1].removesuffix(".json") not in live:
                 raise BrokenError(f"{key} is an orphan, and was not swept")
 
-    def _compare(self, commit: log.Commit) -> _Checked:
+    def _compare(self, commit: records.Commit) -> _Checked:
         data = self.storage.get(manifest_key(commit.name))
         if hashlib.sha256(data).hexdigest() != commit.sha256:
             raise BrokenError(f"the manifest of commit {commit.seq} is another one")
-        found = load(self.storage, found_in(commit.name, data))
+        found = read_whole(self.storage, found_in(commit.name, data))
         wanted = expected(self._seed, commit.step)
         wrong = differences({"objects": found.state["objects"], "own": found.ranks[0]}, wanted)
         if wrong or found.step != commit.step:

@@ -20,12 +20,12 @@ from typing import Any, Final, Literal, Self
 
 import boto3
 import torch
-from tests.support.trainer import environment
+from tests.support.trainer.stores import environment
 from tests.torture import trainer
 from tests.torture.phases import Board, Slot
 from tests.torture.state import expected
 
-from holdfast_train.resume import open_patient
+from holdfast_train.storage.opening import open_patient
 
 __all__ = ["Ended", "ForkServer", "Forked", "main"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from holdfast_train import rng
+from holdfast_train.data import rng
 
 __all__ = ["Training", "differences", "expected"]
 

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tests.support.trainer import environment
+from tests.support.trainer.stores import environment
 from tests.torture.phases import Slot
 from tests.torture.state import Training, differences, expected
 
-from holdfast_train import checkpointer, checkpoints, manifest, s3_upload, saver, saving, session, sweep, upload
-from holdfast_train.capture import Capture
-from holdfast_train.channel import Channel
+from holdfast_train.commitlog import checkpoints, orphans
+from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import FencedError
-from holdfast_train.lock import Lock
-from holdfast_train.messages import Saved
-from holdfast_train.writer import main
+from holdfast_train.format import manifest
+from holdfast_train.run import run as session
+from holdfast_train.save import coordinator, saver, schedule, upload
+from holdfast_train.save.capture import Capture
+from holdfast_train.save.channel import Channel
+from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.writer import main
+from holdfast_train.storage import s3_upload
 
 __all__ = ["ORPHAN_SECONDS", "train", "write"]
 
@@ -45,7 +49,7 @@ def train(order: dict[str, Any], slot: Slot, requests: socket.socket) -> int:
 
 
 def write(order: dict[str, Any], slot: Slot, channel: int, lock: int) -> int:
-    """A writer, as `python -m holdfast_train.writer` is one."""
+    """A writer, as `python -m holdfast_train.save.writer` is one."""
     _shrink(order)
     upload.Upload.run = slot.watching("upload", _telling_of_fences(order, upload.Upload.run))
     found = checkpoints.Checkpoints
@@ -68,8 +72,8 @@ def _telling_of_fences(order: dict[str, Any], run: Callable[..., Any]) -> Callab
 
 def _shrink(order: dict[str, Any]) -> None:
     """Several objects of some megabytes where gigabytes have them; orphans that are old after half a second."""
-    sweep.ORPHAN_SECONDS = ORPHAN_SECONDS
-    saving.RETRY_SECONDS = 0.0
+    orphans.ORPHAN_SECONDS = ORPHAN_SECONDS
+    schedule.RETRY_SECONDS = 0.0
     manifest.PART_BYTES = order["part"]
     s3_upload.LEAST_PART_BYTES = S3_PART_BYTES
 
@@ -97,7 +101,7 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
             socket.send_fds(requests, [json.dumps(order).encode()], [theirs.fileno(), lock.descriptor])
         return Channel(ours)
 
-    heard = checkpointer.Checkpointer._on_result
+    heard = coordinator.Checkpointer._on_result
 
     def on_result(self: Any, result: Any) -> None:
         if isinstance(result, Saved):
@@ -106,7 +110,7 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
 
     saver.Capture = capture
     saver.start_writer = start_writer
-    checkpointer.Checkpointer._on_result = on_result
+    coordinator.Checkpointer._on_result = on_result
 
 
 def _restored(run: Any) -> dict[str, Any]:

@@ -1,15 +1,43 @@
-"""What runs inside a Holdfast training pod: launcher, checkpoints, progress, reference trainers."""
+"""What runs inside a Holdfast training pod. A training program needs the names of this module and no others.
+
+Rooms, from the top: exchange and examples; run; pod; save and restore; commitlog; format; storage; data. Each imports
+only what stands below it. What every room needs is at the root: errors, environment, ranks, progress, say.
+"""
 
 import os
+from typing import TYPE_CHECKING, Any
 
-from holdfast_train import rng, values
+from holdfast_train.data.rng import Generators
+from holdfast_train.data.values import Values
 from holdfast_train.errors import HoldfastTrainError
-from holdfast_train.loading import load, load_weights
-from holdfast_train.session import Run
-from holdfast_train.state import Stateful
-from holdfast_train.workers import keep_workers, obey_parent_only
+from holdfast_train.format.stateful import Stateful
+from holdfast_train.pod.loader_workers import keep_workers, obey_parent_only
+from holdfast_train.restore.load import load, load_weights
+from holdfast_train.run.run import Run
 
-__all__ = ["HoldfastTrainError", "Run", "Stateful", "load", "load_weights", "obey_parent_only", "rng", "values"]
+if TYPE_CHECKING:
+    from holdfast_train.data.elastic_sampler import ElasticSampler
+
+__all__ = [
+    "ElasticSampler",
+    "Generators",
+    "HoldfastTrainError",
+    "Run",
+    "Stateful",
+    "Values",
+    "load",
+    "load_weights",
+    "obey_parent_only",
+]
 
 if os.environ.get("HOLDFAST_JOB"):
     keep_workers()  # here, not in Run: a program may make its data loader before its Run
+
+
+def __getattr__(name: str) -> Any:
+    """Import ElasticSampler when it is first used: it needs numpy, which neither the launcher nor the CLI has."""
+    if name == "ElasticSampler":
+        from holdfast_train.data.elastic_sampler import ElasticSampler  # noqa: PLC0415
+
+        return ElasticSampler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

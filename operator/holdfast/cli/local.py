@@ -12,13 +12,13 @@ from rich.text import Text
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.scalars import format_duration
-from holdfast.cli.console import console, error_console
-from holdfast.cli.values import duration
+from holdfast.cli.ui.console import console, error_console
+from holdfast.cli.ui.parsing import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError
 from holdfast.local.layout import default_root
-from holdfast.local.progress import ConsoleReport
+from holdfast.local.progress_bar import ConsoleReport
 from holdfast.local.toolchain import TOOLS, build
 
 app = typer.Typer(

@@ -6,31 +6,31 @@ import typer
 from rich.text import Text
 
 from holdfast.api.errors import HoldfastError
-from holdfast.cli.console import error_console
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.lazy import LazyGroup, Place
+from holdfast.cli.lazy_commands import LazyGroup, Place
+from holdfast.cli.ui.console import error_console
 
 COMMANDS: Final = {
     "watch": Place(
-        "holdfast.cli.watch:watch",
+        "holdfast.cli.jobs.watch:watch",
         "Show jobs as they go on: phase, tier, node, step, loss, ETA, attempts and events as they happen.",
     ),
     "describe": Place(
-        "holdfast.cli.describe:describe",
+        "holdfast.cli.jobs.describe:describe",
         "Say how a job stands, why, what happened before, and what happens next.",
     ),
     "why": Place(
-        "holdfast.cli.why:why",
+        "holdfast.cli.why.command:why",
         "Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.",
     ),
-    "checkpoint": Place("holdfast.cli.request:checkpoint", "Save a checkpoint now, and say which step was saved."),
+    "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now, and say which step was saved."),
     "checkpoints": Place(
         "holdfast.cli.checkpoints.app:app",
         "Look at checkpoints: list, show, verify, compare, prune. Works on a job, or on a storage without a cluster.",
     ),
-    "move": Place("holdfast.cli.request:move", "Let a job save, leave its node, and go on elsewhere."),
+    "move": Place("holdfast.cli.jobs.request:move", "Let a job save, leave its node, and go on elsewhere."),
     "check": Place(
-        "holdfast.cli.check:check",
+        "holdfast.cli.check.command:check",
         "Say what would happen if FILE were applied: what is refused and why, which tiers match no node, what is "
         "missing.",
     ),

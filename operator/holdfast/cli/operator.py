@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 from holdfast.runtime import logs
 from holdfast.runtime import operator as runtime
+from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ConfigurationError
-from holdfast.runtime.kube import Client
+from holdfast.runtime.housekeeping.uninstall import release_all
 from holdfast.runtime.settings import Settings
-from holdfast.runtime.uninstall import release_all
 
 app = typer.Typer(name="operator", no_args_is_help=True, help="Run the operator, or prepare its removal.")
 

@@ -6,10 +6,10 @@ import sys
 from importlib.metadata import PackageNotFoundError, metadata
 
 from holdfast.api.names import API_VERSION
-from holdfast.cli.connect import Target, connect
-from holdfast.cli.console import console
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.options import Kubeconfig
 from holdfast.cli.errors import CliError
-from holdfast.cli.options import Kubeconfig
+from holdfast.cli.ui.console import console
 
 
 def own_version() -> str:

@@ -3,10 +3,10 @@
 from holdfast.core.decision import Decision
 from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
-from holdfast.core.progress import take_progress
-from holdfast.core.snapshot import Snapshot
-from holdfast.core.transitions import candidates
-from holdfast.core.upkeep import upkeep
+from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.status.progress import take_progress
+from holdfast.core.status.wrap_up import upkeep
+from holdfast.core.table import candidates
 
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
 

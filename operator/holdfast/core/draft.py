@@ -11,12 +11,12 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.status import Decision as DecisionStatus
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.life import kept, mean_life
+from holdfast.core.capacity.node_lifetime import kept, mean_life
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
-from holdfast.core.pods import build_pod
-from holdfast.core.situation import Situation, look
-from holdfast.core.snapshot import Snapshot
-from holdfast.core.views import PodView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.situation import Situation, look
+from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.pod_manifest import build_pod
 
 Derived = TypeVar("Derived")
 

@@ -1,6 +1,6 @@
 """The few requests that the local cluster makes to its own API server, with the administrator's certificate.
 
-The operator's client (`holdfast.runtime.kube`) is for the operator; this one has no dependency and no loop.
+The operator's client (`holdfast.runtime.apiserver.client`) is for the operator; this one has no dependency and no loop.
 """
 
 import http.client

@@ -14,7 +14,7 @@ from holdfast.local.errors import PortTakenError, StartError
 from holdfast.local.layout import Layout
 from holdfast.local.ports import HOST, free
 from holdfast.local.processes import ProcessRecord, ProcessState
-from holdfast.local.progress import Report
+from holdfast.local.progress_bar import Report
 from holdfast.local.state import ClusterState, S3Access
 
 _POLL = 0.03

@@ -24,7 +24,7 @@ from holdfast.local.errors import AlreadyUpError, LocalError, NotUpError, PortTa
 from holdfast.local.layout import Layout
 from holdfast.local.locking import BusyError, exclusive
 from holdfast.local.processes import ProcessState
-from holdfast.local.progress import Report, Silent
+from holdfast.local.progress_bar import Report, Silent
 from holdfast.local.state import ClusterState, S3Access
 from holdfast.local.status import ClusterStatus, read_status
 

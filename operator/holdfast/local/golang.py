@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.local.errors import ToolError
 from holdfast.local.layout import cache_dir
 from holdfast.local.locking import exclusive
-from holdfast.local.progress import Report
+from holdfast.local.progress_bar import Report
 
 LOCK_FILE = Path(__file__).parent / "tools" / "go.txt"
 _VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")

@@ -19,7 +19,7 @@ from holdfast.local import golang
 from holdfast.local.errors import ToolError
 from holdfast.local.layout import cache_dir
 from holdfast.local.locking import exclusive
-from holdfast.local.progress import Report, Silent, Update
+from holdfast.local.progress_bar import Report, Silent, Update
 
 MODULES = Path(__file__).parent / "tools"
 _SOURCES = ("go.mod", "go.sum", "main.go")

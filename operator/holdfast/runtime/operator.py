@@ -16,33 +16,34 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.core.decide import decide as core_decide
-from holdfast.runtime.cache import Cache, Key
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.lease import Elector
+from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
+from holdfast.runtime.endpoint.pod_membership import Membership
+from holdfast.runtime.endpoint.serving_ca import serving_ca
+from holdfast.runtime.endpoint.token_review import TokenReviewer
 from holdfast.runtime.errors import LeadershipLostError
-from holdfast.runtime.events import EventRecorder
-from holdfast.runtime.execute import Executor
-from holdfast.runtime.gate import Gate
 from holdfast.runtime.health import Health, HealthServer
-from holdfast.runtime.kube import Client
-from holdfast.runtime.lease import Elector
-from holdfast.runtime.limit import TokenBucket
-from holdfast.runtime.membership import Membership
-from holdfast.runtime.profiles import Profiles
-from holdfast.runtime.queue import WorkQueue
-from holdfast.runtime.reconcile import Decide, Reconciler
-from holdfast.runtime.resync import Resync
-from holdfast.runtime.serving import TokenReviewer, serving_ca
+from holdfast.runtime.housekeeping.profile_knowledge import Profiles
+from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.runtime.informer.resync import Resync
+from holdfast.runtime.informer.watch import Frames, Watches
+from holdfast.runtime.informer.work_queue import WorkQueue
+from holdfast.runtime.loop.events import EventRecorder
+from holdfast.runtime.loop.execute import Executor
+from holdfast.runtime.loop.progress_slots import ProgressSlots
+from holdfast.runtime.loop.reconcile import Decide, Reconciler
 from holdfast.runtime.settings import Settings, split_address
-from holdfast.runtime.slots import ProgressSlots
-from holdfast.runtime.trust import TrustAnchor
-from holdfast.runtime.watch import Frames, Watches
-from holdfast.runtime.writer import Writer
 from holdfast.serve.auth import Authenticator
 from holdfast.serve.certs import KeyPair, hosts_of, make_serving, server_context
 from holdfast.serve.collectors import JobCollector, ProfileCollector
 from holdfast.serve.metrics import Metrics
 from holdfast.serve.orders import OrderBoard
-from holdfast.serve.progress import ProgressServer
+from holdfast.serve.progress_endpoint import ProgressServer
 from holdfast.serve.reports import ReportBook
+from holdfast.serve.token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 

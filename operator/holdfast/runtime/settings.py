@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from holdfast.core.snapshot import OperatorConfig
+from holdfast.core.observe.config import OperatorConfig
 
 Address = Annotated[str, Field(pattern=r"^[^\s]*:[0-9]{1,5}$", description="HOST:PORT; an empty host means all")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

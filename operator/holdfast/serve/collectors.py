@@ -13,7 +13,7 @@ from holdfast.api.attempt import Recovery
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.status import Phase, TierTotals
-from holdfast.core.ledger import by_tier
+from holdfast.core.books.ledger import by_tier
 
 LABELS = ("namespace", "job")
 PHASES = tuple(Recovery.model_fields)  # of a recovery

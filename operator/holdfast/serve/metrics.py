@@ -15,7 +15,7 @@ from prometheus_client import (
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import TierKind
-from holdfast.core.moves import REASONS, moves, recoveries
+from holdfast.core.status.node_exits import REASONS, moves, recoveries
 from holdfast.serve.collectors import PHASES
 
 PASS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from holdfast.core.snapshot import Report, SavedCheckpoint
+from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.serve.body import ProgressBody
 
 LONGEST_SAVE = 86_400.0  # seconds; what a program says beyond that is no measurement

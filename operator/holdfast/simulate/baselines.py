@@ -10,8 +10,8 @@ what is compared is what they cost:
   keep up with the straight line from no work at the start to all of it at the deadline.
 """
 
-from holdfast.core.capacity.net import Net, find_net
-from holdfast.core.capacity.view import Choice, Rule, TierView, View
+from holdfast.core.capacity.policy_input import Choice, Rule, TierView, View
+from holdfast.core.capacity.safety_net import Net, find_net
 
 SOON = 60.0  # seconds; these rules are asked at every step
 

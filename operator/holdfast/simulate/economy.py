@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from holdfast.core.capacity.view import Rule, TierView, View
+from holdfast.core.capacity.policy_input import Rule, TierView, View
 from holdfast.simulate.traces import Trace
 
 DEDICATED = "dedicated"

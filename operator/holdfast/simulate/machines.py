@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.api.profile import Tier
-from holdfast.core.views import NodeView, Taint
+from holdfast.core.observe.nodes import NodeView, Taint
 from holdfast.simulate.durations import ZERO
 from holdfast.simulate.economy import Market, Watched
 from holdfast.simulate.traces import Trace

@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.core.decision import CreatePod, Order
-from holdfast.core.snapshot import Report, SavedCheckpoint
-from holdfast.core.views import ContainerView, PodView
+from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Machine
 from holdfast.simulate.storage import Storage

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.core.snapshot import OperatorConfig
+from holdfast.core.observe.config import OperatorConfig
 from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.errors import SimulationError
 from holdfast.simulate.machines import Machine, Recorded, Spell

@@ -19,7 +19,7 @@ from typing import Final
 
 from holdfast.api.scalars import format_duration
 from holdfast.core.capacity.deadline import deadline as deadline_rule
-from holdfast.core.capacity.view import Rule
+from holdfast.core.capacity.policy_input import Rule
 from holdfast.simulate import baselines, trial
 from holdfast.simulate.economy import Setting, playback, run
 from holdfast.simulate.errors import StudyError

@@ -11,7 +11,7 @@ from holdfast.api.knowledge import MAX_MEASURED, Measured, TierKnowledge
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.scalars import format_time
 from holdfast.api.status import TrainingJobStatus
-from holdfast.core.capacity.typical import Assumptions
+from holdfast.core.observe.config import Assumptions
 from holdfast.simulate.durations import SECOND, ZERO, Durations
 from holdfast.simulate.economy import DEDICATED, SPOT, Market, Outcome, Setting
 from holdfast.simulate.machines import Hostile, Machine, Recorded, Spell, spells

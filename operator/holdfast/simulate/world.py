@@ -20,10 +20,11 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft
-from holdfast.core.progress import take_progress
-from holdfast.core.situation import look
-from holdfast.core.snapshot import OperatorConfig, Snapshot
-from holdfast.core.views import ClusterView, NodeView
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.situation import look
+from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.status.progress import take_progress
 from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.economy import Watched
 from holdfast.simulate.errors import SimulationError

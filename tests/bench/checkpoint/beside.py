@@ -19,12 +19,13 @@ from tests.bench.checkpoint.section import Section, at_most
 from tests.bench.checkpoint.training import Training, device_name
 
 from holdfast_train.environment import Credentials
-from holdfast_train.folder import FolderStorage
-from holdfast_train.manifest import PART_BYTES, chunk_sums
-from holdfast_train.rate import Rate
-from holdfast_train.s3 import S3Storage
-from holdfast_train.storage import Storage
-from holdfast_train.writer import BURST_BYTES, NICENESS
+from holdfast_train.format.manifest import PART_BYTES
+from holdfast_train.save.writer import BURST_BYTES, NICENESS
+from holdfast_train.storage.base import Storage
+from holdfast_train.storage.checksums import chunk_sums
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.s3 import S3Storage
 
 RATE: Final = 3e8
 SIZE: Final = 1 << 30

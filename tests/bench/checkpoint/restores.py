@@ -13,8 +13,8 @@ from tests.bench.checkpoint.null_server import null_server
 from tests.bench.checkpoint.section import Section
 
 from holdfast_train.environment import Credentials
-from holdfast_train.manifest import chunk_sums
-from holdfast_train.s3 import S3Storage
+from holdfast_train.storage.checksums import chunk_sums
+from holdfast_train.storage.s3 import S3Storage
 
 RANGE = 64 << 20
 OBSTORE_RANGE = 32 << 20

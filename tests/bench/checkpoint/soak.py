@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.bench.checkpoint.section import Section, at_most
 from tests.bench.checkpoint.training import Training
-from tests.support.trainer import variables
+from tests.support.trainer.stores import variables
 
 from holdfast_train import Run
 
@@ -64,6 +64,6 @@ def _writer() -> int:
     """The process that writes our checkpoints."""
     for path in Path("/proc/self/task").glob("*/children"):
         for child in path.read_text().split():
-            if b"holdfast_train.writer" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"holdfast_train.save.writer" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return int(child)
     raise RuntimeError("there is no writer")

@@ -19,7 +19,7 @@ from tests.bench.checkpoint import peers
 from tests.bench.checkpoint.arms import OURS, turns
 from tests.bench.checkpoint.section import Section, Verdict, at_most
 from tests.bench.checkpoint.training import Training, device_name
-from tests.support.trainer import variables
+from tests.support.trainer.stores import variables
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 

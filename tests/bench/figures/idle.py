@@ -11,7 +11,7 @@ from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST
 from tests.bench.trainers import Load, trainers
 from tests.bench.waiting import until
-from tests.support.operator import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess
 
 JOBS = 1000
 NODES = 20

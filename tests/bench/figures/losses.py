@@ -15,7 +15,7 @@ from tests.bench.jobs import HOLDFAST, JOB
 from tests.bench.kubelet import end_pod
 from tests.bench.trainers import Trainer, trainers
 from tests.bench.waiting import until
-from tests.support.operator import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess
 
 LOSSES = 4
 NAME = "j0000"

@@ -16,7 +16,7 @@ from tests.bench.kubelet import end_pod
 from tests.bench.stats import Sample
 from tests.bench.trainers import Trainer, trainers
 from tests.bench.waiting import until
-from tests.support.operator import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess
 
 PODS = 40
 OTHERS = 960  # jobs beside those on the node that goes

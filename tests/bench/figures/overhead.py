@@ -12,7 +12,7 @@ from tests.bench.context import Bench
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST
 from tests.bench.trainers import token_of
-from tests.support.operator import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.api import names
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.bench.goals import Measured
 from tests.bench.timed_trainer import SAYS
-from tests.support.cluster import fresh_namespace, running_cluster
-from tests.support.operator import OperatorProcess
-from tests.support.training import Job, Pool, pool_nodes, submit
+from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
+from tests.support.cluster.training_jobs import Job, Pool, pool_nodes, submit
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.api.scalars import parse_duration
 from holdfast.local.cluster import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.local.cluster import Cluster
-from holdfast.runtime.kube import Client
+from holdfast.runtime.apiserver.client import Client
 
 ROOT = Path(__file__).parents[3]
 Answer = dict[str, Any]

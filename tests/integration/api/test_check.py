@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.integration.api.conftest import Server
-from tests.support.cluster import apply, exists
-from tests.support.manifests import GOOD, changed
+from tests.support.cluster.local_cluster import apply, exists
+from tests.support.manifests.good_manifests import GOOD, changed
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.check import app
+from holdfast.cli.check.command import app
 
 pytestmark = pytest.mark.cluster
 

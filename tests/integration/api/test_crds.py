@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.integration.api.conftest import ROOT, Server
-from tests.support.cluster import apply, get
-from tests.support.manifests import GOOD, GOOD_PROFILE, changed
+from tests.support.cluster.local_cluster import apply, get
+from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, changed
 from tests.support.waiting import wait_for
 
 from holdfast.api import crds
@@ -19,7 +19,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.review import is_ours
 from holdfast.api.status import Phase, Progress, TrainingJobStatus
-from holdfast.cli.manifests import read
+from holdfast.cli.check.manifests import read
 from holdfast.local.errors import LocalError
 
 pytestmark = pytest.mark.cluster

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from tests.integration.api.conftest import Server
-from tests.support.bad_manifests import BAD
-from tests.support.cluster import apply
-from tests.support.manifests import GOOD, REMOVED, TIER, Bad, changed
+from tests.support.cluster.local_cluster import apply
+from tests.support.manifests.bad_manifests import BAD
+from tests.support.manifests.good_manifests import GOOD, REMOVED, TIER, Bad, changed
 
 from holdfast.api.names import API_VERSION, JOB_PLURAL, PROFILE_PLURAL
 from holdfast.api.review import review
-from holdfast.runtime.kube import ApiError
+from holdfast.runtime.apiserver.client import ApiError
 
 pytestmark = pytest.mark.cluster
 

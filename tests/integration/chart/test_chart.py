@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.cluster import apply
+from scripts.generate import dashboard
+from tests.support.cluster.local_cluster import apply
 
 from holdfast.api import crds, rbac
 from holdfast.local import toolchain
 from holdfast.local.cluster import Cluster
 from holdfast.local.errors import LocalError
 from holdfast.runtime.settings import Settings
-from holdfast.serve import dashboard
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "holdfast"

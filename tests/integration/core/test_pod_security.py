@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.support.core import attempt, job
+from tests.support.decisions.snapshots import attempt, job
 
-from holdfast.core.pods import build_pod
-from holdfast.core.snapshot import OperatorConfig
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.pod_manifest import build_pod
 from holdfast.local.cluster import Cluster
 from holdfast.local.errors import LocalError
 

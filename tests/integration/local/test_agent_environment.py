@@ -5,8 +5,17 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import apply, get
-from tests.support.pods import TRAINER, container, logs, pod, run, until_logged, until_phase, until_waiting
+from tests.support.cluster.agent_pods import (
+    TRAINER,
+    container,
+    logs,
+    pod,
+    run,
+    until_logged,
+    until_phase,
+    until_waiting,
+)
+from tests.support.cluster.local_cluster import apply, get
 
 from holdfast.local.cluster import Cluster
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster import exists, get
-from tests.support.pods import (
+from tests.support.cluster.agent_pods import (
     alive,
     container,
     order,
@@ -23,6 +22,7 @@ from tests.support.pods import (
     until_logged,
     until_phase,
 )
+from tests.support.cluster.local_cluster import exists, get
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

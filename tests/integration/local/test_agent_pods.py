@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.cluster import get
-from tests.support.pods import (
+from tests.support.cluster.agent_pods import (
     TRAINER,
     alive,
     container,
@@ -20,6 +19,7 @@ from tests.support.pods import (
     until_phase,
     until_waiting,
 )
+from tests.support.cluster.local_cluster import get
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

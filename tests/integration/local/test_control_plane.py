@@ -14,7 +14,7 @@ import boto3
 import psutil
 import pytest
 from botocore.exceptions import ClientError
-from tests.support.cluster import apply, audit_events, exists, running_cluster
+from tests.support.cluster.local_cluster import apply, audit_events, exists, running_cluster
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 

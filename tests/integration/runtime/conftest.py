@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster import apply, get, items
-from tests.support.operator import OperatorProcess
+from tests.support.cluster.local_cluster import apply, get, items
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.local.cluster import Cluster
 
@@ -26,7 +26,9 @@ def operators(installed: Cluster) -> Iterator[Callable[..., OperatorProcess]]:
     made: list[OperatorProcess] = []
 
     def make(decider: str = "one_pod", **settings: Any) -> OperatorProcess:
-        process = OperatorProcess(installed, decider=f"tests.support.deciders:{decider}", **{**LEASE, **settings})
+        process = OperatorProcess(
+            installed, decider=f"tests.support.operator.deciders:{decider}", **{**LEASE, **settings}
+        )
         made.append(process)
         return process
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.cluster import get
-from tests.support.operator import NAMESPACE, OperatorProcess
+from tests.support.cluster.local_cluster import get
+from tests.support.operator.operator_process import NAMESPACE, OperatorProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster

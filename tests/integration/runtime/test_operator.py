@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import audit_events, exists, get
-from tests.support.operator import OperatorProcess
+from tests.support.cluster.local_cluster import audit_events, exists, get
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names

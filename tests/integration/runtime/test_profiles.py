@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster import apply, audit_events, get
-from tests.support.operator import OperatorProcess
+from tests.support.cluster.local_cluster import apply, audit_events, get
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster

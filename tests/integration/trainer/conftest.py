@@ -12,7 +12,7 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.config import Config
-from tests.support.endpoint import Endpoint, serving
+from tests.support.http.progress_endpoint import Endpoint, serving
 from tests.support.waiting import wait_for
 
 from holdfast.local import toolchain

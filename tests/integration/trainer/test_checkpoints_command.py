@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.support import trainer
-from tests.support.fake_api import FakeApi, fake_api
-from tests.support.jobs import raw_job
-from tests.support.trainer import identity
+from tests.support.http.scripted_api_server import FakeApi, fake_api
+from tests.support.manifests.observed_jobs import raw_job
+from tests.support.trainer import stores
+from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.checkpoints import place
+from holdfast.cli.checkpoints import storage_address
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
-from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials
-from holdfast_train.log import Keep
-from holdfast_train.manifest import CHUNK_BYTES
-from holdfast_train.s3 import S3Storage
+from holdfast_train.storage.checksums import CHUNK_BYTES
+from holdfast_train.storage.s3 import S3Storage
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 SECRET = "/api/v1/namespaces/demo/secrets/keys"
@@ -41,7 +41,7 @@ def storage(s3: S3Server) -> S3Storage:
     training = Checkpoints(made, identity(1), Keep(9))
     training.start("Auto")
     for step in (10, 20):
-        trainer.save(training, step, {"objects": {"x": np.full(2 * CHUNK_BYTES + 100, step, "uint8")}}, [None])
+        stores.save(training, step, {"objects": {"x": np.full(2 * CHUNK_BYTES + 100, step, "uint8")}}, [None])
     training.complete(20)
     return made
 
@@ -124,7 +124,7 @@ def test_by_its_address_without_a_cluster(
 
 
 def test_a_server_that_does_not_answer(api: FakeApi, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "PATIENCE", 0.0)
+    monkeypatch.setattr(storage_address, "PATIENCE", 0.0)
     s3.kill()
     result = holdfast("list", "job")
     assert result.exit_code == ExitCode.FAILED

@@ -4,7 +4,7 @@ sample."""
 from pathlib import Path
 
 import pytest
-from tests.support.exact import SAVE_EVERY, Setup, Trial
+from tests.support.trainer.exact import SAVE_EVERY, Setup, Trial
 
 STEPS, KILLED = 50, 23
 SETUPS = [

@@ -10,7 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 from tests.integration.trainer.conftest import S3Server
-from tests.support.trainer import REPOSITORY, environment
+from tests.support.trainer.stores import REPOSITORY, environment
 
 import holdfast_train
 from holdfast_train import Run
@@ -25,7 +25,7 @@ def prefix(s3: S3Server) -> str:
 def holdfast_train_command(s3: S3Server, *args: object, secret: str | None = None) -> subprocess.CompletedProcess[str]:
     keys = {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": secret or s3.secret_key}
     env = {**os.environ, **keys, "AWS_ENDPOINT_URL_S3": s3.endpoint, "PYTHONPATH": str(REPOSITORY / "images/trainer")}
-    command = [sys.executable, "-m", "holdfast_train.command", *map(str, args)]
+    command = [sys.executable, "-m", "holdfast_train.exchange.command", *map(str, args)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 

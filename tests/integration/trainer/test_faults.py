@@ -11,12 +11,12 @@ from typing import Any
 import boto3.session
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.support.fault_proxy import Act, FaultProxy, fault_proxy
-from tests.support.trainer import identity
+from tests.support.http.fault_proxy import Act, FaultProxy, fault_proxy
+from tests.support.trainer.stores import identity
 from tests.support.waiting import wait_for
 
-from holdfast_train import log
-from holdfast_train.commits import CommitLog
+from holdfast_train.commitlog import records as log
+from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     CheckpointCorruptError,
@@ -28,9 +28,11 @@ from holdfast_train.errors import (
     StorageNotAtomicError,
     StorageUnreachableError,
 )
-from holdfast_train.manifest import CHUNK_BYTES, Part, check_chunks, chunk_sums
-from holdfast_train.s3 import S3Storage
-from holdfast_train.storage import Patient
+from holdfast_train.format import names
+from holdfast_train.format.manifest import Part, check_chunks
+from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
+from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.s3 import S3Storage
 
 PART = 2 * CHUNK_BYTES
 SILENCE = 1.0  # seconds until a silent store is given up
@@ -47,7 +49,7 @@ def session() -> boto3.session.Session:
 @pytest.fixture(autouse=True)
 def one_session(session: boto3.session.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """All storages share a session: a new one reads files for a tenth of a second."""
-    monkeypatch.setattr("holdfast_train.s3.boto3.session.Session", lambda: session)
+    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", lambda: session)
 
 
 @pytest.fixture
@@ -355,7 +357,7 @@ def test_a_commit_is_written_once(
     assert rule.met == 1
     found.complete(10)
     assert records(plain) == [("owner", 1, None), ("fence", 1, None), ("commit", 1, 10), ("complete", 1, None)]
-    assert json.loads(plain.get(log.log_key(3)))["nonce"] == record.nonce
+    assert json.loads(plain.get(names.log_key(3)))["nonce"] == record.nonce
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -397,7 +399,7 @@ def test_a_commit_whose_answer_is_held_while_the_next_attempt_starts(
     rule = proxy.add(Act.HOLD, "PUT", "log/")
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(zombie.commit, commit(10), log.Keep())
-        wait_for(lambda: plain.size(log.log_key(3)) is not None, 30, "the commit to take effect")
+        wait_for(lambda: plain.size(names.log_key(3)) is not None, 30, "the commit to take effect")
         successor = started(Patient(plain), 2)
         assert [c.step for c in successor.state.commits] == [10]
         proxy.release(rule)

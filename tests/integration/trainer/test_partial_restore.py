@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.trainer import REPOSITORY, variables
+from tests.support.trainer.stores import REPOSITORY, variables
 
 import holdfast_train
-from holdfast_train.folder import FolderStorage
-from holdfast_train.manifest import CHUNK_BYTES, Manifest, decode
+from holdfast_train.format.manifest import Manifest, decode
+from holdfast_train.storage.checksums import CHUNK_BYTES
+from holdfast_train.storage.folder import FolderStorage
 
 pytestmark = pytest.mark.training
 PROGRAM: Final = """
@@ -22,8 +23,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from holdfast_train import Run
-from holdfast_train.folder import FolderStorage
-from holdfast_train.values import Values
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train import Values
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 rank, goal, names = dist.get_rank(), int(sys.argv[1]), sys.argv[2].split(",")

@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.support.endpoint import Endpoint
-from tests.support.trainer import LAUNCHER, stub_command, variables
-from tests.support.training import processes_of
+from tests.support.cluster.training_jobs import processes_of
+from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.stores import LAUNCHER, stub_command, variables
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
@@ -191,7 +191,7 @@ def test_wrong_key_is_misconfiguration(tmp_path: Path, s3: S3Server, prefix: str
     pod = Pod(tmp_path, stub_command("--steps=5"), **env)
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], verdict["exitCode"]) == ("misconfigured", "StorageDenied", 78)
-    init = Pod(tmp_path, [sys.executable, "-m", "holdfast_train.init"], **env)
+    init = Pod(tmp_path, [sys.executable, "-m", "holdfast_train.pod.init_container"], **env)
     verdict = init.end()
     assert (verdict["outcome"], verdict["reason"], init.process.returncode) == ("misconfigured", "StorageDenied", 78)
 
@@ -246,7 +246,7 @@ def test_told_twice_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
     env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
     pod = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.01"), **env)
     pod.wait_for("step 5 ")
-    writer, trainer = (process_of(env["HOLDFAST_POD_UID"], name) for name in ("holdfast_train.writer", "-m"))
+    writer, trainer = (process_of(env["HOLDFAST_POD_UID"], name) for name in ("holdfast_train.save.writer", "-m"))
     writer.suspend()
     pod.terminate()
     pod.wait_for("how long a save takes is not known: one is tried")
@@ -283,7 +283,7 @@ def process_of(pod_uid: str, argument: str) -> psutil.Process:
 HANGS = """
 import time, torch, torch.distributed as dist
 from holdfast_train import Run
-from holdfast_train.stub import Counter
+from holdfast_train.examples.stub import Counter
 
 dist.init_process_group("gloo")
 with Run(counter=Counter()) as run:
@@ -374,7 +374,7 @@ def test_torchrun_with_data_loader_workers_saves_when_told_to_leave(
 SUCCESSOR = """
 import time, torch, torch.distributed as dist
 from holdfast_train import Run
-from holdfast_train.stub import Counter
+from holdfast_train.examples.stub import Counter
 
 dist.init_process_group("gloo")
 counter = Counter()
@@ -421,7 +421,7 @@ def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, 
 def test_language_model_moves_under_torchrun(tmp_path: Path, s3: S3Server, prefix: str) -> None:
     """Two ranks train, leave, and one rank alone goes on from their checkpoint."""
     options = ["--dim=32", "--layers=1", "--heads=2", "--context=32", "--steps=60", "--show-every=1"]
-    module = ["-m", "holdfast_train.language_model", *options]
+    module = ["-m", "holdfast_train.examples.language_model", *options]
     launcher = [sys.executable, str(LAUNCHER), "--", sys.executable]
     cache = {"HOLDFAST_CACHE": str(tmp_path)}
     two = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]

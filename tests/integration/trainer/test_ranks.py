@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.trainer import REPOSITORY, identity, variables
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import REPOSITORY, identity, variables
 
-from holdfast_train.checkpoints import Checkpoints
-from holdfast_train.folder import FolderStorage
-from holdfast_train.log import Keep
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.storage.folder import FolderStorage
 
 pytestmark = pytest.mark.training
 PROGRAM: Final = """
@@ -66,7 +67,7 @@ def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path) -> N
     said = train(storage, tmp_path)
     found = Checkpoints(storage, identity(2), Keep())
     found.log.refresh()
-    restored = found.restore()
+    restored = restore_whole(found)
     assert restored is not None, said
     weights = sum(value.double().sum().item() for value in restored.state["objects"]["model"].values())
     # Two processes write to one pipe: their lines may come as one.
@@ -85,4 +86,4 @@ def test_a_rank_that_dies_while_it_saves_leaves_no_checkpoint_and_nobody_waiting
     found = Checkpoints(storage, identity(2), Keep())
     found.start("Auto")
     assert found.log.state.commits == (), said
-    assert found.restore() is None
+    assert restore_whole(found) is None

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from awscrt import checksums
 from tests.integration.trainer.conftest import S3Server
-from tests.support import trainer
-from tests.support.credentials import credentials_server
-from tests.support.trainer import identity
+from tests.support.http.credential_server import credentials_server
+from tests.support.trainer import stores
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import identity
 
-from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials, Identity
 from holdfast_train.errors import (
     FencedError,
@@ -25,11 +27,10 @@ from holdfast_train.errors import (
     StoragePrefixInUseError,
     StorageUnreachableError,
 )
-from holdfast_train.init import probe
-from holdfast_train.log import Keep
-from holdfast_train.manifest import chunk_sums
-from holdfast_train.s3 import S3Storage
-from holdfast_train.s3_download import Body
+from holdfast_train.pod.init_container import probe
+from holdfast_train.storage.checksums import chunk_sums
+from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_download import Body
 
 
 def store(s3: S3Server, prefix: str, **more: Any) -> S3Storage:
@@ -96,11 +97,11 @@ def started(storage: S3Storage, who: Identity, resume: str = "Auto") -> Checkpoi
 
 def test_zombie_is_fenced(storage: S3Storage) -> None:
     zombie = started(storage, identity(1))
-    trainer.save(zombie, 10, {"x": b"1"}, [None])
+    stores.save(zombie, 10, {"x": b"1"}, [None])
     successor = started(storage, identity(2))
     with pytest.raises(FencedError):
-        trainer.save(zombie, 20, {"x": b"2"}, [None])
-    restored = successor.restore()
+        stores.save(zombie, 20, {"x": b"2"}, [None])
+    restored = restore_whole(successor)
     assert restored is not None
     assert (restored.step, restored.state) == (10, {"x": b"1"})
 
@@ -128,9 +129,9 @@ def test_many_starts_at_once_have_one_order(storage: S3Storage) -> None:
 
 
 def test_takeover(storage: S3Storage) -> None:
-    trainer.save(started(storage, identity(3)), 10, {}, [None])
+    stores.save(started(storage, identity(3)), 10, {}, [None])
     anew = started(storage, identity(1, uid="uid-2"))
-    restored = anew.restore()
+    restored = restore_whole(anew)
     assert restored is not None
     assert restored.step == 10
 
@@ -140,7 +141,7 @@ def test_retention(storage: S3Storage) -> None:
 
     checkpoints = started(storage, identity(1))
     for step in range(1, 5):
-        trainer.save(checkpoints, step, {"x": np.arange(100)}, [None])
+        stores.save(checkpoints, step, {"x": np.arange(100)}, [None])
     assert [key.split("/")[1][:12] for key in storage.keys("data/")] == [f"{3:012d}", f"{4:012d}"]
     assert len(storage.keys("manifests/")) == 2
 
@@ -175,7 +176,7 @@ def test_answers_are_read_straight_into_memory(storage: S3Storage, monkeypatch: 
             super().__init__(body)
             made.append(self)
 
-    monkeypatch.setattr("holdfast_train.s3.Body", Seen)
+    monkeypatch.setattr("holdfast_train.storage.s3.Body", Seen)
     storage.write("data/x", memoryview(b"abc"))
     view = memoryview(bytearray(3))
     storage.read_into("data/x", 0, view)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.elastic import BATCH, SAMPLES, SAVE_EVERY, Attempt, Noisy
+from tests.support.trainer.elastic import BATCH, SAMPLES, SAVE_EVERY, Attempt, Noisy
 from torch.utils.data import DataLoader
 
+from holdfast_train.data.elastic_sampler import ElasticSampler
 from holdfast_train.errors import StateError
-from holdfast_train.sampler import ElasticSampler
 
 STEPS = 20
 

@@ -15,11 +15,12 @@ from tests.integration.trainer.conftest import S3Server
 
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError
-from holdfast_train.folder import FolderStorage
-from holdfast_train.manifest import CHUNK_BYTES, chunk_sums
-from holdfast_train.rate import Rate
-from holdfast_train.s3 import S3Storage
-from holdfast_train.storage import Entry, Patient, Storage
+from holdfast_train.storage.base import Entry, Storage
+from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.s3 import S3Storage
 
 PART = 2 * CHUNK_BYTES  # S3 wants parts of 5 MiB or more
 SIZES = (0, 1, CHUNK_BYTES + 1, PART, PART + 1, 2 * PART, 2 * PART + CHUNK_BYTES + 7)

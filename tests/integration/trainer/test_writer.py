@@ -10,12 +10,13 @@ from typing import Final
 
 import psutil
 import pytest
-from tests.support.trainer import LAUNCHER, REPOSITORY, identity, variables
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import LAUNCHER, REPOSITORY, identity, variables
 from tests.support.waiting import wait_for
 
-from holdfast_train.checkpoints import Checkpoints
-from holdfast_train.folder import FolderStorage
-from holdfast_train.log import Keep
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.storage.folder import FolderStorage
 
 SIZE: Final = 64 << 20
 TRAINER: Final = """
@@ -58,7 +59,7 @@ def newest(storage: FolderStorage) -> tuple[int, bytes]:
     """Step and state of the newest checkpoint, which must hold."""
     found = Checkpoints(storage, identity(2), Keep())
     found.start("Auto")
-    restored = found.restore()
+    restored = restore_whole(found)
     assert restored is not None
     assert restored.note == ""
     return restored.step, restored.state["objects"]["state"]["values"].tobytes()
@@ -96,6 +97,6 @@ def test_a_trainer_goes_on_without_its_writer(storage: FolderStorage, tmp_path: 
 def writer_of(trainer: subprocess.Popen[str]) -> psutil.Process | None:
     for process in psutil.Process(trainer.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie has no command line
-            if "holdfast_train.writer" in process.cmdline():
+            if "holdfast_train.save.writer" in process.cmdline():
                 return process
     return None

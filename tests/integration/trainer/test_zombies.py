@@ -20,17 +20,19 @@ import psutil
 import pytest
 from tests.integration.trainer.conftest import S3Server
 from tests.integration.trainer.test_pod import Pod
-from tests.support import trainer
-from tests.support.trainer import environment, identity, stub_command, variables
+from tests.support.trainer import stores
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import environment, identity, stub_command, variables
 from tests.support.waiting import wait_for
 
-from holdfast_train import log, sweep
-from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.commitlog import orphans
+from holdfast_train.commitlog import records as log
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import AlreadyCompleteError, FencedError, StorageError
-from holdfast_train.folder import FolderStorage
-from holdfast_train.log import Keep
-from holdfast_train.resume import open_patient
-from holdfast_train.storage import Storage
+from holdfast_train.storage.base import Storage
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.opening import open_patient
 
 KEEP: Final = Keep(last=3)
 FIRST, OLD, LATE, NEW = (
@@ -67,7 +69,7 @@ def state(step: int) -> dict[str, Any]:
 
 
 def save(checkpoints: Checkpoints, step: int) -> None:
-    trainer.save(checkpoints, step, state(step), [{"rng": step}])
+    stores.save(checkpoints, step, state(step), [{"rng": step}])
 
 
 def last_save(old: Checkpoints) -> None:
@@ -155,7 +157,7 @@ def succeed(storage: Storage, zombie: Zombie, at: int | None) -> int:
     except AlreadyCompleteError:  # it was so before there was a successor
         assert (zombie.act, zombie.error) == (complete, None)
         return watched.operations
-    restored = new.restore()
+    restored = restore_whole(new)
     assert restored is not None
     assert restored.note == ""
     assert restored.step == new.log.state.commits[-1].step
@@ -172,7 +174,7 @@ def whole(storage: Storage) -> log.LogState:
     reader = Checkpoints(storage, identity(4), KEEP)
     for commit in found.commits:
         reader.log.state = log.LogState(commits=(commit,))
-        restored = reader.restore()
+        restored = restore_whole(reader)
         assert restored is not None
         assert restored.state["objects"]["x"].tobytes() == state(commit.step)["objects"]["x"].tobytes()
         assert restored.ranks == ({"rng": commit.step},)
@@ -219,7 +221,7 @@ def points(storage: Callable[[], Storage], act: Callable[[Checkpoints], None]) -
 @pytest.fixture
 def swept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orphans go whatever their age: it is not the clock that keeps what is needed. No machine ends here: no fsync."""
-    monkeypatch.setattr(sweep, "ORPHAN_SECONDS", -1.0)
+    monkeypatch.setattr(orphans, "ORPHAN_SECONDS", -1.0)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -284,7 +286,7 @@ def test_a_pod_that_is_stopped_and_woken_ends_fenced(
     old = Pod(tmp_path, command, **variables(prefix, 1, **more))
     wait_for(lambda: old.output.count("saved step ") > KEEP.last, 60, "commits, and one that is swept")
     frozen += [psutil.Process(old.process.pid), *psutil.Process(old.process.pid).children(recursive=True)]
-    assert any("holdfast_train.writer" in process.cmdline() for process in frozen)
+    assert any("holdfast_train.save.writer" in process.cmdline() for process in frozen)
     for process in frozen:
         process.suspend()
     new = Pod(tmp_path, command, **variables(prefix, 2, **more))
@@ -302,7 +304,7 @@ def test_a_pod_that_is_stopped_and_woken_ends_fenced(
     assert {record.identity.attempt for record in records[fence:]} == {2}
     reader = Checkpoints(storage, identity(3), KEEP)
     reader.log.refresh()
-    restored = reader.restore()
+    restored = restore_whole(reader)
     assert restored is not None
     assert (restored.step, restored.note) == (saved["savedStep"], "")
     total = restored.state["objects"]["counter"]["total"]

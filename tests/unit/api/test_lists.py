@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import ValidationError
-from tests.support.manifests import TIER
+from tests.support.manifests.good_manifests import TIER
 
 from holdfast.api.profile import CapacityProfileSpec
 

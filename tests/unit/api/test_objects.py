@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from tests.support.bad_manifests import BAD
-from tests.support.manifests import GOOD, GOOD_PROFILE, Bad, changed
+from tests.support.manifests.bad_manifests import BAD
+from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, Bad, changed
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, SpecError

@@ -1,6 +1,6 @@
 """What can be said of a manifest without a cluster. The table of bad manifests is in test_objects."""
 
-from tests.support.manifests import GOOD, REMOVED, changed
+from tests.support.manifests.good_manifests import GOOD, REMOVED, changed
 
 from holdfast.api.review import is_ours, review, unknown_fields
 

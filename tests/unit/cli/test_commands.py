@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_api import FakeApi, failure, fake_api, listing
-from tests.support.jobs import RUNNING, UID, raw_job
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
+from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli import complete
-from holdfast.cli.connect import Target
+from holdfast.cli.cluster import completion
+from holdfast.cli.cluster.connect import Target
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
 
@@ -241,23 +241,23 @@ class Context:
 def test_completion_comes_from_the_cluster(api: FakeApi) -> None:
     api.answers["GET", "/api/v1/namespaces"] = listing({"metadata": {"name": "demo"}}, {"metadata": {"name": "other"}})
     context: Any = Context(job="job")
-    assert complete.jobs(context, "j") == ["job"]
-    assert complete.jobs(context, "x") == []
-    assert complete.tiers(context, "") == ["spot", "dedicated", "cpu"]
-    assert complete.namespaces(context, "o") == ["other"]
+    assert completion.jobs(context, "j") == ["job"]
+    assert completion.jobs(context, "x") == []
+    assert completion.tiers(context, "") == ["spot", "dedicated", "cpu"]
+    assert completion.namespaces(context, "o") == ["other"]
 
 
 # Breaks if the value of --tier is completed only after the line has become complete without it, which it never does.
 def test_completion_of_a_line_that_cannot_be_parsed_yet(api: FakeApi, tmp_path: Path) -> None:
     config = str(api.kubeconfig(tmp_path / "other", "elsewhere"))
     context: Any = Context("--kubeconfig", config, "job", "-n", "demo", "--tier")
-    assert complete.tiers(context, "d") == ["dedicated"]
+    assert completion.tiers(context, "d") == ["dedicated"]
 
 
 def test_completion_without_a_cluster_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     context: Any = Context()
-    assert complete.jobs(context, "") == []
+    assert completion.jobs(context, "") == []
 
 
 def test_the_namespace_is_that_of_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.core import (
+from tests.support.decisions.snapshots import (
     TIERS,
     at,
     attempt,
@@ -30,7 +30,7 @@ from tests.support.core import (
 from holdfast.api import names
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.status import Phase, TrainingJobStatus
-from holdfast.core.snapshot import Refusal
+from holdfast.core.observe.snapshot import Refusal
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
 TIMES = st.sampled_from((-9000, -100, -31, -6, -1, 0, 5, 200)).map(at)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.core import (
+from tests.support.decisions.snapshots import (  # fmt: skip
     NOW,
     at,
     attempt,
@@ -20,17 +20,17 @@ from tests.support.core import (
     status,
     stepped,
     stored,
-)  # fmt: skip
-from tests.support.policies import SAYS, training, under
+)
+from tests.unit.core.table.policy_cases import SAYS, training, under
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core import decide as module
-from holdfast.core import placement
+from holdfast.core.attempt import placement
 from holdfast.core.capacity.choose import choose
 from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError
-from holdfast.core.transitions import Row
-from holdfast.core.views import PodView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.table import Row
 
 
 def test_a_table_that_goes_round_in_circles_is_an_error_that_names_the_rows(monkeypatch):

@@ -1,24 +1,119 @@
-"""The page of decisions."""
+"""Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
 
-from holdfast.core.classify import RULES
-from holdfast.core.notices import TAINTS
-from holdfast.core.table import render
-from holdfast.core.transitions import TABLE
+from dataclasses import replace
+
+import pytest
+from tests.support.decisions.snapshots import (  # fmt: skip
+    GRACE,
+    TIERS,
+    at,
+    attempt,
+    container,
+    ended,
+    job,
+    node,
+    nodes,
+    pod,
+    report,
+    settled,
+    snapshot,
+    status,
+    stepped,
+)
+from tests.unit.core.table import policy_cases, row_cases, successor_cases
+from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
+
+from holdfast.api.attempt import Drain
+from holdfast.api.names import ANNOTATION_MOVE
+from holdfast.core.table import SUCCESSOR_TABLE, TABLE
+
+CASES = (*row_cases.CASES, *successor_cases.CASES, *policy_cases.CASES)
+ROWS = (*TABLE, *SUCCESSOR_TABLE)
 
 
-def test_every_row_rule_and_taint_is_on_the_page():
-    page = render()
-    for row in TABLE:
-        assert f"| {row.name} |" in page
-    for rule in RULES:
-        assert (rule.__doc__ or "missing").splitlines()[0] in page
-    for key in TAINTS:
-        assert f"`{key}`" in page
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_table(case):
+    """The rows that fire, what comes of them, and that deciding again says nothing new."""
+    decision = settled(case.given)
+    assert decision.trace == case.trace
+    found = outcome(decision)
+    assert {key: found[key] for key in case.then} == case.then
 
 
-def test_every_line_of_a_table_has_as_many_cells_as_its_head():
-    width = 0
-    for line in render().splitlines():
-        cells = line.count("|")
-        assert not (width and cells) or cells == width, line
-        width = cells
+def test_every_row_has_a_case():
+    """A new row needs a case here; a row that cannot be reached has to go."""
+    fired = {name for case in CASES for name in case.trace}
+    assert fired == {row.name for row in ROWS}
+
+
+def test_names_are_unique():
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def test_the_successor_goes_where_it_was_asked_to():
+    decision = settled(snapshot(asked(ANNOTATION_MOVE, "r1 cpu", FENCED), pod()))
+    assert decision.status.successor.tier.name == "cpu"
+    assert decision.status.successor.avoid_nodes == ()
+    decision = settled(snapshot(asked(ANNOTATION_MOVE, "r1", FENCED), pod()))
+    assert decision.status.successor.avoid_nodes == ("n1",)
+
+
+def test_a_move_while_it_leaves_changes_only_where_to():
+    given = job(told(), meta={"annotations": {ANNOTATION_MOVE: "r1 cpu"}})
+    decision = settled(snapshot(given, pod()))
+    assert decision.status.successor.tier.name == "cpu"
+    assert decision.status.attempt == 2
+
+
+def test_a_node_that_a_user_did_nothing_to_is_not_avoided():
+    """Deleting the pod on the only GPU node must not send its replacement away from there."""
+    decision = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(20))))
+    assert decision.status.successor.avoid_nodes == ()
+
+
+def test_the_deadline_of_a_job_is_said_as_it_is_written():
+    decision = settled(snapshot(job(status(FENCED), activeDeadline="30m"), pod()))
+    assert decision.status.decision.reason.endswith("spec.activeDeadline (30m)")
+
+
+def test_a_job_remembers_that_its_program_asks_for_the_fence():
+    assert settled(snapshot(job(status(attempt())), pod(), reports=[report()])).status.library
+    assert not settled(snapshot(job(status(attempt())), pod(), reports=[report(fenced=False)])).status.library
+
+
+def test_a_deadline_is_never_before_the_order():
+    told_off = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(-20))))
+    assert isinstance(told_off.status.current.drain, Drain)
+    assert told_off.status.current.drain.deadline == at(0)
+
+
+def test_the_grace_bounds_a_long_notice():
+    long = nodes(node(taints=("karpenter.sh/disrupted",), termination_at=at(9000)))
+    assert settled(snapshot(job(status(FENCED)), pod(), cluster=long)).status.current.drain.deadline == at(0) + GRACE
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("capacity", [{"profile": "gone"}, {"tiers": list(TIERS), "maxOverlap": "0s"}])
+@pytest.mark.parametrize("suspend", [False, True])
+def test_every_case_comes_to_rest_whatever_the_user_has_changed(case, capacity, suspend):
+    """The profile is gone, no two nodes are allowed, the job is suspended: no rows that fire for ever."""
+    changed = job(case.given.job.status, capacity=capacity, suspend=suspend)
+    given = changed.model_copy(update={"metadata": case.given.job.metadata})
+    settled(replace(case.given, job=given, profile=None))
+
+
+def test_the_report_of_one_that_was_given_up_hides_nothing():
+    """Its pod is kept for its logs, and its last report with it."""
+    ended_one = ended(2, 1, node="n2")
+    reports = [stepped(step=900), report(2, state="holding", fenced=False, step=600)]
+    decision = settled(snapshot(job(status(FENCED, attempt=2)), pod(), ended_one, reports=reports))
+    assert decision.status.progress.step == 900
+
+
+def test_a_successor_is_paid_for_until_it_ended_and_not_until_somebody_looked():
+    follower = successor_cases.follower(RUNNING, scheduled_at=at(-7200), started_at=at(-7190))
+    given = successor_cases.given(successor_cases.ON_DEDICATED, follower)
+    over = container(ended=True, exit_code=1)
+    gone = ended(2, 1, node="n2", trainer=replace(over, ended_at=at(-6800)))
+    decision = settled(snapshot(given, pod(), gone, reports=[stepped()]))
+    assert decision.status.history[-1].ended_at == at(-6800)

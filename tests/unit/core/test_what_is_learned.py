@@ -1,8 +1,6 @@
 """What attempts find out about their tiers is kept in status, once each."""
 
-from tests.support.capacity import known as knows
-from tests.support.capacity import measured, seen
-from tests.support.core import (
+from tests.support.decisions.snapshots import (
     TIERS,
     at,
     attempt,
@@ -20,9 +18,11 @@ from tests.support.core import (
     stopped,
     tier,
 )
-from tests.support.policies import training, under
-from tests.support.successions import follower
-from tests.support.transitions import ACQUIRING, DRAINED, DRAINING, FENCED, STARTING
+from tests.support.decisions.tier_views import known as knows
+from tests.support.decisions.tier_views import measured, seen
+from tests.unit.core.table.policy_cases import training, under
+from tests.unit.core.table.row_cases import ACQUIRING, DRAINED, DRAINING, FENCED, STARTING
+from tests.unit.core.table.successor_cases import follower
 
 WITHOUT_SPOT = nodes(node("n1", labels={"tier": "other"}), without=("n2", "n3", "n4"))
 

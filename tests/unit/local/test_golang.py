@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.local import golang
 from holdfast.local.errors import ToolError
-from holdfast.local.progress import Silent
+from holdfast.local.progress_bar import Silent
 
 
 @pytest.fixture

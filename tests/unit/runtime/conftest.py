@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tests.support.fakes import Clock, FakeClient
+from tests.support.operator.fake_api_server import Clock, FakeClient
 
 from holdfast.core.decision import Order
-from holdfast.runtime.cache import Cache
-from holdfast.runtime.events import EventRecorder
-from holdfast.runtime.execute import Executor
-from holdfast.runtime.gate import Gate
-from holdfast.runtime.limit import TokenBucket
-from holdfast.runtime.trust import TrustAnchor
-from holdfast.runtime.writer import Writer
+from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
+from holdfast.runtime.informer.cache import Cache
+from holdfast.runtime.loop.events import EventRecorder
+from holdfast.runtime.loop.execute import Executor
+from holdfast.serve.token_bucket import TokenBucket
 
 
 @dataclass

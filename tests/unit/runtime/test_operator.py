@@ -2,10 +2,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.support.fakes import Clock, FakeClient
-from tests.support.metrics import AT, Told, every_metric, job_with_everything, operator
+from tests.support.operator.every_metric import AT, Told, every_metric, job_with_everything, operator
+from tests.support.operator.fake_api_server import Clock, FakeClient
 
-from holdfast.runtime.gate import Gate
+from holdfast.runtime.apiserver.leadership_gate import Gate
 from holdfast.runtime.operator import Operator
 from holdfast.runtime.settings import Settings
 

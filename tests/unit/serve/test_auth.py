@@ -2,7 +2,7 @@ import base64
 import json
 
 import pytest
-from tests.support.fakes import Clock
+from tests.support.operator.fake_api_server import Clock
 
 from holdfast.runtime.errors import ApiError
 from holdfast.serve import auth

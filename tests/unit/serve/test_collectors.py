@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.support.core import profile
-from tests.support.fakes import T0, raw_job
+from tests.support.decisions.snapshots import profile
+from tests.support.operator.fake_api_server import T0, raw_job
 
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.objects import CapacityProfile, TrainingJob

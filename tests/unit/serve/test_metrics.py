@@ -3,12 +3,12 @@
 from datetime import timedelta
 from itertools import pairwise
 
-from tests.support.core import at, job, status
+from tests.support.decisions.snapshots import at, job, status
 
 from holdfast.api.attempt import AttemptRecord, EndKind, Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Ledger, TierTotals
-from holdfast.core.moves import REASONS
+from holdfast.core.status.node_exits import REASONS
 from holdfast.serve.metrics import Metrics
 
 

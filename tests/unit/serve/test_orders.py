@@ -1,7 +1,7 @@
 import asyncio
 from datetime import timedelta
 
-from tests.support.fakes import Clock
+from tests.support.operator.fake_api_server import Clock
 
 from holdfast.core.decision import Order
 from holdfast.serve.orders import OrderBoard

@@ -2,7 +2,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.fakes import Clock
+from tests.support.operator.fake_api_server import Clock
 
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.support.capacity import DEDICATED, SPOT, view
+from tests.support.decisions.tier_views import DEDICATED, SPOT, view
 
 from holdfast.simulate.baselines import eager, greedy, never_return, uniform_progress
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.capacity.deadline import deadline
-from holdfast.core.capacity.view import Choice
+from holdfast.core.capacity.policy_input import Choice
 from holdfast.simulate import baselines
 from holdfast.simulate.economy import Setting, playback, run
 from holdfast.simulate.omniscient import Window, optimum

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.endpoint import Endpoint, serving
-from tests.support.trainer import writer_in_thread
+from tests.support.http.progress_endpoint import Endpoint, serving
+from tests.support.trainer.stores import writer_in_thread
 
 
 @pytest.fixture
@@ -18,4 +18,4 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
 @pytest.fixture(autouse=True)
 def writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers are threads here; tests/integration/trainer has them as processes."""
-    monkeypatch.setattr("holdfast_train.saver.start_writer", writer_in_thread)
+    monkeypatch.setattr("holdfast_train.save.saver.start_writer", writer_in_thread)

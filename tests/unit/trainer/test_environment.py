@@ -1,7 +1,7 @@
 """The pod's environment, read strictly: a typing error must not become a default."""
 
 import pytest
-from tests.support.trainer import environment, variables
+from tests.support.trainer.stores import environment, variables
 
 from holdfast_train.environment import Environment, Every, parse_every, parse_seconds
 from holdfast_train.errors import EnvironmentVariableError

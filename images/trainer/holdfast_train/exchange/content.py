@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
-from holdfast_train.lazy import Lazy
-from holdfast_train.sharding import Box
-from holdfast_train.state import Tree, Walk, unpack
+from holdfast_train.format.sharding import Box
+from holdfast_train.format.tree import Tree, Walk, unpack
+from holdfast_train.restore.lazy_tensors import Lazy
 
 __all__ = ["DESCRIPTION", "Content", "Description", "plain"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from holdfast_train.checkpoints import Found
+from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.exchange.content import Content
-from holdfast_train.lazy import outline
-from holdfast_train.selection import Only, dotted, select
-from holdfast_train.source import PATIENCE, newest_that_holds
-from holdfast_train.storage import Patient
+from holdfast_train.format.selection import Only, dotted, select
+from holdfast_train.restore.lazy_tensors import outline
+from holdfast_train.restore.source import PATIENCE, newest_that_holds
+from holdfast_train.storage.retrying import Patient
 
 __all__ = ["FORMATS", "Exported", "Format", "export"]
 

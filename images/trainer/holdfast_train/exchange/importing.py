@@ -9,23 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast_train import manifest
-from holdfast_train.checkpoints import Checkpoints
-from holdfast_train.commits import now
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
+from holdfast_train.commitlog.log import now
+from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Identity
 from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
-from holdfast_train.lazy import memory_of
-from holdfast_train.log import IMPORTED_NAMESPACE, Keep
-from holdfast_train.manifest import Manifest, Part, part_key
-from holdfast_train.messages import Saved
-from holdfast_train.plan import Plan, plan
-from holdfast_train.program import IMPORTED
-from holdfast_train.reading import THREADS
+from holdfast_train.format import manifest
+from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.names import part_key
+from holdfast_train.format.program import IMPORTED
+from holdfast_train.format.tree import Leaf, Tree, Walk
+from holdfast_train.restore.chunk_reader import THREADS
+from holdfast_train.restore.lazy_tensors import memory_of
+from holdfast_train.restore.source import PATIENCE
+from holdfast_train.save.plan import Plan, plan
 from holdfast_train.say import say
-from holdfast_train.source import PATIENCE
-from holdfast_train.state import Leaf, Tree, Walk
-from holdfast_train.storage import Patient
+from holdfast_train.storage import checksums
+from holdfast_train.storage.retrying import Patient
 
 __all__ = ["Loaded", "into_storage", "opened"]
 
@@ -147,11 +148,11 @@ def _write(
             low, high = max(copy.at, start), min(copy.at + copy.stop - copy.start, start + len(data))
             if low < high:
                 data[low - start : high - start] = _bytes_of(leaves[copy.leaf])[low - copy.at : high - copy.at]
-        sums = manifest.chunk_sums(data)
+        sums = checksums.chunk_sums(data)
         key = part_key(name, 0, number)
         storage.write(key, data, sums=sums)
         advance(len(data))
-        return Part(key, len(data), manifest.CHUNK_BYTES, sums)
+        return Part(key, len(data), checksums.CHUNK_BYTES, sums)
 
     count = -(-made.size // manifest.PART_BYTES)
     with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:

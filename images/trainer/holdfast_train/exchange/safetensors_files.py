@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast_train.checkpoints import Found
+from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange.content import DESCRIPTION, Content, Description, plain
-from holdfast_train.lazy import Lazy, materialise
-from holdfast_train.storage import Storage
+from holdfast_train.restore.lazy_tensors import Lazy, materialise
+from holdfast_train.storage.base import Storage
 
 __all__ = ["INDEX", "SUFFIX", "read", "write"]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast_train.checkpoints import Found
+from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange.content import DESCRIPTION, Content, Description, plain
-from holdfast_train.lazy import materialise
-from holdfast_train.storage import Storage
+from holdfast_train.restore.lazy_tensors import materialise
+from holdfast_train.storage.base import Storage
 
 __all__ = ["METADATA", "read_dcp", "read_torch", "write_dcp", "write_torch"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from holdfast_train.manifest import Manifest
-from holdfast_train.state import TensorEntry, Tree
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.tree import TensorEntry, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _leaves(found: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _walk(tree: Tree, path: str) -> Iterator[tuple[str, str]]:
-    """As holdfast_train.state writes trees: a dict with one key that begins with $ says what its value is."""
+    """As holdfast_train.format.tree writes trees: a dict with one key that begins with $ says what its value is."""
     if isinstance(tree, list):
         for number, value in enumerate(tree):
             yield from _walk(value, f"{path}/{number}")

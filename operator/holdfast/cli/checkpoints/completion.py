@@ -6,8 +6,8 @@ from pathlib import Path
 import typer
 
 from holdfast.api.errors import HoldfastError
-from holdfast.cli.checkpoints.selection import LATEST
-from holdfast.cli.complete import PATIENCE
+from holdfast.cli.checkpoints.pick import LATEST
+from holdfast.cli.cluster.completion import PATIENCE
 
 _FLAGS = {
     "namespace": ("-n", "--namespace"),
@@ -43,8 +43,8 @@ def _option(context: typer.Context, name: str) -> str | None:
 
 def _read(context: typer.Context, place: str, found: list[str]) -> None:
     # Imported here: who completes the name of a job needs none of it.
-    from holdfast.cli.checkpoints.place import Where, opened  # noqa: PLC0415
-    from holdfast.cli.checkpoints.prefix import newest_state  # noqa: PLC0415
+    from holdfast.cli.checkpoints.storage_address import Where, opened  # noqa: PLC0415
+    from holdfast.cli.checkpoints.survey import newest_state  # noqa: PLC0415
 
     kubeconfig = _option(context, "kubeconfig")
     where = Where(

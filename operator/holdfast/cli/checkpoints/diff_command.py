@@ -10,22 +10,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli import words
 from holdfast.cli.checkpoints import screen
-from holdfast.cli.checkpoints.check import THREADS
+from holdfast.cli.checkpoints.byte_stream import Stream
 from holdfast.cli.checkpoints.compare import Changed, Comparison, compare, kind, plain_values
+from holdfast.cli.checkpoints.compare_bytes import same
+from holdfast.cli.checkpoints.damage import THREADS
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Endpoint, First, Place, Region, Second
-from holdfast.cli.checkpoints.place import Where, opened
-from holdfast.cli.checkpoints.prefix import survey
-from holdfast.cli.checkpoints.selection import select
-from holdfast.cli.checkpoints.stream import Stream
-from holdfast.cli.checkpoints.values import same
-from holdfast.cli.console import console
-from holdfast.cli.options import Kubeconfig, Namespace
-from holdfast_train.manifest import Manifest
-from holdfast_train.state import TensorEntry
-from holdfast_train.storage import Storage
+from holdfast.cli.checkpoints.pick import select
+from holdfast.cli.checkpoints.storage_address import Where, opened
+from holdfast.cli.checkpoints.survey import survey
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.tree import TensorEntry
+from holdfast_train.storage.base import Storage
 
 NONE = "-"
 
@@ -98,7 +98,7 @@ def show(out: Console, answer: Answer) -> None:
     """Print it for people; lines that begin with - are in the first only, with + in the second only."""
     comparison, bytes_differ = answer.comparison, answer.bytes_differ
     for mark, found, style in (("-", answer.first, "red"), ("+", answer.second, "green")):
-        about = f"{found.name}  step {words.count(found.step)}, {words.size(found.size)}"
+        about = f"{found.name}  step {formats.count(found.step)}, {formats.size(found.size)}"
         out.print(Text(f"{mark} {about}", style=style), soft_wrap=True)
     _lines(out, "says of itself", _changes(comparison.facts))
     _lines(out, "tensors removed", [Text(f"- {t.name}  {kind(t)}", style="red") for t in comparison.removed])

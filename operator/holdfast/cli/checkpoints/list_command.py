@@ -9,17 +9,17 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.api.scalars import format_time
-from holdfast.cli import words
 from holdfast.cli.checkpoints import screen
-from holdfast.cli.checkpoints.history import once_committed
 from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
-from holdfast.cli.checkpoints.place import Where, opened
-from holdfast.cli.checkpoints.prefix import Prefix, Row, Standing, rows, survey
-from holdfast.cli.console import console
-from holdfast.cli.fitting import Column, Fitting
-from holdfast.cli.options import Kubeconfig, Namespace
-from holdfast_train import log
-from holdfast_train.storage import Storage
+from holdfast.cli.checkpoints.retired import once_committed
+from holdfast.cli.checkpoints.storage_address import Where, opened
+from holdfast.cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast_train.commitlog import rules
+from holdfast_train.storage.base import Storage
 
 COLUMNS = (
     Column("STEP", right=True),
@@ -86,10 +86,10 @@ def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None
 
 def _cells(row: Row, now: datetime) -> list[Text]:
     return [
-        Text(words.count(row.step)),
+        Text(formats.count(row.step)),
         Text(str(row.attempt)),
-        Text(words.span(now - row.at if row.at else None)),
-        Text(words.size(row.size)),
+        Text(formats.span(now - row.at if row.at else None)),
+        Text(formats.size(row.size)),
         Text(row.standing, style=_STYLES[row.standing]),
         Text(row.name),
         Text(row.note, style="red"),
@@ -103,7 +103,7 @@ def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
         "uri": prefix.uri,
         "owner": {"namespace": owner.namespace, "job": owner.job, "jobUID": owner.job_uid} if owner else None,
         "fence": {"attempt": fence.attempt, "podUID": fence.pod_uid} if fence else None,
-        "mayBeTraining": log.writer(prefix.state) is not None,
+        "mayBeTraining": rules.writer(prefix.state) is not None,
         "handedOver": prefix.state.handed_over,
         "completeAtStep": prefix.state.complete,
         "logRecords": prefix.state.seq,

@@ -2,11 +2,12 @@
 
 import hashlib
 
-from holdfast.cli.checkpoints.selection import Selected
-from holdfast_train import manifest
+from holdfast.cli.checkpoints.pick import Selected
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.manifest import Manifest, manifest_key
-from holdfast_train.storage import Storage
+from holdfast_train.format import manifest
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.names import manifest_key
+from holdfast_train.storage.base import Storage
 
 
 def read_manifest(storage: Storage, selected: Selected) -> Manifest:

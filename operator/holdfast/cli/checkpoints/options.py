@@ -4,15 +4,15 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import complete
 from holdfast.cli.checkpoints.completion import checkpoints
+from holdfast.cli.cluster import completion
 
 Place = Annotated[
     str,
     typer.Argument(
         help="Name of a TrainingJob, or where a storage is: s3://bucket/prefix, file:///folder, or a path that has a "
         "slash, such as ./folder.",
-        autocompletion=complete.jobs,
+        autocompletion=completion.jobs,
     ),
 ]
 Chosen = Annotated[

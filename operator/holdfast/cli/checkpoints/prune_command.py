@@ -11,23 +11,23 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli import words
 from holdfast.cli.checkpoints import screen
-from holdfast.cli.checkpoints.check import THREADS
+from holdfast.cli.checkpoints.damage import THREADS
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
-from holdfast.cli.checkpoints.place import Found, Where, explain, opened
-from holdfast.cli.checkpoints.plan import Plan, broken_commits, plan, still_unnamed
-from holdfast.cli.checkpoints.prefix import Prefix, newest_state, person, survey
-from holdfast.cli.checkpoints.selection import Selected
-from holdfast.cli.console import console
+from holdfast.cli.checkpoints.pick import Selected
+from holdfast.cli.checkpoints.prune_plan import Plan, broken_commits, plan, still_unnamed
+from holdfast.cli.checkpoints.storage_address import Found, Where, explain, opened
+from holdfast.cli.checkpoints.survey import Prefix, newest_state, person, survey
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError
-from holdfast.cli.fitting import Column, Fitting
-from holdfast.cli.options import Kubeconfig, Namespace
-from holdfast.cli.values import duration
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.ui.parsing import duration
+from holdfast_train.commitlog.records import Keep, LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
-from holdfast_train.log import Keep, LogState
-from holdfast_train.storage import Storage
+from holdfast_train.storage.base import Storage
 
 COLUMNS = (Column("STEP", right=True), Column("SIZE", right=True), Column("NAME", rank=1), Column("WHY", loose=True))
 _ORPHANS_HINT = "without --keep-last and --keep-every it removes only what the log does not name"
@@ -99,7 +99,7 @@ def prune(
         typer.echo(json.dumps(to_object(prefix, made, dry_run=dry_run), indent=2))
     elif made.items:
         done = "would be deleted (--dry-run)" if dry_run else "deleted"
-        console().print(f"{words.count(len(made.items))} {done}, {words.size(made.size)}", markup=False)
+        console().print(f"{formats.count(len(made.items))} {done}, {formats.size(made.size)}", markup=False)
 
 
 def retention(found: Found, last: int | None, every: timedelta | None) -> Keep | None:
@@ -137,7 +137,9 @@ def _unreadable(storage: Storage, prefix: Prefix) -> dict[int, str]:
 def show(out: Console, made: Plan) -> None:
     """Print what goes, and what stays though one might think that it goes."""
     if made.items:
-        rows = [[Text(words.count(i.step)), Text(words.size(i.size)), Text(i.name), Text(i.why)] for i in made.items]
+        rows = [
+            [Text(formats.count(i.step)), Text(formats.size(i.size)), Text(i.name), Text(i.why)] for i in made.items
+        ]
         out.print(Fitting(COLUMNS, rows))
     else:
         out.print("nothing to delete")
@@ -151,7 +153,7 @@ def _ask(made: Plan, *, yes: bool, can_ask: bool) -> None:
         return
     if not (can_ask and sys.stdin.isatty()):
         raise CliError("nothing was deleted: nobody can be asked", hint="give --yes, or --dry-run to look first")
-    typer.confirm(f"Delete {len(made.items)} ({words.size(made.size)})?", abort=True)
+    typer.confirm(f"Delete {len(made.items)} ({formats.size(made.size)})?", abort=True)
 
 
 def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:

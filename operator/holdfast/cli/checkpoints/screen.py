@@ -15,9 +15,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from holdfast.cli.console import error_console
-from holdfast_train import log
-from holdfast_train.log import LogState
+from holdfast.cli.ui.console import error_console
+from holdfast_train.commitlog import records, rules
+from holdfast_train.commitlog.records import LogState
 
 
 def notes(lines: tuple[str, ...]) -> None:
@@ -29,8 +29,8 @@ def notes(lines: tuple[str, ...]) -> None:
 def heading(uri: str, state: LogState) -> list[Text]:
     """Where this is, whose it is, and who may commit."""
     lines = [Text(uri, style="bold")]
-    if state.owner and state.owner.namespace == log.IMPORTED_NAMESPACE:
-        done = log.writer(state) is None
+    if state.owner and state.owner.namespace == records.IMPORTED_NAMESPACE:
+        done = rules.writer(state) is None
         now = "imported; no job writes here" if done else "an import writes here, or was cut off"
         return [*lines, Text.assemble(("now    ", "dim"), now)]
     if owner := state.owner:
@@ -46,7 +46,7 @@ def _now(state: LogState) -> Text:
         return Text(f"complete at step {state.complete:,}", style="green")
     if state.fence is None:
         return Text("no attempt of this job has raised its fence yet")
-    if log.writer(state) is None:
+    if rules.writer(state) is None:
         return Text(f"attempt {state.fence.attempt} has handed over; nobody may commit before the next one's fence")
     return Text(f"attempt {state.fence.attempt} has the newest fence and may be training", style="cyan")
 

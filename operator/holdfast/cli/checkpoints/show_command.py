@@ -11,20 +11,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli import words
 from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.compare import kind
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
-from holdfast.cli.checkpoints.place import Where, opened
-from holdfast.cli.checkpoints.prefix import survey
-from holdfast.cli.checkpoints.selection import LATEST, select
-from holdfast.cli.console import console
+from holdfast.cli.checkpoints.pick import LATEST, select
+from holdfast.cli.checkpoints.storage_address import Where, opened
+from holdfast.cli.checkpoints.survey import survey
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.fitting import Column, Fitting
-from holdfast.cli.options import Kubeconfig, Namespace
-from holdfast_train.manifest import Manifest
-from holdfast_train.state import TensorEntry
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.tree import TensorEntry
 
 LARGEST = 8
 TENSOR_COLUMNS = (
@@ -87,12 +87,12 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
     """Print it for people."""
     at = datetime.fromisoformat(found.at)
     facts = {
-        "step": words.count(found.step),
+        "step": formats.count(found.step),
         "attempt": str(found.attempt),
-        "written": f"{words.moment(at)} ({words.ago(at, now)})",
+        "written": f"{formats.moment(at)} ({formats.ago(at, now)})",
         "job UID": found.job_uid,
-        "size": f"{words.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
-        "ranks": words.count(len(found.ranks)),
+        "size": f"{formats.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
+        "ranks": formats.count(len(found.ranks)),
     }
     out.print(Text(found.name, style="bold"), soft_wrap=True)
     out.print(_grid(facts))
@@ -100,7 +100,7 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         if mapping:
             _section(out, title, _grid(mapping))
     held = by_object(found).items()
-    lines = [[Text(name), Text(words.count(n)), Text(words.size(size))] for name, (n, size) in held]
+    lines = [[Text(name), Text(formats.count(n)), Text(formats.size(size))] for name, (n, size) in held]
     _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
     largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
     if largest:
@@ -159,7 +159,7 @@ def _table(tensors: Sequence[TensorEntry]) -> Fitting:
 
 def _cells(tensor: TensorEntry) -> list[Text]:
     dtype, _, shape = kind(tensor).partition(" [")
-    cells = (tensor.name, dtype, f"[{shape}", words.count(tensor.size), str(len(tensor.shards)))
+    cells = (tensor.name, dtype, f"[{shape}", formats.count(tensor.size), str(len(tensor.shards)))
     return [Text(cell) for cell in cells]
 
 

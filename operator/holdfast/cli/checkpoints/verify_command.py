@@ -10,22 +10,23 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli import words
 from holdfast.cli.checkpoints import screen
-from holdfast.cli.checkpoints.check import THREADS, Damage, shapes, sums
+from holdfast.cli.checkpoints.damage import THREADS, Damage, shapes, sums
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
-from holdfast.cli.checkpoints.place import Where, opened
-from holdfast.cli.checkpoints.prefix import Prefix, person, survey
-from holdfast.cli.checkpoints.selection import LATEST, Selected, select
+from holdfast.cli.checkpoints.pick import LATEST, Selected, select
 from holdfast.cli.checkpoints.show_command import several
-from holdfast.cli.console import console
+from holdfast.cli.checkpoints.storage_address import Where, opened
+from holdfast.cli.checkpoints.survey import Prefix, person, survey
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.options import Kubeconfig, Namespace
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
-from holdfast_train.log import LogState
-from holdfast_train.manifest import Manifest, manifest_key
-from holdfast_train.storage import Storage
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.names import manifest_key
+from holdfast_train.storage.base import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False)
         out.print("nothing is committed")
     for verdict in verdicts:
         found = verdict.found
-        what = f"{words.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing could be checked"
+        what = f"{formats.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing could be checked"
         hashed = "" if verdict.selected.commit or not found else "; the log has no hash of its manifest"
         good = ("whole  ", "green") if not verdict.damages else ("DAMAGED", "bold red")
         out.print(Text.assemble(good, f"  {verdict.selected.name}  {what}{hashed}"), soft_wrap=True)

@@ -13,14 +13,14 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli.console import console
 from holdfast.cli.demo import summary
 from holdfast.cli.demo.bucket import commit_log
 from holdfast.cli.demo.play import Played, play
 from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, default_job, job_manifest, stage
 from holdfast.cli.demo.verify import Check, checks, resumes
 from holdfast.cli.errors import ExitCode
-from holdfast.local.progress import ConsoleReport
+from holdfast.cli.ui.console import console
+from holdfast.local.progress_bar import ConsoleReport
 
 PICTURE_WIDTH = 128  # as `kubectl get tj` needs
 

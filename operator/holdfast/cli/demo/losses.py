@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.cli import words
+from holdfast.cli.ui import formats
 
 # `step 120/900  loss 2.1134 ...`, however the trainer spaces it.
 _LINE = re.compile(
@@ -17,7 +17,7 @@ def parse_line(line: str) -> tuple[int, float] | None:
     found = _LINE.search(line)
     if not found:
         return None
-    loss = words.number(found["loss"])
+    loss = formats.number(found["loss"])
     return None if loss is None else (int(found["step"].replace(",", "")), loss)
 
 

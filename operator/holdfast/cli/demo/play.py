@@ -13,14 +13,16 @@ from rich.live import Live
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import format_time
-from holdfast.cli import jobs, render, words
-from holdfast.cli.connect import Target, connect
+from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.demo.errors import DemoError
 from holdfast.cli.demo.logs import LogFollower
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.screen import screen
 from holdfast.cli.demo.script import NOTICE, Blow, Script, Struck
 from holdfast.cli.demo.stage import NAMESPACE, Stage
+from holdfast.cli.jobs import view
+from holdfast.cli.ui import formats
 from holdfast.local.cluster import Cluster
 
 LOOK_EVERY = 0.5  # seconds
@@ -32,7 +34,7 @@ class Played:
     """How it went."""
 
     job: TrainingJob
-    events: Sequence[jobs.Line]
+    events: Sequence[job_api.Line]
     last_screen: RenderableType
     script: Script
     book: LossBook
@@ -46,16 +48,16 @@ class Teller:
     state: str = ""
     told: set[tuple[str, int]] = field(default_factory=set)
 
-    def tell(self, job: TrainingJob, events: Sequence[jobs.Line], now: datetime) -> None:
+    def tell(self, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
         """Print what is new."""
         for event in events:
             if (event.uid, event.count) not in self.told:
                 self.told.add((event.uid, event.count))
-                self.say(f"{words.clock(event.at)} {event.reason}: {event.message}")
-        state = render.plain_state(job)
+                self.say(f"{formats.clock(event.at)} {event.reason}: {event.message}")
+        state = view.plain_state(job)
         if state != self.state:
             self.state = state
-            self.say(f"{words.clock(now)} {state}")
+            self.say(f"{formats.clock(now)} {state}")
 
     def say(self, line: str) -> None:
         """Print one line."""
@@ -99,8 +101,8 @@ class _Player:
 
     async def _look(self) -> Played:
         self._made.check_operator()
-        job = await jobs.get_job(self._client, NAMESPACE, self._name)
-        events = await jobs.job_events(self._client, job)
+        job = await job_api.get_job(self._client, NAMESPACE, self._name)
+        events = await job_api.job_events(self._client, job)
         room = max(FEWEST_EVENTS, self._out.height - ROWS_BESIDE_EVENTS)
         shown = screen(job, events[-room:], datetime.now(UTC), script=self._script, book=self._book)
         return Played(job, events, shown, self._script, self._book)

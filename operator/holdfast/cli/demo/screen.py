@@ -10,10 +10,11 @@ from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
-from holdfast.cli import render, words
+from holdfast.cli.cluster.job_api import Line
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.script import Script
-from holdfast.cli.jobs import Line
+from holdfast.cli.jobs import view
+from holdfast.cli.ui import formats
 
 TITLE = "Holdfast: one training, three lost nodes"
 
@@ -22,12 +23,12 @@ def screen(
     job: TrainingJob, events: Sequence[Line], now: datetime, *, script: Script, book: LossBook
 ) -> RenderableType:
     """The job's own screen, and above it what is being done to the job."""
-    losses = render.Losses()
+    losses = view.Losses()
     for index, value in enumerate(book.curve()):
         losses.by_step[index] = value
     started = job.status.started_at or job.metadata.creation_timestamp
-    clock = f"{words.span(now - started)} since the start" if started else ""
-    body = render.job_screen(job, events, now, losses)
+    clock = f"{formats.span(now - started)} since the start" if started else ""
+    body = view.job_screen(job, events, now, losses)
     return Group(
         Panel(_scenes(job, script), title=TITLE, subtitle=clock, title_align="left", border_style="cyan"), body
     )
@@ -39,7 +40,7 @@ def _scenes(job: TrainingJob, script: Script) -> Table:
     for number, scene in enumerate(script.scenes):
         played = script.played[number] if number < len(script.played) else None
         mark = Text("✓", style="green") if played else Text("·", style="dim")
-        words_of_it = f"{scene.title} ({played.node}, at step {words.count(played.step)})" if played else scene.title
+        words_of_it = f"{scene.title} ({played.node}, at step {formats.count(played.step)})" if played else scene.title
         style = "" if played else "dim"
         grid.add_row(mark, Text(words_of_it, style=style), Text(f"→ {scene.after}", style="cyan" if played else "dim"))
     grid.add_row(

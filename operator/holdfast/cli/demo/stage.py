@@ -24,7 +24,7 @@ from holdfast.cli.demo.errors import DemoError
 from holdfast.local.access import OPERATOR_NAMESPACE
 from holdfast.local.cluster import Cluster, ClusterConfig, up
 from holdfast.local.ports import free
-from holdfast.local.progress import Report
+from holdfast.local.progress_bar import Report
 from holdfast.local.state import S3Access
 
 NAMESPACE = "demo"

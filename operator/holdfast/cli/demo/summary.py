@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli import words
-from holdfast.cli.costs import costs
 from holdfast.cli.demo.losses import Move
 from holdfast.cli.demo.verify import Check
-from holdfast.cli.timeline import timeline
+from holdfast.cli.jobs.costs import costs
+from holdfast.cli.jobs.timeline import timeline
+from holdfast.cli.ui import formats
 
 
 def attempts(job: TrainingJob) -> Table:
@@ -29,11 +29,11 @@ def attempts(job: TrainingJob) -> Table:
         table.add_row(
             str(record.number),
             record.tier,
-            record.node or words.NOTHING,
+            record.node or formats.NOTHING,
             f"{record.kind}: {record.reason}",
-            f"{words.count(record.first_step)}–{words.count(record.last_step)}" if trained else words.NOTHING,
-            words.count(record.steps_lost),
-            words.NOTHING if lost is None else f"{lost.total_seconds():.1f}",
+            f"{formats.count(record.first_step)}–{formats.count(record.last_step)}" if trained else formats.NOTHING,
+            formats.count(record.steps_lost),
+            formats.NOTHING if lost is None else f"{lost.total_seconds():.1f}",
         )
     return table
 
@@ -48,7 +48,9 @@ def moves(found: Sequence[Move]) -> Table:
         table.add_column(header, justify="right")
     table.add_column("STEPS DONE TWICE")
     for move in found:
-        table.add_row(str(move.attempt), words.count(move.resumed), _loss(move.before), _loss(move.after), _twice(move))
+        table.add_row(
+            str(move.attempt), formats.count(move.resumed), _loss(move.before), _loss(move.after), _twice(move)
+        )
     return table
 
 
@@ -56,16 +58,16 @@ def bars(job: TrainingJob) -> RenderableType:
     """The attempts over time."""
     ended = job.status.finished_at
     shown = timeline(job, ended) if ended else None
-    return Group(Text("Timeline", style="bold"), shown or Text(words.NOTHING), Text())
+    return Group(Text("Timeline", style="bold"), shown or Text(formats.NOTHING), Text())
 
 
 def money(job: TrainingJob) -> RenderableType:
     """What each tier cost, and what was saved."""
-    return Group(Text("Money", style="bold"), costs(job) or Text(words.NOTHING))
+    return Group(Text("Money", style="bold"), costs(job) or Text(formats.NOTHING))
 
 
 def _loss(at: tuple[int, float] | None) -> str:
-    return words.NOTHING if at is None else f"{at[1]:.4f} (step {words.count(at[0])})"
+    return formats.NOTHING if at is None else f"{at[1]:.4f} (step {formats.count(at[0])})"
 
 
 def _twice(move: Move) -> str:
@@ -86,4 +88,4 @@ def verdict(found: Sequence[Check]) -> RenderableType:
 def took(job: TrainingJob, now: datetime) -> str:
     """How long the job took."""
     start = job.metadata.creation_timestamp
-    return words.span((job.status.finished_at or now) - start) if start else words.NOTHING
+    return formats.span((job.status.finished_at or now) - start) if start else formats.NOTHING

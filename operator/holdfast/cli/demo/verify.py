@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
-from holdfast.cli import words
 from holdfast.cli.demo.script import Blow, Script
+from holdfast.cli.ui import formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Scrip
     """Everything that the demo claims."""
     phase = job.status.phase
     done = phase is Phase.COMPLETED
-    result = [Check(done, f"the job is {phase or 'new'} at step {words.count(job.status.progress.step)}")]
+    result = [Check(done, f"the job is {phase or 'new'} at step {formats.count(job.status.progress.step)}")]
     struck, scenes = len(script.played), len(script.scenes)
     result.append(Check(struck == scenes, f"{struck} of {scenes} nodes were taken from it"))
     resumed, fenced = dict(resumes(job)), saved_before(records)
@@ -47,7 +47,7 @@ def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Scrip
     result.append(Check(len(trained) >= scenes, f"{len(trained)} attempts resumed from a checkpoint"))
     for number in trained:
         saved, at = fenced[number], resumed.get(number)
-        text = f"attempt {number} resumed at step {words.count(at)}; saved was step {words.count(saved)}"
+        text = f"attempt {number} resumed at step {formats.count(at)}; saved was step {formats.count(saved)}"
         result.append(Check(at == saved, text))
     result += _nothing_lost(job, script)
     return result
@@ -62,6 +62,6 @@ def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
         if struck.scene.blow is Blow.RECLAIM and record is not None:
             again = record.steps_lost
             found.append(
-                Check(again == 0, f"{words.count(again)} steps were lost with node {struck.node}, which gave notice")
+                Check(again == 0, f"{formats.count(again)} steps were lost with node {struck.node}, which gave notice")
             )
     return found

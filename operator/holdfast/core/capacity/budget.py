@@ -9,8 +9,8 @@ from math import inf
 
 from holdfast.api.scalars import LONGEST
 from holdfast.core.capacity.deadline import LOOK, span
-from holdfast.core.capacity.view import TierView, View
-from holdfast.core.capacity.worth import useful
+from holdfast.core.capacity.move_value import useful
+from holdfast.core.capacity.policy_input import TierView, View
 
 CENT = Decimal("0.01")
 MONEY = Decimal("0.0001")

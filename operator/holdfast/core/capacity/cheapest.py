@@ -7,9 +7,9 @@ rest goes into starts, which are paid for from the node to the first step, and i
 from math import inf
 
 from holdfast.core.capacity.deadline import LOOK, WORTH_A_MOVE
-from holdfast.core.capacity.search import whose_turn
-from holdfast.core.capacity.view import Choice, TierView, View
-from holdfast.core.capacity.worth import move, rate
+from holdfast.core.capacity.move_value import move, rate
+from holdfast.core.capacity.policy_input import Choice, TierView, View
+from holdfast.core.capacity.rotation import whose_turn
 
 
 def cheapest(view: View) -> Choice:

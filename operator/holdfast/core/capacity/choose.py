@@ -10,8 +10,8 @@ from holdfast.core.capacity.cheapest import cheaper, cheapest
 from holdfast.core.capacity.deadline import deadline
 from holdfast.core.capacity.ordered import better_in_order, ordered
 from holdfast.core.capacity.outlook import Missing, Outlook, look_ahead
-from holdfast.core.capacity.view import Choice, Rule, TierView, View
-from holdfast.core.snapshot import Snapshot
+from holdfast.core.capacity.policy_input import Choice, Rule, TierView, View
+from holdfast.core.observe.snapshot import Snapshot
 
 RULES: Final[Mapping[Policy, Rule]] = {"Ordered": ordered, "Cheapest": cheapest, "Deadline": deadline}
 NO_PRICES: Final = Missing("PriceMissing", "no tier of the grid has a price: set pricePerNodeHour")

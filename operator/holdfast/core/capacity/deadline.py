@@ -12,18 +12,19 @@ both per useful hour, and from the changeover d:
     nowhere, Spot out            u >= 1/4: wait; else go to the fallback after (d / 2) * sqrt(2 / (k - 1)) / (1 - 4 u)
     nowhere, the last slack      keep one round trip; below it, wait for as long as Spot could still be entered
 
-Before any of that stands the net (holdfast.core.capacity.net), which is all that the promise rests on. The constants
-were found by simulation, not from one market: the rule comes within a hundredth of a dynamic programme that assumes
-the hazard above. Related: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines", NSDI'24.
+Before any of that stands the net (holdfast.core.capacity.safety_net), which is all that the promise rests on.
+The constants were found by simulation, not from one market: the rule comes within a hundredth of a dynamic programme
+that assumes the hazard above. Related: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines",
+NSDI'24.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from holdfast.core.capacity.net import Net, find_net, spare
-from holdfast.core.capacity.search import whose_turn
-from holdfast.core.capacity.view import Choice, TierView, View
+from holdfast.core.capacity.policy_input import Choice, TierView, View
+from holdfast.core.capacity.rotation import whose_turn
+from holdfast.core.capacity.safety_net import Net, find_net, spare
 
 LOOK = 3600.0  # seconds; a choice is looked at again after an hour even if nothing happens
 YOUNG = 1200.0  # seconds; the 20 minutes of the hazard

@@ -3,8 +3,8 @@
 from math import inf
 
 from holdfast.core.capacity.deadline import LOOK
-from holdfast.core.capacity.view import Choice, TierView, View
-from holdfast.core.capacity.worth import move
+from holdfast.core.capacity.move_value import move
+from holdfast.core.capacity.policy_input import Choice, TierView, View
 
 
 def ordered(view: View) -> Choice:

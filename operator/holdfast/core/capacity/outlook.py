@@ -13,20 +13,21 @@ from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.capacity.grid import acquire_timeout
+from holdfast.core.capacity.idle_nodes import standing_since
 from holdfast.core.capacity.knowledge import pace_now
-from holdfast.core.capacity.life import kept, mean_life
-from holdfast.core.capacity.search import refusals
+from holdfast.core.capacity.measured import at_worst, median
+from holdfast.core.capacity.node_lifetime import kept, mean_life
+from holdfast.core.capacity.policy_input import TierView, View
+from holdfast.core.capacity.rotation import refusals
 from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing, stored, with_attempt
-from holdfast.core.capacity.standing import standing_since
-from holdfast.core.capacity.typical import at_worst, median
-from holdfast.core.capacity.view import TierView, View
-from holdfast.core.snapshot import Report, Snapshot
-from holdfast.core.tiers import acquire_timeout
+from holdfast.core.observe.report import Report
+from holdfast.core.observe.snapshot import Snapshot
 
 CPU_SPEED = 0.02  # of a CPU tier that was never used, against accelerators
 ACCELERATED = 10.0  # speed of accelerators that were never used, against CPUs
 LONGEST_AUTO: Final = timedelta(hours=1)  # between two saves with checkpoint.every: auto, or as long as saving costs
-MOST_SHARE: Final = 0.05  # of the time; both as in holdfast_train.interval
+MOST_SHARE: Final = 0.05  # of the time; both as in holdfast_train.save.interval
 ZERO: Final = timedelta(0)
 
 

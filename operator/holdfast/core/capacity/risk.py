@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.core.capacity.deadline import span
-from holdfast.core.capacity.net import find_net, spare
 from holdfast.core.capacity.outlook import Outlook
-from holdfast.core.capacity.view import Choice, View
+from holdfast.core.capacity.policy_input import Choice, View
+from holdfast.core.capacity.safety_net import find_net, spare
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from holdfast.api.attempt import Attempt, AttemptState, EndKind
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.profile import Tier
-from holdfast.core.capacity.typical import median
+from holdfast.core.capacity.measured import median
 
 FRESH = timedelta(minutes=15)  # tiers are probed every 10 minutes; what was seen longer ago says nothing about now
 # The pod went, but the tier took no node back: somebody deleted it, or it never ended.

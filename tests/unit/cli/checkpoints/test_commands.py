@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support import trainer
-from tests.support.fake_api import FakeApi, failure, fake_api, listing
-from tests.support.jobs import raw_job
-from tests.support.trainer import identity
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
+from tests.support.manifests.observed_jobs import raw_job
+from tests.support.trainer import stores
+from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
 from holdfast.api.job import Keep as JobKeep
 from holdfast.cli.checkpoints.completion import checkpoints as complete
-from holdfast.cli.checkpoints.place import Found, Where, find
 from holdfast.cli.checkpoints.prune_command import retention
+from holdfast.cli.checkpoints.storage_address import Found, Where, find
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.main import app
-from holdfast_train.checkpoints import Checkpoints
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Credentials, Identity
-from holdfast_train.folder import FolderStorage
-from holdfast_train.log import IMPORTED_NAMESPACE, Keep
+from holdfast_train.storage.folder import FolderStorage
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 SECRET = "/api/v1/namespaces/demo/secrets/keys"
@@ -49,9 +49,9 @@ def folder(tmp_path: Path) -> FolderStorage:
     (tmp_path / "runs").mkdir()
     made = Checkpoints(storage, identity(1), Keep(9))
     made.start("Auto")
-    trainer.save(made, 10, state(10), [None])
-    trainer.save(made, 20, state(20), [None])
-    trainer.save(made, 30, state(30, width=16), [None])
+    stores.save(made, 10, state(10), [None])
+    stores.save(made, 20, state(20), [None])
+    stores.save(made, 30, state(30, width=16), [None])
     return storage
 
 
@@ -107,7 +107,7 @@ def test_list_tells_every_state(folder: FolderStorage) -> None:
 def test_list_of_a_job_that_was_created_anew(folder: FolderStorage) -> None:
     anew = Checkpoints(folder, identity(1, uid="uid-2"), Keep(9))
     anew.start("Never")
-    trainer.save(anew, 5, state(5), [None])
+    stores.save(anew, 5, state(5), [None])
     anew.complete(5)
     result = holdfast("list", folder.uri)
     assert "owner  ns/job, created anew once" in result.output
@@ -187,7 +187,7 @@ def test_list_of_what_was_imported(tmp_path: Path) -> None:
     made = Checkpoints(storage, Identity(IMPORTED_NAMESPACE, "import", "uid", 1, "pod"), Keep(9))
     made.log.claim()
     assert "now    an import writes here, or was cut off" in holdfast("list", storage.uri).output
-    trainer.save(made, 10, state(10), [None])
+    stores.save(made, 10, state(10), [None])
     made.hand_over()
     result = holdfast("list", storage.uri)
     assert result.output.splitlines()[1] == "now    imported; no job writes here"

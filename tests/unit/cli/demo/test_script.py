@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.jobs import RUNNING, running_job
+from tests.support.manifests.observed_jobs import RUNNING, running_job
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import parse_time

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.text import Text
-from tests.support.jobs import running_job
+from tests.support.manifests.observed_jobs import running_job
 
+from holdfast.cli.cluster.job_api import Line
 from holdfast.cli.demo import command, play, summary
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.screen import screen
 from holdfast.cli.demo.script import SCENES, Script, Struck
 from holdfast.cli.demo.verify import Check
-from holdfast.cli.jobs import Line
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.jobs import running_job
+from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.script import SCENES, Script, Struck

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.capacity import CPU, DEDICATED, SPOT, view
+from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view
 
 from holdfast.core.capacity.budget import forecast
 from holdfast.core.capacity.deadline import LOOK

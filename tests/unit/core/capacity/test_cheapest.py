@@ -5,11 +5,11 @@ from decimal import Decimal
 from math import inf
 
 import pytest
-from tests.support.capacity import CPU, DEDICATED, SPOT, view
+from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view
 
 from holdfast.core.capacity.cheapest import cheaper, cheapest
 from holdfast.core.capacity.deadline import LOOK
-from holdfast.core.capacity.worth import rate, useful
+from holdfast.core.capacity.move_value import rate, useful
 
 HOUR = 3600.0
 OUT = replace(SPOT, available=False)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from tests.support.capacity import CPU, DEDICATED, NOWHERE, SECOND, SPOT, known, seen, training, view
-from tests.support.core import TIERS, attempt, job, snapshot, status, tier
+from tests.support.decisions.snapshots import TIERS, attempt, job, snapshot, status, tier
+from tests.support.decisions.tier_views import CPU, DEDICATED, NOWHERE, SECOND, SPOT, known, seen, training, view
 
 from holdfast.core.capacity.choose import NO_PRICES, RULES, better_tiers, choose, probe
 

@@ -6,10 +6,10 @@ from timeit import repeat
 
 import pytest
 from hypothesis import given
-from tests.support.capacity import CPU, DEDICATED, SPOT, view, views
+from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view, views
 
 from holdfast.core.capacity.deadline import LOOK, deadline, patience, proof, span
-from holdfast.core.capacity.view import View
+from holdfast.core.capacity.policy_input import View
 
 HOUR = 3600.0
 OUT = replace(SPOT, available=False)

@@ -2,16 +2,17 @@
 
 import pytest
 from hypothesis import given
-from tests.support.capacity import SECOND, known, measured, seen
-from tests.support.core import NOW, at, attempt, drain, status, tier
-from tests.support.histories import TIERS, TIMES, histories, record
+from tests.support.decisions.histories import TIERS, TIMES, histories, record
+from tests.support.decisions.snapshots import NOW, at, attempt, drain, status, tier
+from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Seen, TierKnowledge
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity import knowledge
-from holdfast.core.capacity.typical import Assumptions, at_worst, median
+from holdfast.core.capacity.measured import at_worst, median
+from holdfast.core.observe.config import Assumptions
 
 UP = seen("Up", -590, -590)
 

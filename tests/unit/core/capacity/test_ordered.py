@@ -5,11 +5,11 @@ from decimal import Decimal
 from math import inf
 
 import pytest
-from tests.support.capacity import CPU, DEDICATED, SPOT, view
+from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view
 
 from holdfast.core.capacity.deadline import LOOK
+from holdfast.core.capacity.move_value import move, ratio
 from holdfast.core.capacity.ordered import better_in_order, ordered
-from holdfast.core.capacity.worth import move, ratio
 
 OUT = replace(SPOT, available=False)
 UNKNOWN = replace(SPOT, available=None, held=None)

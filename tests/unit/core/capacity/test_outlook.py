@@ -7,27 +7,16 @@ from timeit import repeat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.capacity import SECOND, known, measured, seen, training
-from tests.support.core import (
-    TIERS,
-    at,
-    attempt,
-    drain,
-    job,
-    profile,
-    snapshot,
-    status,
-    stopped,
-    tier,
-)
-from tests.support.outlook import PRICED, ahead, tier_view, view
+from tests.support.decisions.outlooks import PRICED, ahead, tier_view, view
+from tests.support.decisions.snapshots import TIERS, at, attempt, drain, job, profile, snapshot, status, stopped, tier
+from tests.support.decisions.tier_views import SECOND, known, measured, seen, training
 
 from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.capacity.choose import choose
 from holdfast.core.capacity.outlook import LONGEST_AUTO, MOST_SHARE
-from holdfast_train import interval
+from holdfast_train.save import interval
 
 HOUR = 3600.0
 

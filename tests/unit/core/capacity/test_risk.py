@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 from hypothesis import given
-from tests.support.capacity import CPU, DEDICATED, SPOT, view, views
+from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view, views
 
 from holdfast.core.capacity.cheapest import cheapest
 from holdfast.core.capacity.deadline import deadline

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.capacity import known, measured, seen
-from tests.support.core import NOW, at, attempt, drain, stopped, tier
+from tests.support.decisions.snapshots import NOW, at, attempt, drain, stopped, tier
+from tests.support.decisions.tier_views import known, measured, seen
 
 from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.knowledge import Seen

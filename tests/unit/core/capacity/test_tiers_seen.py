@@ -5,21 +5,12 @@ from decimal import Decimal
 from math import inf
 
 import pytest
-from tests.support.capacity import NOWHERE, known, measured, seen, training
-from tests.support.core import (
-    TIERS,
-    at,
-    attempt,
-    drain,
-    node,
-    nodes,
-    status,
-    tier,
-)
-from tests.support.outlook import PRICED, tier_view, view
+from tests.support.decisions.outlooks import PRICED, tier_view, view
+from tests.support.decisions.snapshots import TIERS, at, attempt, drain, node, nodes, status, tier
+from tests.support.decisions.tier_views import NOWHERE, known, measured, seen, training
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core.views import ClusterView
+from holdfast.core.observe.nodes import ClusterView
 
 HOUR = 3600.0
 

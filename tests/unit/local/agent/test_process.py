@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.pods import alive
+from tests.support.cluster.agent_pods import alive
 from tests.support.waiting import wait_for
 
 from holdfast.local.agent import procfs

@@ -1,0 +1,64 @@
+"""Which checkpoints are kept: the newest, one of each period, and the best by a metric. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+
+from holdfast_train.commitlog.records import Commit, Keep
+from holdfast_train.environment import Environment
+
+__all__ = ["keep_of", "retire", "with_metric"]
+
+
+def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
+    """Numbers of the `commits` (oldest first) that retention drops. Only those that hold count towards what is kept."""
+    ordered = list(commits)
+    good = [c for c in ordered if not c.corrupt]
+    kept = {c.seq for c in good[-keep.last :]}
+    if keep.every is not None:
+        last: datetime | None = None
+        for commit in good:
+            at = datetime.fromisoformat(commit.at)
+            if last is None or (at - last).total_seconds() >= keep.every:
+                kept.add(commit.seq)
+                last = at
+    kept |= {c.seq for c in _best(good, keep)}
+    # Until enough good ones are there, a broken one stays: a person may still want to look at it.
+    oldest = good[-keep.last].seq if len(good) >= keep.last else 0
+    return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
+
+
+def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:
+    """The best ones by the metric of `keep`; of two that are equally good the newer. What is no number never counts."""
+    rated = [(value, c) for c in good if c.metric_name == keep.metric and (value := _decimal(c.metric)) is not None]
+    # Negated without arithmetic, which would round.
+    rated.sort(key=lambda one: (one[0].copy_negate() if keep.mode == "Min" else one[0], one[1].seq), reverse=True)
+    return [commit for _, commit in rated[: keep.best]]
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    """The number in `text`, None if it is none or not a finite one: a loss of NaN is no reason to keep anything."""
+    try:
+        value = Decimal(text or "")
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None
+
+
+def with_metric(commit: Commit, metrics: Mapping[str, str], keep: Keep) -> Commit:
+    """`commit` with what `keep` goes by: the value of its metric among those of the manifest, if it was measured."""
+    if not keep.best or keep.metric is None or _decimal(metrics.get(keep.metric)) is None:
+        return commit
+    return replace(commit, metric_name=keep.metric, metric=metrics[keep.metric])
+
+
+def keep_of(environment: Environment) -> Keep:
+    """What the job wants to keep."""
+    return Keep(
+        environment.keep_last,
+        environment.keep_every,
+        environment.keep_best,
+        environment.keep_metric,
+        environment.keep_mode,
+    )

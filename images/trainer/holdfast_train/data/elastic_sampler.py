@@ -1,0 +1,229 @@
+"""`ElasticSampler`: the order of the samples, the same for any number of ranks, and what of it has been trained on."""
+
+import hashlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sized
+from typing import Any, Final
+
+import numpy as np
+
+from holdfast_train.data.permutation import in_epochs
+from holdfast_train.data.seeded import Index, Seeded
+from holdfast_train.errors import StateError
+from holdfast_train.say import say
+
+__all__ = ["ElasticSampler"]
+
+ORDER: Final = 1  # raised if the same seed ever gives another order
+SHOWN: Final = 8  # numbers of ranks that a message names
+
+
+class ElasticSampler:
+    """A `batch_sampler` for torch's DataLoader. Endless: ask `steps` for how many steps some epochs are.
+
+        sampler = ElasticSampler(dataset, batch=512, seed=0)  # samples in a step, over all ranks
+        loader = sampler.loader(dataset, num_workers=8)       # a DataLoader, its randomness made to follow the samples
+        with holdfast_train.Run(model=model, optimizer=optimizer, sampler=sampler) as run:
+            for step, batch in zip(run.steps(sampler.steps(epochs=3)), loader):
+                ...
+
+    **Order.** The samples stand in one endless row, epoch after epoch, each epoch in an order of its own that follows
+    from `seed` and the epoch. Step n is places n * batch … (n + 1) * batch - 1 of that row; the number of ranks and the
+    micro-batch only say who takes which piece of them. So no sample is seen twice in an epoch and none is left out,
+    wherever the world changes. A batch may span two epochs: dropping an epoch's tail would skip samples, and a smaller
+    last batch would be another batch than the others.
+
+    **Position.** It is the number of steps trained, which `Run` tells it (`trained`), and not what the loader has
+    drawn: its workers draw ahead. One step of the run is one global batch: with `micro_batch`, take `accumulate`
+    batches from the loader in each step.
+
+    `samples`: their number, or the data set (its `fingerprint()`, if it has one, is part of ours). `micro_batch`: how
+    many of them a rank takes at a time, by default its whole share. `rank` and `ranks`: by default those of
+    torch.distributed, or of torchrun's variables; set both where not every rank has samples of its own (tensor or
+    pipeline parallelism).
+
+    StateError if the batch cannot be shared evenly, which says between how many ranks it can.
+    """
+
+    def __init__(
+        self,
+        samples: int | Sized,
+        *,
+        batch: int,
+        micro_batch: int | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> None:
+        self.samples = samples if isinstance(samples, int) else len(samples)
+        self.batch, self.micro_batch, self.seed = batch, micro_batch, seed
+        self.step = 0
+        self._data = _fingerprint(samples)
+        self._given = (rank, ranks)
+        self._drawn: int | None = None  # steps whose batches the loader has drawn, all of them
+        self._loads = 0
+        self._generator: Any = None
+        if batch < 1 or self.samples < batch:
+            raise StateError(f"{self.samples} samples and a batch of {batch}: a batch takes 1 to all of the samples")
+        if (rank is None) != (ranks is None) or (rank is not None and not 0 <= rank < (ranks or 0)):
+            raise StateError(f"rank is {rank} of ranks {ranks}; set both or none, and count ranks from 0")
+        self._world()
+
+    # What a training asks.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sample, from 0."""
+        return self.step * self.batch // self.samples
+
+    @property
+    def accumulate(self) -> int:
+        """How many batches of the loader make one step of this rank."""
+        _, ranks = self._world()
+        return 1 if self.micro_batch is None else self.batch // (ranks * self.micro_batch)
+
+    def steps(self, epochs: int) -> int:
+        """The steps after which every sample has been seen `epochs` times: the goal of such a training."""
+        return -(-epochs * self.samples // self.batch)
+
+    def loader(self, dataset: Any, **options: Any) -> Any:
+        """A torch DataLoader over `dataset` in this order. `options` are those of DataLoader.
+
+        As DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()).
+        """
+        data = importlib.import_module("torch.utils.data")
+        return data.DataLoader(self.seeded(dataset), batch_sampler=self, generator=self.generator(), **options)
+
+    def seeded(self, dataset: Any) -> Seeded:
+        """`dataset` with random numbers that follow from the seed, the epoch and the sample: see `Seeded`."""
+        return Seeded(dataset, self.seed)
+
+    def generator(self) -> Any:
+        """A torch.Generator for a DataLoader's `generator`: its workers' seeds follow from seed, step, rank and worker.
+
+        Without it a loader takes a number from torch's own generator each time it is started: a run that is resumed
+        starts it once more, and its random numbers are others from there on.
+        """
+        if self._generator is None:
+            self._generator = importlib.import_module("torch").Generator()
+        return self._generator
+
+    def indices(self, step: int) -> list[int]:
+        """This rank's samples of `step`, for a loop without a DataLoader."""
+        rank, ranks = self._world()
+        share = self.batch // ranks
+        first = step * self.batch + rank * share
+        places = np.arange(first, first + share, dtype=np.int64)
+        found = in_epochs(places, self.samples, self.seed)
+        return [Index(*pair) for pair in zip(found.tolist(), places.tolist(), strict=True)]
+
+    # What DataLoader asks.
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The micro-batches of this rank from here on, without end."""
+        rank, _ = self._world()
+        if self._generator is not None:  # a loader draws its workers' seeds right after this call
+            seed = hashlib.blake2b(f"{self.seed}/{self.step}/{rank}".encode(), person=b"holdfast loader").digest()
+            self._generator.manual_seed(int.from_bytes(seed[:8], "little"))
+        self._drawn = max(self._drawn or 0, self.step)
+        return self._stream(self.step, self._loads)
+
+    def _stream(self, step: int, loads: int) -> Iterator[list[int]]:
+        begun = step
+        while True:
+            indices = self.indices(step)
+            size = self.micro_batch or len(indices)
+            for start in range(0, len(indices), size):
+                if loads != self._loads:
+                    raise StateError(
+                        f"the data loader was started at step {begun}, before the checkpoint put the sampler to step "
+                        f"{self.step}: call iter(loader), or begin the loop over it, inside the `with Run(...)` block"
+                    )
+                if start + size == len(indices):
+                    self._drawn = max(self._drawn or 0, step + 1)
+                yield indices[start : start + size]
+            step += 1
+
+    # What Run asks.
+
+    def trained(self, step: int) -> None:
+        """`step` steps are done. StateError if the loader has not even drawn as many."""
+        if self._drawn is not None and step > self._drawn:
+            raise StateError(
+                f"{step} steps are done, but the loader was asked for the batches of {self._drawn} only: one step is a "
+                f"global batch of {self.batch} samples, on this rank {self.accumulate} batches of the loader"
+            )
+        self.step = step
+
+    def go_to(self, step: int) -> None:
+        """Go on at `step`, whatever was drawn: a loader that was started before is refused if that was elsewhere."""
+        if step != self.step:
+            self._loads += 1
+            self._drawn = None
+        self.step = step
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, and what it is a position in. The same on every rank."""
+        return {"step": self.step, "seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take over the position. StateError if the order is another; other data is allowed, and said."""
+        if state["order"] != ORDER:
+            raise StateError(
+                f"the checkpoint's order of samples is of kind {state['order']}; this holdfast-train knows {ORDER} only"
+            )
+        if (state["seed"], state["batch"]) != (self.seed, self.batch):
+            raise StateError(
+                f"the checkpoint was made with seed {state['seed']} and batch {state['batch']}, not {self.seed} and "
+                f"{self.batch}: steps would not mean the same samples; give the sampler those of the checkpoint"
+            )
+        if state["samples"] != self.samples:
+            say(
+                f"the data has {self.samples} samples, that of the checkpoint had {state['samples']}: in this epoch "
+                f"samples may be seen twice or not at all"
+            )
+        self.go_to(int(state["step"]))
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resume should find unchanged, in words (see `program`)."""
+        words = {"seed": str(self.seed), "batch": str(self.batch), "samples": str(self.samples)}
+        return words if self._data is None else {**words, "data": self._data}
+
+    def _world(self) -> tuple[int, int]:
+        """This rank and the number of ranks. Asked anew each time: a process group may be made after the sampler."""
+        rank, ranks = self._given if self._given[1] is not None else _ranks()
+        assert rank is not None
+        assert ranks is not None
+        check_share(self.batch, self.micro_batch, ranks)
+        return rank, ranks
+
+
+def check_share(batch: int, micro_batch: int | None, ranks: int) -> None:
+    """StateError if `ranks` cannot take equal shares of `batch` in whole micro-batches, with numbers that can."""
+    pieces, rest = divmod(batch, micro_batch or 1)
+    if rest:
+        raise StateError(f"a batch of {batch} samples is not made of whole micro-batches of {micro_batch}")
+    if pieces % ranks == 0:
+        return
+    divisors = {d for small in range(1, int(pieces**0.5) + 1) if pieces % small == 0 for d in (small, pieces // small)}
+    near = sorted(sorted(divisors, key=lambda d: abs(d - ranks))[:SHOWN])
+    what = f"a global batch of {batch} samples" + ("" if micro_batch is None else f" in micro-batches of {micro_batch}")
+    more = "" if len(divisors) <= SHOWN else f" (the nearest of {len(divisors)})"
+    raise StateError(
+        f"{ranks} ranks cannot share {what} evenly; {', '.join(map(str, near))}{more} ranks can: use one of these, "
+        f"since the batch has to stay the same for the whole training"
+    )
+
+
+def _ranks() -> tuple[int, int]:
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        return int(torch.distributed.get_rank()), int(torch.distributed.get_world_size())
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _fingerprint(data: object) -> str | None:
+    fingerprint = getattr(data, "fingerprint", None)
+    return str(fingerprint()) if callable(fingerprint) else None

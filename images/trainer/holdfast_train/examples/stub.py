@@ -1,0 +1,104 @@
+"""A trainer without torch for tests: it steps, saves, leaves and fails on demand, by the same code as a real one."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast_train.run.run import Run
+
+__all__ = ["Counter", "SlowBytes", "main"]
+
+
+class Counter:
+    """A sum that tells whether any step was lost or done twice: after n steps it is n * (n + 1) / 2."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, step: int) -> None:
+        """Count the step with number `step`, from 0."""
+        self.total += step + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sum."""
+        return {"total": self.total}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take over the sum."""
+        self.total = int(state["total"])
+
+
+class SlowBytes:
+    """State of `size` bytes that takes `seconds` to give."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        self._data = bytes(size)
+        self._seconds = seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """The bytes, after a while."""
+        time.sleep(self._seconds)
+        return {"data": self._data}
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take over the bytes."""
+        self._data = bytes(state["data"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m holdfast_train.examples.stub", description=__doc__)
+    parser.add_argument("--steps", type=int, default=None, help="the goal; HOLDFAST_GOAL_STEPS, else 200")
+    parser.add_argument("--start-seconds", type=float, default=0.0, help="how long it takes to load its program")
+    parser.add_argument("--step-seconds", type=float, default=0.05, help="how long a step takes")
+    parser.add_argument("--save-seconds", type=float, default=0.0, help="how much longer a save takes")
+    parser.add_argument("--bytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--fail-at", type=int, default=None, metavar="STEP", help="raise an exception at this step")
+    parser.add_argument("--fail-attempts", type=int, default=None, metavar="N", help="fail only in attempts up to N")
+    parser.add_argument("--exit-at", type=int, default=None, metavar="STEP", help="exit at this step, without a word")
+    parser.add_argument("--exit-code", type=int, default=1, help="with what --exit-at exits")
+    parser.add_argument("--hang-at", type=int, default=None, metavar="STEP", help="stop making progress at this step")
+    parser.add_argument("--leak-memory", type=int, default=0, metavar="MB", help="take this much more memory each step")
+    parser.add_argument("--ignore-sigterm", action="store_true", help="go on after SIGTERM (orders still count)")
+    parser.add_argument("--quiet", action="store_true", help="no line for each step")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stub; the exit code is 0 unless an argument asks for another."""
+    options = _parser().parse_args(argv)
+    counter, state = Counter(), SlowBytes(options.bytes, options.save_seconds)
+    leaked: list[bytearray] = []
+    attempt = int(os.environ.get("HOLDFAST_ATTEMPT", "1"))
+    failing = options.fail_attempts is None or attempt <= options.fail_attempts
+    goal = options.steps or (None if os.environ.get("HOLDFAST_GOAL_STEPS") else 200)
+    time.sleep(options.start_seconds)
+    with Run(counter=counter, state=state) as run:
+        if options.ignore_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for step in run.steps(goal):
+            if step == options.fail_at and failing:
+                raise RuntimeError(f"the stub was told to fail at step {step}")
+            if step == options.exit_at and failing:
+                sys.stderr.write(f"the stub was told to exit at step {step}\n")
+                os._exit(options.exit_code)
+            while step == options.hang_at:
+                time.sleep(1)
+            if options.leak_memory:
+                leaked.append(bytearray(b"\1" * (options.leak_memory << 20)))
+            time.sleep(options.step_seconds)
+            counter.add(step)
+            loss = 4.0 / (1.0 + 0.05 * step)
+            run.report(loss=loss, samples=8)
+            if not options.quiet:
+                sys.stdout.write(f"step {step + 1} loss {loss:.4f}\n")
+                sys.stdout.flush()
+    sys.stdout.write(f"{'left' if run.left else 'done'} at step {run.step}, total {counter.total}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

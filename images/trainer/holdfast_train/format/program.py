@@ -1,0 +1,287 @@
+"""What a resume should find unchanged, and the named rules for one that finds it changed."""
+
+import dataclasses
+import enum
+import hashlib
+import json
+import platform
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, Literal, TypeAlias
+
+from holdfast_train.errors import StateError
+from holdfast_train.format.revision import revision_of_program
+
+__all__ = [
+    "IMPORTED",
+    "RULES",
+    "Finding",
+    "Program",
+    "Severity",
+    "check_rules",
+    "compare",
+    "describe",
+    "refusal",
+    "versions",
+]
+
+Severity: TypeAlias = Literal["refuse", "warn", "ignore"]
+DIGITS: Final = 12  # of the hash of one value of the configuration: enough to see that it changed
+SHOWN: Final = 6  # changed values that a sentence names
+CONFIG: Final = "config"
+DATA: Final = "data/"
+IMPORTED: Final = "imported"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a checkpoint says of the program that made it: `versions` and `program` of its manifest.
+
+    Words of `words`: `config` (SHA-256 of the canonical configuration) and `config/KEY` (of each value of it, 12 hex
+    digits: which one changed can be said, what it was is not given away), `revision`, `ranks`, `nodes`, `device`, and
+    `data/NAME/...` for each object NAME that has a `fingerprint()`; `imported` (a format) if no training made
+    it. A word that is not known is not there.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as the checkpoint's program had it. `sentence` says what was, what is, what follows."""
+
+    rule: str
+    severity: Severity
+    sentence: str
+
+
+def describe(
+    *, config: Any = None, objects: Mapping[str, object] | None = None, ranks: int = 1, nodes: int = 1
+) -> Program:
+    """This program. `config`: a mapping, dataclass or argparse.Namespace of plain values; `objects`: those of the run.
+
+    StateError names a value of the configuration that is not plain, and an object whose fingerprint is no text.
+    """
+    words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device()}
+    if (revision := revision_of_program()) is not None:
+        words["revision"] = revision
+    if config is not None:
+        words |= _config_words(config)
+    for name, thing in (objects or {}).items():
+        words |= _data_words(name, thing)
+    return Program(versions(), words)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that make the numbers, as far as the program has loaded them."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "numpy"):
+        if name in sys.modules:
+            found[name] = str(getattr(sys.modules[name], "__version__", ""))
+    torch: Any = sys.modules.get("torch")
+    cuda = None if torch is None else torch.version.cuda
+    return found if cuda is None else {**found, "cuda": str(cuda)}
+
+
+def _device() -> str:
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"CPU {platform.machine()}"
+
+
+# The configuration.
+
+
+def _config_words(config: Any) -> dict[str, str]:
+    plain = _plain(config, CONFIG)
+    leaves = {f"{CONFIG}/{key}": _hash(value)[:DIGITS] for key, value in _leaves(plain)}
+    return {CONFIG: _hash(plain), **leaves}
+
+
+def _plain(value: Any, path: str) -> Any:
+    """`value` as JSON has it. 1.0 is 1: a configuration may have been through YAML or a command line."""
+    if value is None or isinstance(value, (bool, str, int)):
+        return value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, path)
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Namespace):
+        value = vars(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(of_key, f"{path}/{key}") for key, of_key in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{path}/{number}") for number, item in enumerate(value)]
+    raise StateError(
+        f"{path} is a {type(value).__name__}; a configuration holds numbers, strings, paths, lists, tuples, mappings, "
+        f"dataclasses and argparse namespaces: leave it out, or give its name"
+    )
+
+
+def _leaves(plain: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(plain, dict) and plain:
+        return [leaf for key in plain for leaf in _leaves(plain[key], f"{path}/{key}" if path else key)]
+    return [(path, plain)]
+
+
+def _hash(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _data_words(name: str, thing: object) -> dict[str, str]:
+    fingerprint = getattr(thing, "fingerprint", None)
+    if not callable(fingerprint):
+        return {}
+    found = fingerprint()
+    words = {f"{DATA}{name}/{key}": value for key, value in found.items()} if isinstance(found, Mapping) else None
+    words = {f"{DATA}{name}": found} if words is None else words
+    for word, value in words.items():
+        if not isinstance(value, str):
+            raise StateError(f"fingerprint() of {name!r} gives a {type(value).__name__} for {word}; it gives text")
+    return words
+
+
+# The rules.
+
+
+def _config_changed(saved: Program, now: Program) -> str | None:
+    if CONFIG not in saved.words or CONFIG not in now.words or saved.words[CONFIG] == now.words[CONFIG]:
+        return None
+    keys = sorted(k for k in {*saved.words, *now.words} if k.startswith(f"{CONFIG}/"))
+    changed = [k.removeprefix(f"{CONFIG}/") for k in keys if saved.words.get(k) != now.words.get(k)]
+    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    return f"the configuration is another: {', '.join(changed[:SHOWN])}{more} changed since the checkpoint"
+
+
+def _revision_changed(saved: Program, now: Program) -> str | None:
+    pair = _pair(saved.words, now.words, "revision")
+    return pair and f"the program's revision is {pair[1][:DIGITS]}, that of the checkpoint was {pair[0][:DIGITS]}"
+
+
+def _seed_changed(saved: Program, now: Program) -> str | None:
+    what = _data(saved, now, lambda key: key == "seed")
+    return what and f"{what}: each step would see other samples, some of this epoch twice and some not at all"
+
+
+def _batch_changed(saved: Program, now: Program) -> str | None:
+    what = _data(saved, now, lambda key: key == "batch")
+    return what and f"{what}: the same step would be another place in the data, and gradients are of another size"
+
+
+def _data_changed(saved: Program, now: Program) -> str | None:
+    what = _data(saved, now, lambda key: key not in ("seed", "batch"))
+    return what and f"{what}: training goes on with other data"
+
+
+def _world_changed(saved: Program, now: Program) -> str | None:
+    pair = _pair(saved.words, now.words, "ranks")
+    return pair and (
+        f"there are {pair[1]} ranks, the checkpoint's program had {pair[0]}: the samples of a step are the same if an "
+        f"ElasticSampler orders them, their sums are rounded in another order: sample-exact, not bitwise"
+    )
+
+
+def _nodes_changed(saved: Program, now: Program) -> str | None:
+    if _pair(saved.words, now.words, "ranks"):
+        return None  # said already
+    pair = _pair(saved.words, now.words, "nodes")
+    return pair and (
+        f"the ranks are on {pair[1]} nodes, they were on {pair[0]}: sums over ranks may be rounded in another order"
+    )
+
+
+def _device_changed(saved: Program, now: Program) -> str | None:
+    pair = _pair(saved.words, now.words, "device")
+    return pair and f"the device is {pair[1]}, the checkpoint's was {pair[0]}: numbers may differ in the last bits"
+
+
+def _major_changed(saved: Program, now: Program) -> str | None:
+    what = _libraries(saved, now, lambda was, now: _major(was) != _major(now))
+    return what and f"{what}: another major version may read state in another way; look at the first losses"
+
+
+def _library_changed(saved: Program, now: Program) -> str | None:
+    what = _libraries(saved, now, lambda was, now: _major(was) == _major(now))
+    return what and f"{what}: numbers may differ in the last bits"
+
+
+RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | None]]]] = {
+    "SeedChanged": ("refuse", _seed_changed),
+    "BatchChanged": ("refuse", _batch_changed),
+    "DataChanged": ("warn", _data_changed),
+    "ConfigChanged": ("warn", _config_changed),
+    "RevisionChanged": ("warn", _revision_changed),
+    "WorldSizeChanged": ("warn", _world_changed),
+    "NodesChanged": ("warn", _nodes_changed),
+    "DeviceChanged": ("warn", _device_changed),
+    "MajorVersionChanged": ("warn", _major_changed),
+    "VersionChanged": ("warn", _library_changed),
+}
+
+
+def compare(saved: Program, now: Program, rules: Mapping[str, Severity] | None = None) -> list[Finding]:
+    """What is not as the checkpoint's program had it, in the order of RULES.
+
+    `rules` gives a rule another severity than its own. A word that one of the two lacks is not compared. Errors: see
+    `check_rules`.
+    """
+    severities = check_rules(rules or {})
+    found = ((name, severities[name], rule(saved, now)) for name, (_, rule) in RULES.items())
+    return [Finding(name, severity, words) for name, severity, words in found if words and severity != "ignore"]
+
+
+def check_rules(rules: Mapping[str, Severity]) -> dict[str, Severity]:
+    """The severity of every rule, those of `rules` put over their own.
+
+    StateError if one does not exist, and for a rule that always refuses: no sampler could go on.
+    """
+    severities = {name: severity for name, (severity, _) in RULES.items()}
+    for name, severity in rules.items():
+        if name not in RULES:
+            raise StateError(f"there is no rule {name!r} for a resume; allowed: {', '.join(RULES)}")
+        if severity not in ("refuse", "warn", "ignore"):
+            raise StateError(f"rule {name} is {severity!r}; allowed: refuse, warn, ignore")
+        if severities[name] == "refuse" != severity:
+            raise StateError(f"rule {name} is {severity!r}; it always refuses, since a step would mean other samples")
+        severities[name] = severity
+    return severities
+
+
+def refusal(findings: Collection[Finding]) -> str | None:
+    """The message of the error that ends the start, if a finding refuses; None if training may go on."""
+    refused = [finding for finding in findings if finding.severity == "refuse"]
+    if not refused:
+        return None
+    sentences = "; ".join(f"{finding.rule}: {finding.sentence}" for finding in refused)
+    return f"{sentences}. Put that back; a training that is meant to be another one starts anew, on another prefix"
+
+
+def _pair(saved: Mapping[str, str], now: Mapping[str, str], word: str) -> tuple[str, str] | None:
+    """What `word` was and is, if both are known and differ."""
+    if word not in saved or word not in now or saved[word] == now[word]:
+        return None
+    return saved[word], now[word]
+
+
+def _data(saved: Program, now: Program, wanted: Callable[[str], bool]) -> str | None:
+    words = [word for word in saved.words if word.startswith(DATA) and wanted(word.rpartition("/")[2])]
+    pairs = [(word.removeprefix(DATA), pair) for word in words if (pair := _pair(saved.words, now.words, word))]
+    return "; ".join(f"{word} is {pair[1]}, that of the checkpoint was {pair[0]}" for word, pair in pairs) or None
+
+
+def _libraries(saved: Program, now: Program, wanted: Callable[[str, str], bool]) -> str | None:
+    pairs = [(name, pair) for name in saved.versions if (pair := _pair(saved.versions, now.versions, name))]
+    return "; ".join(f"{name} is {pair[1]}, was {pair[0]}" for name, pair in pairs if wanted(*pair)) or None
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]

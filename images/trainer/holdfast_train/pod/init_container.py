@@ -1,0 +1,134 @@
+"""holdfast-init, for the init container: copies the launcher, and tries the storage before a GPU has to wait for it."""
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from holdfast_train.commitlog import rules
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.environment import Environment, Identity
+from holdfast_train.errors import (
+    EnvironmentVariableError,
+    HoldfastTrainError,
+    StorageError,
+    StorageInvalidError,
+    StorageNotAtomicError,
+)
+from holdfast_train.pod import launcher
+from holdfast_train.say import say
+from holdfast_train.storage.base import Storage
+from holdfast_train.storage.opening import open_patient
+
+__all__ = ["copy_launcher", "main", "probe"]
+
+WRITERS: Final = 8
+ROUNDS: Final = 3
+PATIENCE: Final = 60.0
+
+
+def copy_launcher(folder: str | Path) -> Path:
+    """Put the launcher into `folder` as `holdfast-run`, whole or not at all. EnvironmentVariableError if that fails."""
+    target = Path(folder) / "holdfast-run"
+    temporary = target.with_name(f".holdfast-run-{uuid.uuid4().hex}")
+    try:
+        shutil.copyfile(launcher.__file__, temporary)
+        temporary.chmod(0o755)
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise EnvironmentVariableError(f"HOLDFAST_LAUNCHER_DIR: cannot write {target}: {error.strerror}") from error
+    return target
+
+
+def probe(storage: Storage, identity: Identity) -> None:
+    """Try everything that a training will need. A StorageError says what does not work.
+
+    Of several concurrent create-only writes of one key exactly one must win (some S3 stores let several win), and what
+    was written must be readable, listed and deletable. The prefix must not belong to another job.
+    """
+    key = f"probe/{identity.pod_uid or uuid.uuid4().hex}-{uuid.uuid4().hex[:8]}"
+    keys = [f"{key}-{number}" for number in range(ROUNDS)]
+    try:
+        for name in keys:
+            _one_winner(storage, name)
+        found = storage.keys(f"{key}-")
+        if found != keys:
+            raise StorageInvalidError(f"{storage.uri} lists {len(found)} keys right after {len(keys)} were written")
+    except StorageError:
+        with contextlib.suppress(StorageError):  # the first error is the one that explains
+            storage.delete(keys)
+        raise
+    storage.delete(keys)
+    commits = CommitLog(storage, identity)
+    commits.refresh()
+    rules.ownership(commits.state, identity)
+
+
+def _one_winner(storage: Storage, key: str) -> None:
+    bodies = [uuid.uuid4().bytes * 64 for _ in range(WRITERS)]
+    with ThreadPoolExecutor(WRITERS, "holdfast-probe") as pool:
+        won = list(pool.map(lambda body: storage.put_if_absent(key, body), bodies))
+    content = storage.get(key)
+    winners = won.count(True)
+    # An answer lost on the way is tried again and then refused: so the one that is stored may have "lost".
+    if winners > 1 or content not in bodies or (winners == 1 and content != bodies[won.index(True)]):
+        raise StorageNotAtomicError(
+            f"{storage.uri}: {winners} of {WRITERS} concurrent create-only writes (If-None-Match: *) of one key won; "
+            f"exactly one may, or commits would be lost. Use a store that has atomic conditional writes"
+        )
+
+
+def run(patience: float) -> None:
+    """Copy and probe, as the environment says. HoldfastTrainError says what is wrong."""
+    folder = os.environ.get("HOLDFAST_LAUNCHER_DIR")
+    if folder:
+        say(f"copied the launcher to {copy_launcher(folder)}")
+    environment = Environment.read()
+    if environment is None:
+        raise EnvironmentVariableError(
+            "HOLDFAST_JOB is not set; holdfast-init runs in the init container of a job's pod"
+        )
+    if environment.checkpoint_uri is None:
+        say("no checkpoint storage is set: nothing to probe")
+        return
+    storage = open_patient(environment, environment.checkpoint_uri)
+    with storage.within(patience):
+        probe(storage, environment.identity)
+    say(f"the checkpoint storage {storage.uri} works: one winner of {WRITERS} in {ROUNDS} rounds")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 if the pod may start; else a verdict in the termination log and 75 (unreachable), 76 (fenced) or 78."""
+    parser = argparse.ArgumentParser(prog="holdfast-init", description="Copy the launcher and probe the storage.")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to try a storage that is silent")
+    arguments = parser.parse_args(argv)
+    verdict_file = os.environ.get("HOLDFAST_TERMINATION_LOG")
+    try:
+        run(arguments.patience)
+    except HoldfastTrainError as error:
+        say(f"{error.reason}: {error}")
+        verdict = {
+            "v": 1,
+            "outcome": error.outcome,
+            "reason": error.reason,
+            "message": str(error),
+            "exitCode": error.exit_code,
+            "signal": None,
+            "step": None,
+            "savedStep": None,
+            "lastLines": [],
+        }
+        launcher.write_verdict(verdict_file, verdict)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""Progress to the operator, orders from it. Two threads that training never waits for."""
+
+import http.client
+import json
+import math
+import os
+import random
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.environment import Environment
+from holdfast_train.progress import Progress
+from holdfast_train.say import say
+
+__all__ = ["Order", "Reporter"]
+
+POLL_SECONDS: Final = 50  # less than the 60 s after which many proxies close an idle connection
+
+CALL_SECONDS: Final = 10
+
+FIRST_BACK_OFF: Final = 0.5
+
+LONGEST_BACK_OFF: Final = 15.0
+
+DEFAULT_EVERY: Final = 15.0
+
+MAX_ANSWER: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the operator wants: `drain`, `checkpoint` or `go`. A drain has to be over in `seconds_left` seconds."""
+
+    id: int
+    type: str
+    seconds_left: float
+    reason: str
+
+
+class _Rates:
+    """Steps and samples per second over the time since the report before."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._step: int | None = None
+        self._samples = 0.0
+        self.samples_per_second: str | None = None
+        self.seconds_per_step: str | None = None
+
+    def update(self, step: int | None, samples: float) -> None:
+        now = time.monotonic()
+        if step is None:
+            return
+        if self._step is not None and step > self._step and now > self._at:
+            self.seconds_per_step = f"{(now - self._at) / (step - self._step):.6f}"
+            if samples > self._samples:
+                self.samples_per_second = f"{(samples - self._samples) / (now - self._at):.1f}"
+        if self._step is None or step != self._step:
+            self._at, self._step, self._samples = now, step, samples
+
+
+def _decimal(value: Any) -> str | None:
+    """A loss as a decimal string. It may be a tensor on a GPU: it is read here, in our thread, not by the training."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    if not math.isfinite(number):
+        return None
+    return f"{Decimal(f'{number:.6g}'):f}"  # never with an exponent
+
+
+class _Connection:
+    """One kept-alive HTTPS connection, for one thread. The token is read for every request, since it is renewed."""
+
+    def __init__(self, environment: Environment, timeout: float) -> None:
+        url = urllib.parse.urlsplit(environment.operator_url or "")
+        self._host, self._port = url.hostname or "", url.port
+        self._tls = url.scheme != "http"
+        who = environment.identity
+        names = (urllib.parse.quote(who.namespace), urllib.parse.quote(who.job))
+        self.path = "{}/v1/namespaces/{}/jobs/{}".format(url.path.rstrip("/"), *names)
+        self._token_file, self._ca_file = environment.token_file, environment.ca_file
+        self._timeout = timeout
+        self._open: http.client.HTTPConnection | None = None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self._tls:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        context = ssl.create_default_context(cafile=self._ca_file)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        """Status and decoded answer. OSError, HTTPException or ValueError if there is none."""
+        headers = {"Content-Type": "application/json"}
+        if self._token_file:
+            headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='utf-8').strip()}"
+        data = None if body is None else json.dumps(body).encode()
+        reused = self._open is not None
+        try:
+            return self._try(method, path, data, headers)
+        except (http.client.HTTPException, ConnectionError):
+            self.close()
+            if not reused:
+                raise
+        return self._try(method, path, data, headers)  # the server had closed an idle connection: once more, fresh
+
+    def _try(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
+        try:
+            if self._open is None:
+                self._open = self._connect()
+            self._open.request(method, path, body=data, headers=headers)
+            answer = self._open.getresponse()
+            text = answer.read(MAX_ANSWER)
+            decoded = json.loads(text) if text and answer.status == http.HTTPStatus.OK else None
+        except (OSError, http.client.HTTPException, ValueError):
+            self.close()
+            raise
+        return answer.status, decoded
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+class Reporter:
+    """Reports `progress` and hands orders to `on_order`, which is called in a thread of ours and must not block."""
+
+    def __init__(self, environment: Environment, progress: Progress, on_order: Callable[[Order], None]) -> None:
+        self._environment = environment
+        self._progress = progress
+        self._on_order = on_order
+        self._wake = threading.Condition()
+        self._asked = 0  # reports asked for, and how many of those the last successful one covered
+        self._told = 0
+        self._stopping = threading.Event()
+        self._acknowledged = 0
+        self._orders = threading.Lock()
+        self._every = DEFAULT_EVERY
+        self._rates = _Rates()
+        self._silent = False
+        self._threads = [
+            threading.Thread(target=self._report, name="holdfast-report", daemon=True),
+            threading.Thread(target=self._poll, name="holdfast-orders", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start both threads; the first report is sent at once."""
+        self.poke()
+        for thread in self._threads:
+            thread.start()
+
+    def poke(self) -> None:
+        """Report as soon as possible."""
+        with self._wake:
+            self._asked += 1
+            self._wake.notify_all()
+
+    def finish(self, seconds: float) -> bool:
+        """Send what there is now, waiting at most `seconds`; then stop. True if it arrived."""
+        with self._wake:
+            self._asked += 1
+            wanted = self._asked
+            self._wake.notify_all()
+            arrived = self._wake.wait_for(lambda: self._told >= wanted, seconds)
+            self._stopping.set()
+            self._wake.notify_all()
+        return arrived
+
+    def _body(self) -> dict[str, Any]:
+        progress, who = self._progress, self._environment.identity
+        self._rates.update(progress.step, progress.samples)
+        return {
+            "attempt": who.attempt,
+            "podUID": who.pod_uid,
+            "state": progress.state,
+            "step": progress.step,
+            "steps": progress.steps,
+            "loss": None if progress.loss is None else _decimal(progress.loss),
+            "samplesPerSecond": self._rates.samples_per_second,
+            "secondsPerStep": self._rates.seconds_per_step,
+            "fenced": progress.fenced,
+            "resumedFrom": progress.resumed_from,
+            "checkpoint": progress.checkpoint,
+            "saveError": progress.save_error,
+            "acknowledged": self._acknowledged,
+            "pid": os.getpid(),
+            "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+
+    def _report(self) -> None:
+        connection = _Connection(self._environment, CALL_SECONDS)
+        back_off = 0.0
+        while not self._stopping.is_set():
+            with self._wake:
+                # After a failure even an urgent report waits for the back-off, or a dead endpoint would be hammered.
+                if back_off:
+                    self._wake.wait_for(self._stopping.is_set, back_off * random.uniform(0.5, 1.5))  # noqa: S311
+                else:
+                    self._wake.wait_for(lambda: self._asked > self._told or self._stopping.is_set(), self._every)
+                asked = self._asked
+            if self._stopping.is_set():
+                break
+            if self._send(connection):
+                back_off = 0.0
+                with self._wake:
+                    self._told = asked
+                    self._wake.notify_all()
+            else:
+                back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
+        connection.close()
+
+    def _send(self, connection: _Connection) -> bool:
+        try:
+            status, answer = connection.call("POST", f"{connection.path}/progress", self._body())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._note(f"{type(error).__name__}: {error}")
+            return False
+        if status != http.HTTPStatus.OK:
+            self._note(f"HTTP status {status}")
+            return False
+        if self._silent:
+            self._silent = False
+            say("the operator answers again")
+        if isinstance(answer, dict):
+            every = answer.get("reportEverySeconds")
+            if isinstance(every, (int, float)) and 0 < every <= 3600:
+                self._every = float(every)
+            self._take(answer.get("orders"))
+        return True
+
+    def _note(self, why: str) -> None:
+        if not self._silent:  # once for each silence, not once for each try
+            self._silent = True
+            say(f"the operator cannot be reached ({why}); training goes on")
+
+    def _poll(self) -> None:
+        connection = _Connection(self._environment, POLL_SECONDS + CALL_SECONDS)
+        who = self._environment.identity
+        back_off = 0.0
+        while not self._stopping.wait(back_off * random.uniform(0.5, 1.5)):  # noqa: S311
+            query = urllib.parse.urlencode(
+                {"podUID": who.pod_uid, "attempt": who.attempt, "after": self._acknowledged, "wait": POLL_SECONDS}
+            )
+            started = time.monotonic()
+            try:
+                status, answer = connection.call("GET", f"{connection.path}/orders?{query}")
+            except (OSError, http.client.HTTPException, ValueError):
+                status, answer = 0, None
+            taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))
+            quick = not taken and time.monotonic() - started < FIRST_BACK_OFF
+            if status != http.HTTPStatus.OK or quick:  # an empty answer at once is not a long poll: do not spin
+                back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
+            else:
+                back_off = 0.0
+        connection.close()
+
+    def _take(self, orders: Any) -> bool:
+        """Hand on every order that is new. Both threads may see the same one."""
+        fresh: list[Order] = []
+        with self._orders:
+            for item in orders if isinstance(orders, list) else []:
+                try:
+                    order = Order(int(item["id"]), str(item["type"]), float(item["secondsLeft"]), str(item["reason"]))
+                except (KeyError, TypeError, ValueError) as error:
+                    say(f"an order of the operator cannot be read ({error!r}); it is left out")
+                    continue
+                if order.id > self._acknowledged:
+                    self._acknowledged = order.id
+                    fresh.append(order)
+        for order in fresh:
+            self._on_order(order)
+        if fresh:
+            self.poke()
+        return bool(fresh)

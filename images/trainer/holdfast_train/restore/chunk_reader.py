@@ -1,0 +1,156 @@
+"""Reading what is wanted of a checkpoint's data straight into memory. Every chunk that is touched is checked whole."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from holdfast_train.errors import StorageError
+from holdfast_train.format.manifest import Part, check_chunks
+from holdfast_train.storage.base import Storage
+
+__all__ = ["Fill", "read"]
+
+THREADS: Final = 4  # ranges that are read at once,
+RANGE_BYTES: Final = 64 << 20  # and how long they are: a request costs a millisecond of CPU
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Bytes from `offset` of a checkpoint's data on go into `view`."""
+
+    offset: int
+    view: memoryview
+
+    @property
+    def end(self) -> int:
+        """The offset of the first byte that is not wanted any more."""
+        return self.offset + len(self.view)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Chunks `first` to `last` (without it) of a part that begins at `begin` of the data; `fills` lie in them."""
+
+    part: Part
+    begin: int
+    first: int
+    last: int
+    fills: Sequence[Fill]
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the part."""
+        return self.first * self.part.chunk
+
+    @property
+    def stop(self) -> int:
+        """Where it ends in the part."""
+        return min(self.last * self.part.chunk, self.part.size)
+
+
+def read(
+    storage: Storage, parts: Sequence[Part], fills: Iterable[Fill], advance: Callable[[int], None] = lambda _: None
+) -> None:
+    """Fill all `fills`, several ranges at once; `advance` hears in threads of bytes of them that are there.
+
+    CheckpointCorruptError if a chunk with one of their bytes does not hold, KeyMissingError if a part is gone; what is
+    in their memory is undefined then. Beside that memory it takes some of its own for bytes that nobody wants: at most
+    two chunks for each gap between fills, in THREADS ranges.
+    """
+    for layer in _layers(fills):
+        _read(storage, parts, layer, advance)
+
+
+def _layers(fills: Iterable[Fill]) -> list[list[Fill]]:
+    """The fills in the order of the data, so that in one layer no byte is wanted twice."""
+    layers: list[list[Fill]] = []
+    for fill in sorted(fills, key=lambda fill: fill.offset):
+        if not fill.view:
+            continue
+        for layer in layers:
+            if layer[-1].end <= fill.offset:
+                layer.append(fill)
+                break
+        else:
+            layers.append([fill])
+    return layers
+
+
+def _read(storage: Storage, parts: Sequence[Part], fills: Sequence[Fill], advance: Callable[[int], None]) -> None:
+    def fetch(wanted: Range) -> None:
+        views = list(_views(wanted))
+        storage.read_into(wanted.part.key, wanted.start, *views)
+        check_chunks(wanted.part, wanted.first, *views)
+        advance(sum(_overlap(fill, wanted.begin + wanted.start, wanted.begin + wanted.stop) for fill in wanted.fills))
+
+    with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
+        pending = [pool.submit(fetch, wanted) for wanted in _ranges(parts, fills)]
+        try:
+            for future in pending:
+                future.result()
+        except StorageError:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _ranges(parts: Sequence[Part], fills: Sequence[Fill]) -> Iterator[Range]:
+    """The chunks that hold a byte of `fills`, which are in order; chunks that follow each other in one range."""
+    at = 0
+    for part, begin in zip(parts, accumulate((part.size for part in parts), initial=0), strict=False):
+        end = begin + part.size
+        while at < len(fills) and fills[at].end <= begin:
+            at += 1
+        inside: list[Fill] = []
+        for fill in fills[at:]:
+            if fill.offset >= end:
+                break
+            inside.append(fill)
+        if inside:
+            yield from _ranges_of(part, begin, inside)
+
+
+def _ranges_of(part: Part, begin: int, fills: Sequence[Fill]) -> Iterator[Range]:
+    most = max(1, RANGE_BYTES // part.chunk)
+    starts, ends = [fill.offset for fill in fills], [fill.end for fill in fills]
+    for first, last in _runs(part, begin, fills):
+        for at in range(first, last, most):
+            until = min(at + most, last)
+            low = bisect_right(ends, begin + at * part.chunk)
+            high = bisect_right(starts, begin + until * part.chunk - 1)
+            yield Range(part, begin, at, until, fills[low:high])
+
+
+def _runs(part: Part, begin: int, fills: Sequence[Fill]) -> Iterator[tuple[int, int]]:
+    """First and last (without it) of the chunks that follow each other."""
+    first = last = -1
+    for fill in fills:
+        start = max(fill.offset - begin, 0) // part.chunk
+        stop = math.ceil(min(fill.end - begin, part.size) / part.chunk)
+        if start > last:
+            if last >= 0:
+                yield first, last
+            first = start
+        last = max(last, stop)
+    yield first, last
+
+
+def _views(wanted: Range) -> Iterator[memoryview]:
+    """Memory for all bytes of a range: that of its fills, and new memory for what lies between them."""
+    at, stop = wanted.begin + wanted.start, wanted.begin + wanted.stop
+    for fill in wanted.fills:
+        if fill.offset > at:
+            yield memoryview(bytearray(fill.offset - at))
+            at = fill.offset
+        until = min(fill.end, stop)
+        yield fill.view[at - fill.offset : until - fill.offset]
+        at = until
+    if at < stop:
+        yield memoryview(bytearray(stop - at))
+
+
+def _overlap(fill: Fill, start: int, stop: int) -> int:
+    return max(0, min(fill.end, stop) - max(fill.offset, start))

@@ -1,0 +1,213 @@
+"""Tensors of a checkpoint that are known and not read yet, and how they become tensors: only what is wanted is read."""
+
+import ctypes
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
+from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
+from holdfast_train.restore.chunk_reader import Fill, read
+from holdfast_train.storage.base import Storage
+
+__all__ = ["Filling", "Lazy", "batched", "fitted", "lazies", "materialise", "memory_of", "outline"]
+
+T = TypeVar("T")
+DETOUR_BYTES: Final = 256 << 20  # memory for shards that are cut in another way than what is wanted of them
+_Slices: TypeAlias = "tuple[slice, ...]"
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A tensor or an array that lies in a checkpoint. `like`: a DTensor; then only this rank's part of it is wanted."""
+
+    entry: TensorEntry
+    scalar: bool = False
+    like: Any = field(default=None, compare=False)
+
+    @property
+    def box(self) -> Box:
+        """What is wanted: start and shape."""
+        return ((0,) * len(self.entry.shape), self.entry.shape) if self.like is None else place(self.like)
+
+    @property
+    def key(self) -> tuple[str, Box]:
+        """The same for those that are the same bytes."""
+        return self.entry.name, self.box
+
+
+def outline(tree: Tree, found: Manifest) -> Any:
+    """The value that `tree` of `found` describes, with a Lazy for each tensor and array."""
+    return unpack(tree, {entry.name: entry for entry in found.tensors}, Lazy)
+
+
+def lazies(value: Any) -> Iterator[Lazy]:
+    """Those in `value`, a nest of dicts, lists and tuples."""
+    if isinstance(value, Lazy):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from lazies(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from lazies(item)
+
+
+def fitted(saved: Any, thing: Any) -> Any:
+    """`saved`, the outline of the state of `thing`, with what it has sharded cut to this rank's part."""
+    if hasattr(thing, "param_groups") and isinstance(saved, Mapping) and "state" in saved:
+        parameters = [parameter for group in thing.param_groups for parameter in group["params"]]
+        if not any(map(is_sharded, parameters)):
+            return saved
+        state = {
+            number: {key: _cut(value, parameters[number]) for key, value in values.items()}
+            for number, values in saved["state"].items()
+        }
+        return {**saved, "state": state}
+    if hasattr(thing, "parameters") and any(map(is_sharded, thing.parameters())):
+        now = thing.state_dict()
+        return {key: _cut(value, now.get(key)) for key, value in saved.items()}
+    if "torch.distributed.tensor" in sys.modules and any(lazies(saved)):  # of one that gathers what others have
+        return _cut(saved, thing.state_dict())
+    return saved
+
+
+def _cut(value: Any, like: Any) -> Any:
+    """This rank's part of `value`, if `like` is a DTensor of the same shape; also of what mappings hold."""
+    if isinstance(value, dict) and isinstance(like, Mapping):
+        return {key: _cut(item, like.get(key)) for key, item in value.items()}
+    same = isinstance(value, Lazy) and is_sharded(like) and value.entry.shape == tuple(like.shape)
+    return replace(value, like=like) if same else value
+
+
+def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable[[int], None] = lambda _: None) -> Any:
+    """`value` with tensors and arrays for its Lazies, each in memory of its own. Errors: see `reading.read`.
+
+    What was tied is not tied any more: every place gets a tensor of its own.
+    """
+    made: dict[tuple[str, Box], Any] = {}
+    filling = Filling()
+    for lazy in lazies(value):
+        if lazy.key not in made:
+            made[lazy.key] = _empty(lazy)
+            filling.add(lazy, made[lazy.key])
+    filling.run(storage, found, advance)
+    used: set[tuple[str, Box]] = set()
+
+    def whole(lazy: Lazy) -> Any:
+        array = made[lazy.key]
+        if lazy.key in used:
+            array = array.clone() if lazy.entry.kind == "torch" else array.copy()
+        used.add(lazy.key)
+        if lazy.scalar:
+            return array[()]
+        return array if lazy.like is None else as_sharded(array, lazy.like)
+
+    return _replaced(value, whole)
+
+
+def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:
+    if isinstance(value, Lazy):
+        return by(value)
+    if isinstance(value, dict):
+        return {key: _replaced(item, by) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_replaced(item, by) for item in value)
+    return value
+
+
+def _empty(lazy: Lazy) -> Any:
+    """Memory for what is wanted."""
+    module = importlib.import_module(lazy.entry.kind)
+    dtype = getattr(module, lazy.entry.dtype) if lazy.entry.kind == "torch" else module.dtype(lazy.entry.dtype)
+    return module.empty(lazy.box[1], dtype=dtype)
+
+
+def memory_of(array: Any, kind: str) -> memoryview:
+    """The bytes of a tensor on the CPU, or of an array, which has to be contiguous and to outlive this."""
+    address, size = (array.data_ptr(), array.numel() * array.itemsize) if kind == "torch" else (
+        array.ctypes.data, array.nbytes,
+    )  # fmt: skip
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B") if size else memoryview(b"")
+
+
+@dataclass(frozen=True)
+class Detour:
+    """Rows of a saved shard go into memory of their own first, and from there `source` into `target` of the tensor."""
+
+    offset: int
+    shape: tuple[int, ...]
+    tensor: Any
+    source: _Slices
+    target: _Slices
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return math.prod(self.shape) * int(self.tensor.itemsize)
+
+
+class Filling:
+    """What is to be read into which tensors."""
+
+    def __init__(self) -> None:
+        self._fills: list[Fill] = []
+        self._detours: list[Detour] = []
+
+    def add(self, lazy: Lazy, array: Any) -> None:
+        """Read `lazy` into `array`, of its shape and type, contiguous and on the CPU."""
+        self.add_box(lazy.entry, lazy.box, array)
+
+    def add_box(self, entry: TensorEntry, box: Box, array: Any) -> None:
+        """Read a box of a tensor into `array`; only rows of saved shards that have something of it are read."""
+        memory, (start, shape) = memory_of(array, entry.kind), box
+        for shard in entry.shards:
+            self._add(shard, start, shape, memory, array)
+
+    def _add(
+        self, shard: Shard, start: tuple[int, ...], shape: tuple[int, ...], memory: memoryview, array: Any
+    ) -> None:
+        low = [max(a, b) for a, b in zip(shard.start, start, strict=True)]
+        high = [min(a + n, b + m) for a, n, b, m in zip(shard.start, shard.shape, start, shape, strict=True)]
+        if not shard.size or not memory or any(a >= b for a, b in zip(low, high, strict=True)):
+            return
+        if not shape:
+            self._fills.append(Fill(shard.offset, memory))
+            return
+        row, rows = shard.size // shard.shape[0], high[0] - low[0]
+        offset = shard.offset + (low[0] - shard.start[0]) * row
+        if all(high[n] - low[n] == shard.shape[n] == shape[n] for n in range(1, len(shape))):
+            at = (low[0] - start[0]) * row
+            self._fills.append(Fill(offset, memory[at : at + rows * row]))
+            return
+        source = tuple(slice(a - s, b - s) for a, b, s in zip(low[1:], high[1:], shard.start[1:], strict=True))
+        target = tuple(slice(a - s, b - s) for a, b, s in zip(low, high, start, strict=True))
+        self._detours.append(Detour(offset, (rows, *shard.shape[1:]), array, (slice(None), *source), target))
+
+    def run(self, storage: Storage, found: Manifest, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Read it all. Errors: see `reading.read`."""
+        read(storage, found.parts, self._fills, advance)
+        for batch in batched(sorted(self._detours, key=lambda d: d.offset), lambda d: d.size):
+            rows = [detour.tensor.new_empty(detour.shape) for detour in batch]
+            fills = [Fill(d.offset, memory_of(tensor, "torch")) for d, tensor in zip(batch, rows, strict=True)]
+            read(storage, found.parts, fills, advance)
+            for detour, tensor in zip(batch, rows, strict=True):
+                detour.tensor[detour.target] = tensor[detour.source]
+
+
+def batched(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """As many at a time as fit into DETOUR_BYTES; one that is larger goes alone."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        if batch and total + size(item) > DETOUR_BYTES:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size(item)
+    if batch:
+        yield batch

@@ -1,0 +1,189 @@
+"""Loading from a checkpoint without a Run: its state, or a part of it, or weights straight into a model."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from holdfast_train.commitlog.checkpoints import Found
+from holdfast_train.environment import Credentials
+from holdfast_train.errors import StateError
+from holdfast_train.format.selection import SHOWN, Only, at, select
+from holdfast_train.format.sharding import is_sharded
+from holdfast_train.format.stateful import unwrapped
+from holdfast_train.restore.lazy_tensors import Filling, Lazy, batched, materialise, outline
+from holdfast_train.restore.source import PATIENCE, newest_that_holds, open_address
+
+__all__ = ["load", "load_weights"]
+
+
+def load(
+    uri: str | os.PathLike[str],
+    *,
+    only: Only = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    credentials: Credentials | None = None,
+) -> dict[str, Any]:
+    """The state of the objects in a checkpoint, by the names that `Run` was given; tensors on the CPU.
+
+        weights = holdfast_train.load("s3://runs/vision/vit-faces", only="model")["model"]
+
+    `uri`: the address of a manifest, or of a prefix (its newest checkpoint that holds); s3://, file:// or a path.
+    `only`: a dotted name or several, such as "model" or "model.layers.0."; what is elsewhere is not read. Sharded
+    tensors come whole. Where endpoint, region and credentials come from by default: see `source.open_address`.
+
+    NoCheckpointError if there is none that holds, StateError if there is nothing at a name of `only`, StorageErrors.
+    """
+    storage, name = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
+
+    def read(found: Found) -> dict[str, Any]:
+        wanted = select(outline(found.manifest.state, found.manifest)["objects"], only)
+        result: dict[str, Any] = materialise(storage, found.manifest, wanted)
+        return result
+
+    with storage.within(PATIENCE):
+        return newest_that_holds(storage, name, read)[1]
+
+
+def load_weights(
+    model: Any,
+    uri: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    strict: bool = True,
+    device: Any = "cpu",
+    endpoint: str | None = None,
+    region: str | None = None,
+    credentials: Credentials | None = None,
+) -> list[str]:
+    """Fill a model's parameters and buffers from what the checkpoint at `uri` holds as `name`.
+
+        with torch.device("meta"):
+            model = Transformer(config)
+        holdfast_train.load_weights(model, "s3://runs/vision/vit-faces", device="cuda")
+
+    What is on the meta device gets memory on `device` first; tied parameters stay tied. Where it can be, bytes are read
+    straight into that memory; values of another type are converted. Of a DTensor a rank reads its part alone. Returns
+    the names of what is still on meta, for you to fill: buffers that no checkpoint holds (`persistent=False`) and,
+    unless `strict`, what this one lacks.
+
+    StateError if one has names that the other lacks (unless `strict`: if they have none in common), and if shapes
+    differ: nothing is changed then. After another error the model's values are undefined. For `uri`, the rest, and
+    other errors see `load`.
+    """
+    storage, checkpoint = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
+    inner = unwrapped(model)
+
+    def read(found: Found) -> None:
+        saved = at(outline(found.manifest.state, found.manifest)["objects"], name)
+        if not isinstance(saved, Mapping):
+            raise StateError(f"{name!r} in {found.uri} is no state of a model, but a {type(saved).__name__}")
+        _check(saved, inner.state_dict(keep_vars=True), name, found.uri, strict=strict)
+        _give_memory(inner, saved, device)
+        own, rest = _split(inner, saved)
+        _fill(own, lambda filling: filling.run(storage, found.manifest))
+        if rest:
+            inner.load_state_dict(materialise(storage, found.manifest, rest), strict=False)
+
+    with storage.within(PATIENCE):
+        newest_that_holds(storage, checkpoint, read)
+    return [name for name, tensor in _tensors(inner) if tensor.is_meta]
+
+
+def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str, *, strict: bool) -> None:
+    """StateError names what is missing and what is there."""
+    missing = [key for key in now if key not in saved]
+    extra = [key for key in saved if key not in now]
+    nothing = len(missing) == len(now)
+    if (missing or extra) and (strict or nothing):
+        both = "none is in both: `name` says which object it is" if nothing else "strict=False takes what both have"
+        raise StateError(
+            f"{name!r} in {uri} does not fit the model: "
+            + "; ".join(
+                f"{what} {_listed(keys)}"
+                for what, keys in (("the checkpoint lacks", missing), ("the model lacks", extra))
+                if keys
+            )
+            + f". The checkpoint holds {len(saved)} names, the model {len(now)}; {both}"
+        )
+    for key, value in saved.items():
+        shape = tuple(getattr(now.get(key), "shape", ()))
+        if key in now and isinstance(value, Lazy) and value.entry.shape != shape:
+            raise StateError(f"{key} has the shape {list(value.entry.shape)} in {uri}, and {list(shape)} in the model")
+
+
+def _listed(keys: list[str]) -> str:
+    more = len(keys) - SHOWN
+    return ", ".join(keys[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers, each under all its names."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _give_memory(model: Any, saved: Mapping[str, Any], device: Any) -> None:
+    """Memory for what is on the meta device and in `saved`. Tied parameters stay tied."""
+    import torch  # noqa: PLC0415 - the library works without it
+
+    state = model.state_dict(keep_vars=True)
+    meta = {id(tensor) for key, tensor in state.items() if key in saved and getattr(tensor, "is_meta", False)}
+    if not meta:
+        return
+    places: dict[int, list[tuple[Any, str]]] = {}
+    for module in model.modules():
+        for key, parameter in module._parameters.items():
+            if id(parameter) in meta and not is_sharded(parameter):
+                places.setdefault(id(parameter), []).append((module, key))
+    # As Module.to_empty does, but for what has values already. FSDP's modules hear of it through _apply, too.
+    model._apply(lambda tensor: torch.empty_like(tensor, device=device) if id(tensor) in meta else tensor)
+    for (first, first_key), *others in places.values():
+        for module, key in others:
+            setattr(module, key, getattr(first, first_key))
+
+
+def _split(model: Any, saved: Mapping[str, Any]) -> tuple[list[tuple[Lazy, Any]], dict[str, Any]]:
+    """What is read straight into parameters and buffers, and what the model has to take over by itself."""
+    there = {id(tensor) for _, tensor in _tensors(model)}
+    own: dict[int, tuple[Lazy, Any]] = {}
+    rest: dict[str, Any] = {}
+    for key, tensor in model.state_dict(keep_vars=True).items():
+        value = saved.get(key)
+        if isinstance(value, Lazy) and value.entry.kind == "torch" and id(tensor) in there:
+            own[id(tensor)] = (value, tensor.detach())
+        elif key in saved:
+            rest[key] = value
+    return list(own.values()), rest
+
+
+def _fill(pairs: list[tuple[Lazy, Any]], run: Callable[[Filling], None]) -> None:
+    """Read each Lazy into its tensor: straight where the memory allows it, else by a detour of bounded size.
+
+    Not straight into a view such as x.conj(): it has other values than its memory.
+    """
+    import torch  # noqa: PLC0415
+
+    straight, filled = Filling(), []
+    others: list[tuple[Lazy, Any]] = []
+    for lazy, tensor in pairs:
+        wanted = Lazy(lazy.entry, like=tensor) if is_sharded(tensor) else lazy
+        local = tensor.to_local() if is_sharded(tensor) else tensor
+        same = local.dtype == getattr(torch, lazy.entry.dtype) and local.is_contiguous()
+        same = same and not local.is_conj() and not local.is_neg()
+        if same and local.device.type == "cpu":
+            straight.add(wanted, local)
+            filled.append(local)
+        else:
+            others.append((wanted, local))
+    run(straight)
+    torch.autograd.graph.increment_version(filled)  # what was written behind torch's back counts as a change
+    for batch in batched(others, lambda pair: pair[0].entry.size):
+        filling = Filling()
+        made = [torch.empty(wanted.box[1], dtype=getattr(torch, wanted.entry.dtype)) for wanted, _ in batch]
+        for (wanted, _), tensor in zip(batch, made, strict=True):
+            filling.add(wanted, tensor)
+        run(filling)
+        with torch.no_grad():
+            for (_, local), tensor in zip(batch, made, strict=True):
+                local.copy_(tensor)

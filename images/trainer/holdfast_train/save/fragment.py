@@ -1,0 +1,52 @@
+"""One rank's share of a manifest, which it leaves for rank 0."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast_train.errors import (
+    CheckpointCorruptError,
+)
+from holdfast_train.format import manifest
+from holdfast_train.format.manifest import Part
+from holdfast_train.format.sealed_json import canonical
+from holdfast_train.format.tree import TensorEntry, Tree
+
+__all__ = ["Fragment"]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What one rank has written of a checkpoint: its `share` of what all have alike, its `own` bytes and its tree.
+
+    `form` is that of its plan. `failed` says why there will be none.
+    """
+
+    rank: int
+    form: str = ""
+    share: tuple[Part, ...] = ()
+    own: tuple[Part, ...] = ()
+    tensors: tuple[TensorEntry, ...] = ()
+    tree: Tree = None
+    failed: str = ""
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return canonical(vars(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Fragment":
+        """From JSON. CheckpointCorruptError if it is none."""
+        try:
+            body: dict[str, Any] = json.loads(data)
+            return cls(
+                rank=int(body["rank"]),
+                form=str(body["form"]),
+                share=manifest.parts_of(body["share"]),
+                own=manifest.parts_of(body["own"]),
+                tensors=manifest.tensors_of(body["tensors"]),
+                tree=body["tree"],
+                failed=str(body["failed"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointCorruptError(f"a rank's part of the checkpoint cannot be read: {error}") from error

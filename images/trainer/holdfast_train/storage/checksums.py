@@ -1,0 +1,15 @@
+"""Checksums of data, one for each chunk."""
+
+from typing import Final
+
+from awscrt import checksums
+
+__all__ = ["CHUNK_BYTES", "chunk_sums"]
+
+CHUNK_BYTES: Final = 4 << 20
+
+
+def chunk_sums(data: bytes | bytearray | memoryview, chunk: int = CHUNK_BYTES) -> tuple[str, ...]:
+    """CRC-64/NVME of each chunk of `chunk` bytes, in 16 hex digits: JSON's numbers are not safe beyond 53 bits."""
+    view = memoryview(data)
+    return tuple(f"{checksums.crc64nvme(view[at : at + chunk]):016x}" for at in range(0, len(view), chunk))

@@ -1,0 +1,288 @@
+"""Checkpoints in a folder, such as a mounted volume. Durable: files and the folders that name them are synced."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from holdfast_train.errors import (
+    CheckpointCorruptError,
+    KeyMissingError,
+    StorageDeniedError,
+    StorageError,
+    StorageFullError,
+    StorageNotAtomicError,
+    StorageNotFoundError,
+    StorageUnreachableError,
+)
+from holdfast_train.storage.base import Entry
+from holdfast_train.storage.rate_limit import Rate
+
+__all__ = ["FolderStorage"]
+
+BLOCK_BYTES: Final = 8 << 20  # at once: large enough that a rate is kept with few pauses, each of which wakes us up
+DIRECT_BYTES: Final = 1 << 20
+DIRECT_ALIGNMENT: Final = 4096  # bytes: what disks and file systems want at most
+
+_VECTORS: Final = 1024  # IOV_MAX of Linux: what one call of preadv takes
+_TEMPORARY: Final = ".writing-"
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class FolderStorage:
+    """Keys are files under `folder`. The folder above the prefix must exist: an unmounted volume must not pass for one.
+
+    A new key is written under another name, synced, and then linked to its own: link() fails if the name is taken, also
+    over NFS, and a reader never sees half a file.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._root = Path(folder)
+        self.uri = f"file://{self._root}"
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """As Storage."""
+        with self._errors(key):
+            target = self._target(key)
+            temporary = self._write(target.parent, memoryview(body))
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise StorageNotAtomicError(
+                        f"the file system of {self._root} has no hard links, so that a commit could be lost; "
+                        f"use a volume that has them (ext4, xfs, NFS) or S3"
+                    ) from error
+                raise
+            finally:
+                temporary.unlink(missing_ok=True)
+            _sync_folder(target.parent)
+            return True
+
+    def put(self, key: str, body: bytes | bytearray) -> None:
+        """As Storage."""
+        self.write(key, memoryview(body))
+
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """As Storage. `sums` are not needed: a file system checks its own ways, and a restore checks all."""
+        with self._errors(key):
+            target = self._target(key)
+            self._write(target.parent, data, rate).replace(target)
+            _sync_folder(target.parent)
+
+    def get(self, key: str) -> bytes:
+        """As Storage."""
+        with self._errors(key):
+            try:
+                return (self._root / key).read_bytes()
+            except FileNotFoundError as error:
+                raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
+
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+        """As Storage."""
+        with self._errors(key):
+            try:
+                descriptor = os.open(self._root / key, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
+            wanted, at, waiting = sum(map(len, views)), start, deque(views)
+            try:
+                while at < start + wanted:
+                    count = os.preadv(descriptor, list(islice(waiting, _VECTORS)), at)
+                    if count == 0:
+                        raise CheckpointCorruptError(
+                            f"{self.uri}/{key} has {os.fstat(descriptor).st_size} bytes, "
+                            f"and bytes {start} to {start + wanted} of it were wanted"
+                        )
+                    at += count
+                    _drop(waiting, count)
+            finally:
+                os.close(descriptor)
+
+    def size(self, key: str) -> int | None:
+        """As Storage."""
+        with self._errors(key):
+            try:
+                return (self._root / key).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        """As Storage."""
+        return self._list(prefix, after)
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """As Storage. The time is that of the last write to the file."""
+        found = []
+        for key in self._list(prefix):
+            with self._errors(key):
+                try:
+                    status = (self._root / key).stat()
+                except FileNotFoundError:  # deleted since it was listed
+                    continue
+            found.append(Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
+        return found
+
+    def _list(self, prefix: str, after: str = "", *, unfinished: bool = False) -> list[str]:
+        """Keys behind `after`, sorted; with `unfinished` only the files that are none of them yet.
+
+        A log has a file for every save that ever was: nothing is made of a name before it is known to be wanted.
+        """
+        with self._errors(prefix):
+            found = []
+            for folder, _, names in os.walk(self._root / prefix.rpartition("/")[0], onerror=_raise_unless_missing):
+                above = "" if (inside := os.path.relpath(folder, self._root)) == "." else f"{inside}/"
+                for name in names:
+                    key = above + name
+                    if key > after and key.startswith(prefix) and name.startswith(_TEMPORARY) == unfinished:
+                        found.append(key)
+            return sorted(found)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As Storage. A folder that is left empty goes too."""
+        for key in keys:
+            with self._errors(key):
+                path = self._root / key
+                path.unlink(missing_ok=True)
+                if path.parent != self._root:
+                    _remove_if_empty(path.parent)
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """As Storage. A file has begun when it was last written to: a writer that lives keeps its own."""
+        dropped = 0
+        for key in self._list(prefix, unfinished=True):
+            with self._errors(key):
+                path = self._root / key
+                try:
+                    if path.stat().st_mtime >= before.timestamp():
+                        continue
+                    path.unlink()
+                except FileNotFoundError:  # finished, or dropped by another
+                    continue
+                dropped += 1
+                if path.parent != self._root:
+                    _remove_if_empty(path.parent)
+        return dropped
+
+    def _target(self, key: str) -> Path:
+        target = self._root / key
+        if not target.parent.is_dir():
+            if not self._root.is_dir() and not _exists_above(self._root):
+                raise StorageNotFoundError(
+                    f"the folder {self._root.parent} does not exist; is the volume mounted there?"
+                )
+            missing = [p for p in (target.parent, *target.parent.parents) if not p.is_dir()]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            for folder in missing:
+                _sync_folder(folder.parent)
+        return target
+
+    def _write(self, folder: Path, data: memoryview, rate: Rate | None = None) -> Path:
+        """A new file with `data`, synced, under a name that nobody takes for a key."""
+        path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            direct = _is_aligned(data) and _set_direct(descriptor, True)
+            done = 0
+            while done < len(data):
+                block = data[done : done + BLOCK_BYTES]
+                if rate is not None:
+                    rate.wait(len(block))
+                try:
+                    done += os.pwrite(descriptor, block, done)
+                except OSError as error:
+                    if not direct or error.errno != errno.EINVAL:
+                        raise
+                    direct = _set_direct(descriptor, False)
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        return path
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError as error:
+            raise StorageDeniedError(
+                f"{self.uri}/{key}: {error.strerror}; the pod's user may not read or write there"
+            ) from error
+        except OSError as error:
+            where = f"{self.uri}/{key}: {error.strerror or error}"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFullError(where) from error
+            if error.errno == errno.EROFS:
+                raise StorageDeniedError(where) from error
+            if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EINVAL):
+                raise StorageError(where) from error
+            raise StorageUnreachableError(where) from error
+
+
+def _is_aligned(data: memoryview) -> bool:
+    """Is it large, and does it lie as direct writes want it? Arenas do."""
+    if data.readonly or len(data) < DIRECT_BYTES:
+        return False
+    return (ctypes.addressof(ctypes.c_char.from_buffer(data)) | len(data)) % DIRECT_ALIGNMENT == 0
+
+
+def _set_direct(descriptor: int, direct: bool) -> bool:
+    """Write past the page cache, or not. Returns whether that is so now: not every file system can.
+
+    Past it, a gigabyte costs some hundredths of a second of CPU and no memory. The cache would take both from the
+    training, and hold what nobody reads.
+    """
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_DIRECT
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_DIRECT if direct else 0))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return direct
+
+
+def _exists_above(root: Path) -> bool:
+    """A prefix may be new, and so may folders above it, but not everything down from the file system's root."""
+    return any(parent.is_dir() for parent in list(root.parents)[:-1])
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    """A folder that is not there, or not any more, is empty. One that cannot be read is not."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:  # not empty, or gone already: both are fine
+        return
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop(views: deque[memoryview], count: int) -> None:
+    """Take the first `count` bytes off `views`, which have been filled."""
+    while views and count >= len(views[0]):
+        count -= len(views.popleft())
+    if count:
+        views[0] = views[0][count:]

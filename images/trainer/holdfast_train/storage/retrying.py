@@ -1,0 +1,127 @@
+"""A storage that tries again while the store cannot be reached."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from holdfast_train.errors import StorageError, StorageUnreachableError
+from holdfast_train.storage.base import Entry, Storage
+from holdfast_train.storage.rate_limit import Rate
+
+__all__ = ["Patient"]
+
+T = TypeVar("T")
+
+FIRST_DELAY = 0.1
+
+LONGEST_DELAY = 2.0
+
+
+class Patient:
+    """A Storage that tries again, with growing random delays, while the store cannot be reached.
+
+    How long is set by `within`; outside of it every call is tried once. Calls of several threads share one silence: it
+    begins with the first call that fails after one that was answered, and any answer ends it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._sleep = sleep
+        self._patience = 0.0
+        self._deadline = math.inf
+        self._silent_since: float | None = None
+        self.uri = storage.uri
+
+    @contextmanager
+    def within(self, seconds: float, *, at_most: float = math.inf) -> Iterator[None]:
+        """Inside, a call is tried again until the store has been silent for `seconds`.
+
+        However long the work takes, each answer renews that: many gigabytes survive many short disturbances. Only
+        `at_most` seconds from now, for one who has to leave by then, nothing is tried again.
+        """
+        before = self._patience, self._deadline
+        self._patience, self._deadline = seconds, self._clock() + at_most
+        self._silent_since = None
+        try:
+            yield
+        finally:
+            self._patience, self._deadline = before
+
+    def hurry(self, at_most: float) -> None:
+        """Inside `within`: nothing is tried again after `at_most` seconds from now. May be called in any thread."""
+        self._deadline = min(self._deadline, self._clock() + at_most)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        delay = FIRST_DELAY
+        while True:
+            try:
+                answer = function()
+            except StorageUnreachableError:
+                # Jitter keeps a thousand jobs from returning to a recovering store in one wave.
+                pause = delay * random.uniform(0.5, 1.5)  # noqa: S311
+                now = self._clock()
+                since = self._silent_since
+                if since is None:
+                    since = self._silent_since = now
+                if now + pause > min(since + self._patience, self._deadline):
+                    raise
+                self._sleep(pause)
+                delay = min(LONGEST_DELAY, delay * 2)
+            except StorageError:
+                self._silent_since = None  # a refusal is an answer
+                raise
+            else:
+                self._silent_since = None
+                return answer
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """As Storage. False may also mean that an earlier try took effect unseen: compare what is there."""
+        return self._call(lambda: self._storage.put_if_absent(key, body))
+
+    def put(self, key: str, body: bytes | bytearray) -> None:
+        """As Storage."""
+        self._call(lambda: self._storage.put(key, body))
+
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """As Storage. Each try sends all of it."""
+        self._call(lambda: self._storage.write(key, data, sums=sums, rate=rate))
+
+    def get(self, key: str) -> bytes:
+        """As Storage."""
+        return self._call(lambda: self._storage.get(key))
+
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+        """As Storage. Each try reads all of it."""
+        self._call(lambda: self._storage.read_into(key, start, *views))
+
+    def size(self, key: str) -> int | None:
+        """As Storage."""
+        return self._call(lambda: self._storage.size(key))
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        """As Storage."""
+        return self._call(lambda: self._storage.keys(prefix, after))
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """As Storage."""
+        return self._call(lambda: self._storage.entries(prefix))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As Storage."""
+        wanted = list(keys)
+        self._call(lambda: self._storage.delete(wanted))
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """As Storage."""
+        return self._call(lambda: self._storage.drop_unfinished(prefix, before))

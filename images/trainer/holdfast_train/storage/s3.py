@@ -1,0 +1,319 @@
+"""Checkpoints in an S3 bucket, through boto3."""
+
+import base64
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import boto3
+import botocore.exceptions
+from botocore.config import Config
+
+from holdfast_train.environment import Credentials
+from holdfast_train.errors import (
+    CheckpointCorruptError,
+    KeyMissingError,
+    StorageDeniedError,
+    StorageError,
+    StorageFullError,
+    StorageInvalidError,
+    StorageNotAtomicError,
+    StorageNotFoundError,
+    StorageUnreachableError,
+)
+from holdfast_train.say import say
+from holdfast_train.storage.base import Entry
+from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.s3_download import Body
+
+if TYPE_CHECKING:
+    from holdfast_train.storage.s3_upload import Uploader
+
+__all__ = ["S3Storage"]
+
+T = TypeVar("T")
+CONNECT_SECONDS: Final = 5
+READ_SECONDS: Final = 20
+PART_BYTES: Final = 64 << 20
+PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # one connection to a real store carries about 0.1 GB/s
+_DENIED: Final = frozenset(
+    {
+        "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId", "InvalidToken",
+        "SignatureDoesNotMatch", "401", "403",
+    }
+)  # fmt: skip
+# Refused now, though nobody has to change the job: a clock is set right, and a new pod gets new tokens.
+_PASSING: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
+)
+_FULL: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"})
+_BUSY: Final = frozenset(
+    {
+        "BadDigest", "IncompleteBody", "InternalError", "InvalidPart", "NoSuchUpload", "OperationAborted",
+        "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "XAmzContentChecksumMismatch",
+    }
+)  # fmt: skip
+_EXISTS: Final = frozenset({"PreconditionFailed", "412"})
+_MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
+_BEYOND: Final = frozenset({"InvalidRange", "416"})
+
+
+class S3Storage:
+    """Keys are objects under `prefix` in `bucket`. One instance may be used by several threads.
+
+    A store that cannot be connected to for `connect_seconds`, or is silent for `read_seconds`, is unreachable. Data is
+    written in parts of at most `part_bytes`, `parallel` of them at once.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint: str | None,
+        region: str | None,
+        credentials: Credentials,
+        connect_seconds: float = CONNECT_SECONDS,
+        read_seconds: float = READ_SECONDS,
+        part_bytes: int = PART_BYTES,
+        parallel: int = PARALLEL,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self.uri = f"s3://{bucket}/{self._prefix}".rstrip("/")
+        self._where = f"{self.uri} at {endpoint}" if endpoint else self.uri
+        config = Config(
+            # Own stores rarely have a DNS name for every bucket; AWS prefers it.
+            s3={"addressing_style": "path" if endpoint else "auto"},
+            # boto3's CRC trailers are not understood by every store. Content-MD5, set below, is.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            connect_timeout=connect_seconds,
+            read_timeout=read_seconds,
+            max_pool_connections=max(16, parallel),
+            tcp_keepalive=True,
+            retries={"total_max_attempts": 1},  # Patient tries again, with a deadline that the caller knows
+        )
+        self._options: dict[str, Any] = {
+            "endpoint_url": endpoint,
+            "region_name": region or ("us-east-1" if endpoint else None),
+            "aws_access_key_id": credentials.access_key_id,
+            "aws_secret_access_key": credentials.secret_access_key,
+            "aws_session_token": credentials.session_token,
+            "config": config,
+        }
+        # Data carries a checksum that is signed, so that the signature need not be over every byte once more.
+        self._data_config = config.merge(Config(s3={**config.s3, "payload_signing_enabled": False}))
+        self._part_bytes = part_bytes
+        self._parallel = parallel
+        self._lock = threading.Lock()
+        self._uploads: Uploader | None = None
+        self._session: Any = None
+        self._opened: Any = None
+        self._opened_for_data: Any = None
+        with contextlib.suppress(StorageUnreachableError):  # the first call tries again
+            self._opened = self._open()
+
+    def _open(self) -> Any:
+        """A client with the credentials that are found now: it keeps them, or that there were none, for its life."""
+        self._session = boto3.session.Session()
+        return self._open_client(self._options)
+
+    def _open_client(self, options: dict[str, Any]) -> Any:
+        try:
+            return self._session.client("s3", **options)
+        except (botocore.exceptions.CredentialRetrievalError, botocore.exceptions.MetadataRetrievalError) as error:
+            raise StorageUnreachableError(f"no credentials for {self._where} just now: {error}") from error
+        except botocore.exceptions.BotoCoreError as error:
+            raise StorageInvalidError(f"the checkpoint storage {self._where} cannot be used: {error}") from error
+        except ValueError as error:  # boto3 says which endpoint it cannot read, and not what one looks like
+            raise StorageInvalidError(
+                f"the checkpoint storage {self._where} cannot be used: {error}; give it as https://host:port"
+            ) from error
+
+    @property
+    def _client(self) -> Any:
+        client = self._opened
+        if client is None:
+            client = self._opened = self._open()
+        return client
+
+    def _data_client(self) -> Any:
+        """The client for data, of the same session: the same credentials, and renewed once for both."""
+        with self._lock:
+            if self._opened_for_data is None:
+                assert self._client is not None  # opens the session
+                self._opened_for_data = self._open_client({**self._options, "config": self._data_config})
+            return self._opened_for_data
+
+    def _uploader(self) -> "Uploader":
+        """Imported and made for the first upload: who only reads the log needs neither."""
+        from holdfast_train.storage.s3_upload import Uploader  # noqa: PLC0415
+
+        with self._lock:
+            if self._uploads is None:
+                self._uploads = Uploader(
+                    self._data_client, self._call, part_bytes=self._part_bytes, parallel=self._parallel, say=say
+                )
+            return self._uploads
+
+    def _target(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + key}
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """As Storage. A store that does not know If-None-Match raises StorageNotAtomicError."""
+        return self._call(key, lambda: self._put(key, body, IfNoneMatch="*"), exists=False) is not False
+
+    def put(self, key: str, body: bytes | bytearray) -> None:
+        """As Storage. The store checks Content-MD5, so that bytes damaged on the way are refused."""
+        self._call(key, lambda: self._put(key, body))
+
+    def _put(self, key: str, body: bytes | bytearray, **options: str) -> bool:
+        digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        self._client.put_object(**self._target(key), Body=body, ContentMD5=digest, **options)
+        return True
+
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        """As Storage. The store checks each part and the whole, so that bytes damaged on the way are refused."""
+        self._uploader().write(key, self._target(key), data, sums, rate)
+
+    def get(self, key: str) -> bytes:
+        """As Storage."""
+
+        def read() -> bytes:
+            body = self._client.get_object(**self._target(key))["Body"]
+            data: bytes = body.read()
+            return data
+
+        return self._call(key, read)
+
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+        """As Storage. One ranged GET; callers read several ranges at once."""
+        if any(views):
+            self._call(key, lambda: self._fill(key, start, views))
+
+    def _fill(self, key: str, start: int, views: Sequence[memoryview]) -> None:
+        wanted = sum(map(len, views))
+        end = start + wanted
+        try:
+            answer = self._data_client().get_object(**self._target(key), Range=f"bytes={start}-{end - 1}")
+        except botocore.exceptions.ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _BEYOND:
+                raise CheckpointCorruptError(
+                    f"{self.uri}/{key} has not even {start + 1} bytes, and bytes {start} to {end} of it were wanted"
+                ) from error
+            raise
+        with contextlib.closing(Body(answer["Body"])) as body:
+            if answer["ContentLength"] != wanted:
+                total = answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"]
+                raise CheckpointCorruptError(
+                    f"{self.uri}/{key} has {total} bytes, and bytes {start} to {end} of it were wanted"
+                )
+            done = body.fill(*views)
+            if done < wanted:
+                raise ConnectionError(f"the answer broke off after {done} of {wanted} bytes of {key!r}")
+
+    def size(self, key: str) -> int | None:
+        """As Storage."""
+        try:
+            answer = self._call(key, lambda: self._client.head_object(**self._target(key)))
+        except KeyMissingError:
+            return None
+        return int(answer["ContentLength"])
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        """As Storage."""
+        return [entry.key for entry in self._list(prefix, after)]
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """As Storage."""
+        return self._list(prefix)
+
+    def _list(self, prefix: str, after: str = "") -> list[Entry]:
+        def read() -> list[Entry]:
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket,
+                Prefix=self._prefix + prefix,
+                **({"StartAfter": self._prefix + after} if after else {}),
+            )
+            return [
+                Entry(item["Key"].removeprefix(self._prefix), int(item["Size"]), item["LastModified"])
+                for page in pages
+                for item in page.get("Contents", ())
+            ]
+
+        return sorted(self._call(prefix, read), key=lambda entry: entry.key)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As Storage. One by one: DeleteObjects needs a checksum that stores disagree about."""
+        for key in keys:
+            self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        try:
+            self._call(key, lambda: self._client.delete_object(**self._target(key)))
+        except KeyMissingError:
+            return
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        """As Storage. Uploads in parts that were begun and neither completed nor aborted."""
+
+        def read() -> list[dict[str, Any]]:
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            return [found for page in pages for found in page.get("Uploads", ())]
+
+        old = [found for found in self._call(prefix, read) if found["Initiated"] < before]
+        for found in old:
+            upload = {"Bucket": self._bucket, "Key": found["Key"], "UploadId": found["UploadId"]}
+            self._call(prefix, lambda: self._client.abort_multipart_upload(**upload))  # noqa: B023
+        return len(old)
+
+    def _call(self, key: str, function: Callable[[], T], exists: T | None = None) -> T:
+        try:
+            return function()
+        except botocore.exceptions.ClientError as error:
+            if exists is not None and error.response.get("Error", {}).get("Code") in _EXISTS:
+                return exists
+            raise self._translate(key, error, create_only=exists is not None) from error
+        except botocore.exceptions.NoCredentialsError as error:
+            # No keys were given, so they come from a metadata service, which may only be slow to answer.
+            self._opened = self._opened_for_data = None
+            raise StorageUnreachableError(
+                f"no credentials for {self._where} were found; tried again. If the pods have no workload identity, set "
+                f"spec.checkpoint.storage.s3.credentialsSecret"
+            ) from error
+        except botocore.exceptions.PartialCredentialsError as error:
+            raise StorageDeniedError(
+                f"half of the credentials for {self._where} is missing ({error}); "
+                f"set both keys in the Secret of spec.checkpoint.storage.s3.credentialsSecret"
+            ) from error
+        except botocore.exceptions.ParamValidationError as error:
+            raise StorageInvalidError(f"{self._where}: {error}") from error
+        except (botocore.exceptions.BotoCoreError, OSError) as error:
+            raise StorageUnreachableError(f"{self._where} cannot be reached: {error}") from error
+
+    def _translate(self, key: str, error: botocore.exceptions.ClientError, *, create_only: bool) -> StorageError:
+        answer = error.response.get("Error", {})
+        code, text = str(answer.get("Code", "")), answer.get("Message", "")
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        if code == "NoSuchBucket":
+            return StorageNotFoundError(f"the bucket {self._bucket!r} does not exist ({self._where})")
+        if code in _MISSING:
+            return KeyMissingError(f"{self.uri}/{key} does not exist")
+        if code in _FULL:
+            return StorageFullError(f"{self._where}: {code}: {text}")
+        if code in _PASSING:
+            return StorageUnreachableError(f"{self._where} refuses {error.operation_name} just now: {code}: {text}")
+        if code in _DENIED or status in (401, 403):
+            return StorageDeniedError(f"{self._where} refuses {error.operation_name} of {key!r}: {code}: {text}")
+        if create_only and (code == "NotImplemented" or status == 501):
+            return StorageNotAtomicError(f"{self._where} has no create-only writes (If-None-Match): {code}: {text}")
+        if code in _BUSY or status in (409, 429) or (status >= 500 and status != 501):
+            return StorageUnreachableError(f"{self._where}: {code}: {text}")
+        return StorageError(f"{self._where}: {error.operation_name} of {key!r}: {code or status}: {text}")

@@ -1,0 +1,6 @@
+"""`holdfast check`: what would happen if a manifest were applied.
+
+Belongs here: findings about manifests, nodes and the objects that a job names.
+Does not belong here: validation rules (api).
+Layers: imports jobs, ui and cluster.
+"""

@@ -1,0 +1,70 @@
+"""`holdfast check FILE`: what would happen if this file were applied."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.api.review import is_ours, review
+from holdfast.cli.check.findings import Report, show, to_json
+from holdfast.cli.check.manifests import read
+from holdfast.cli.check.preflight import Manifest, Preflight
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.ui.console import console
+
+app = typer.Typer()
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A YAML or JSON file of manifests; - for standard input.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no cluster.")] = False,
+    kubeconfig: Kubeconfig = None,
+    namespace: Namespace = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what would happen if FILE were applied: what is refused and why, which tiers match no node, what is missing.
+
+    Nothing is changed. The exit code is 1 if anything would be refused.
+    """
+    manifests = read(file)
+    reports = [_review(manifest) for manifest in manifests]
+    if not offline and any(report.checked and not report.refused for report in reports):
+        asyncio.run(_ask(Target(kubeconfig, namespace), manifests, reports))
+    if as_json:
+        typer.echo(to_json(reports))
+    else:
+        show(reports, console())
+    if any(report.refused for report in reports):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _review(manifest: Manifest) -> Report:
+    """What can be known without a cluster."""
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, dict) else None
+    report = Report(f"{str(manifest['kind']).lower()}/{name or '?'}", checked=is_ours(manifest))
+    if not report.checked:
+        return report
+    report.problems(review(manifest))
+    if not report.refused:
+        report.note("schema", "every field and rule holds")
+    return report
+
+
+async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[Report]) -> None:
+    """Add what the cluster says."""
+    try:
+        async with connect(target) as client:
+            preflight = Preflight(client, target.resolved_namespace(), manifests)
+            for manifest, report in zip(manifests, reports, strict=True):
+                if report.checked and not report.refused:
+                    await preflight.check(manifest, report)
+    except CliError as error:
+        if error.code is ExitCode.NO_CLUSTER:
+            error.hint = "holdfast check --offline asks no cluster"
+        raise

@@ -1,0 +1,91 @@
+"""Do two tensors have the same bytes? By the checksums of their chunks where those can tell, else by reading both."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final
+
+from holdfast.cli.checkpoints.byte_stream import Chunk, Stream
+from holdfast_train.format.tree import Shard, TensorEntry
+
+AT_ONCE: Final = 4 << 20  # bytes that are compared at once
+
+
+def same(left: Stream, first: TensorEntry, right: Stream, second: TensorEntry) -> bool:
+    """Whether two tensors of one type and shape have the same bytes, however each is cut into shards. StorageError."""
+    if not first.size and not second.size:
+        return True
+    boxes = {(shard.start, shard.shape): shard for shard in second.shards}
+    if all((shard.start, shard.shape) in boxes for shard in first.shards):
+        pairs = ((shard, boxes[shard.start, shard.shape]) for shard in first.shards)
+        return all(same_run(left, a.offset, right, b.offset, a.size) for a, b in pairs)
+    numel = 1
+    for length in first.shape:
+        numel *= length
+    width = first.size // numel
+    return all(
+        same_run(left, a, right, b, size)
+        for one, other in product(first.shards, second.shards)
+        for a, b, size in runs(one, other, width)
+    )
+
+
+def runs(one: Shard, other: Shard, width: int) -> Iterator[tuple[int, int, int]]:
+    """Where the part that both boxes cover lies in both: offset in the one, in the other, bytes. `width`: of a number.
+
+    Each run is as long as the rows of both boxes allow.
+    """
+    lows = [max(a, b) for a, b in zip(one.start, other.start, strict=True)]
+    highs = [min(a + m, b + n) for a, m, b, n in zip(one.start, one.shape, other.start, other.shape, strict=True)]
+    if any(low >= high for low, high in zip(lows, highs, strict=True)):
+        return
+    inner, length = len(lows), 1
+    while inner > 0:
+        inner -= 1
+        length *= highs[inner] - lows[inner]
+        if highs[inner] - lows[inner] != one.shape[inner] or one.shape[inner] != other.shape[inner]:
+            break
+    for outer in product(*(range(lows[axis], highs[axis]) for axis in range(inner))):
+        corner = (*outer, *lows[inner:])
+        yield _offset(one, corner, width), _offset(other, corner, width), length * width
+
+
+def _offset(shard: Shard, corner: tuple[int, ...], width: int) -> int:
+    index = 0
+    for place, start, length in zip(corner, shard.start, shard.shape, strict=True):
+        index = index * length + place - start
+    return shard.offset + index * width
+
+
+def same_run(left: Stream, first: int, right: Stream, second: int, size: int) -> bool:
+    """Whether `size` bytes at `first` in one stream are those at `second` in the other."""
+    done = 0
+    while done < size:
+        a, b = left.chunk(first + done), right.chunk(second + done)
+        length = min(a.start + a.size - first, b.start + b.size - second, size) - done
+        told = _by_checksum(a, first, b, second, whole=length == a.size)
+        if told is False:
+            return False
+        if told is None and not _same_bytes(left, first + done, right, second + done, length):
+            return False
+        done += length
+    return True
+
+
+def _by_checksum(a: Chunk, first: int, b: Chunk, second: int, *, whole: bool) -> bool | None:
+    """What checksums tell of one stretch that lies in chunk `a` on one side and `b` on the other; None: nothing.
+
+    Equal ones say that the whole chunks are alike. Different ones say nothing of a stretch that is not all of them.
+    """
+    if (a.size, a.start - first) != (b.size, b.start - second):
+        return None
+    if a.crc64nvme == b.crc64nvme:
+        return True
+    return False if whole else None
+
+
+def _same_bytes(left: Stream, first: int, right: Stream, second: int, size: int) -> bool:
+    for at in range(0, size, AT_ONCE):
+        length = min(AT_ONCE, size - at)
+        if left.read(first + at, length) != right.read(second + at, length):
+            return False
+    return True

@@ -1,0 +1,48 @@
+"""Which checkpoint a person means."""
+
+from dataclasses import dataclass
+
+from holdfast.cli.checkpoints.survey import Prefix
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast_train.commitlog.records import Commit, LogState
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A checkpoint by its name. `commit` is what the log says of it, None if it does not name it or set it aside."""
+
+    name: str
+    commit: Commit | None = None
+
+
+def select(prefix: Prefix, text: str) -> Selected:
+    """By `latest`, a step, a name or its start. Of several with one step the newest. CliError if there is none."""
+    commits = prefix.state.commits
+    if text == LATEST:
+        if not commits:
+            raise CliError(f"nothing is committed below {prefix.uri} yet", code=ExitCode.NOT_FOUND)
+        return Selected(commits[-1].name, commits[-1])
+    if text.isdecimal():
+        found = [c for c in commits if c.step == int(text)]
+        if found:
+            return Selected(found[-1].name, found[-1])
+    known = {c.name: c for c in commits}
+    every = sorted(known.keys() | set(prefix.state.set_aside) | prefix.objects.keys())
+    alike = [text] if text in every else [name for name in every if "-" in text and name.startswith(text)]
+    if len(alike) == 1:
+        return Selected(alike[0], known.get(alike[0]))
+    if alike:
+        raise CliError(f"{text!r} is the start of {len(alike)} names: {', '.join(alike)}")
+    raise CliError(
+        f"there is no checkpoint {text!r} below {prefix.uri}; {_known(prefix.state)}", code=ExitCode.NOT_FOUND
+    )
+
+
+def _known(state: LogState) -> str:
+    steps = [str(c.step) for c in state.commits]
+    if not steps:
+        return "nothing is committed there yet"
+    shown = steps if len(steps) <= 8 else [*steps[:2], "...", *steps[-5:]]
+    return f"committed {'is the step' if len(steps) == 1 else 'are the steps'} {', '.join(shown)}"

@@ -1,0 +1,36 @@
+"""Which of the names that the log no longer names it has named before."""
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from holdfast_train.commitlog.log import read
+from holdfast_train.errors import KeyMissingError
+from holdfast_train.storage.base import Storage
+
+THREADS: Final = 8
+BATCH: Final = 64
+
+
+def once_committed(storage: Storage, names: Collection[str], newest: int) -> frozenset[str]:
+    """Those of `names` that a commit in records 1 to `newest` names. Reads backwards until all are found; StorageError.
+
+    Retired checkpoints are mostly young ones whose deletion was cut off, so that few records are read for them. One
+    that was never committed costs the whole log: CheckpointCorruptError if a record of it cannot be read.
+    """
+    wanted, found = set(names), set[str]()
+    with ThreadPoolExecutor(THREADS, "holdfast-log") as pool:
+        for last in range(newest, 0, -BATCH):
+            if wanted == found:
+                break
+            for name in pool.map(lambda seq: _committed(storage, seq), range(last, max(last - BATCH, 0), -1)):
+                found |= {name} & wanted
+    return frozenset(found)
+
+
+def _committed(storage: Storage, seq: int) -> str:
+    try:
+        record, _ = read(storage, seq)
+    except KeyMissingError:  # records are never deleted by us; a lifecycle rule of the bucket may do it
+        return ""
+    return record.commit.name if record.commit else ""

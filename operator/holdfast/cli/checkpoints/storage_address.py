@@ -1,0 +1,199 @@
+"""From what a person types to an opened storage: a job of the cluster, or the address of a prefix."""
+
+import asyncio
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.api.job import Keep, S3Storage
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+from holdfast_train.environment import Credentials
+from holdfast_train.errors import (
+    HoldfastTrainError,
+    StorageDeniedError,
+    StorageNotFoundError,
+    StorageUnreachableError,
+)
+from holdfast_train.format.names import resolve
+from holdfast_train.restore.source import address
+from holdfast_train.storage.opening import open_storage
+from holdfast_train.storage.retrying import Patient
+
+PATIENCE: Final = 15.0  # seconds that a store may be silent
+_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_OWN: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the command line says of the place. `place` is a job's name, an address, or the path of a folder."""
+
+    place: str
+    namespace: str | None = None
+    kubeconfig: Path | None = None
+    endpoint: str | None = None
+    region: str | None = None
+
+    @property
+    def is_address(self) -> bool:
+        """Whether no cluster is needed: no job's name has a slash, or begins with `.` or `~`."""
+        return "/" in self.place or self.place.startswith((".", "~"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A place that was looked up. `name`: the checkpoint that the address names, if any; `keep`: the job's retention.
+
+    `notes` are for people: what could not be read, and what is used in its place.
+    """
+
+    uri: str
+    name: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    credentials: Credentials = field(default_factory=Credentials)
+    keep: Keep | None = None
+    notes: tuple[str, ...] = ()
+
+    def open(self) -> Patient:
+        """The storage. Nothing is contacted yet. StorageInvalidError if the address cannot be read."""
+        storage = open_storage(self.uri, endpoint=self.endpoint, region=self.region, credentials=self.credentials)
+        return Patient(storage)
+
+
+@contextmanager
+def opened(where: Where) -> Iterator[tuple[Found, Patient]]:
+    """The storage of a place. Errors of the cluster and of the storage inside become CliErrors."""
+    found = find(where)
+    with explained():
+        storage = found.open()
+        with storage.within(PATIENCE):
+            yield found, storage
+
+
+def find(where: Where) -> Found:
+    """Look a place up. Raises CliError."""
+    if where.is_address:
+        return _address(where)
+    return asyncio.run(find_job(where))
+
+
+def _address(where: Where) -> Found:
+    uri, name = resolve(address(where.place))
+    if not uri.startswith("s3://"):
+        return Found(uri, name)
+    endpoint = where.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not has_own_credentials():
+        raise CliError(f"there are no AWS credentials for {uri}", code=ExitCode.FORBIDDEN, hint=_OWN)
+    return Found(uri, name, endpoint, where.region or own_region())
+
+
+async def find_job(where: Where) -> Found:
+    """Look up the storage of a job in the cluster. Raises CliError."""
+    target = Target(where.kubeconfig, where.namespace)
+    async with connect(target) as client:
+        job = await job_api.get_job(client, target.resolved_namespace(), where.place)
+        return await _of_job(client, job, where)
+
+
+async def _of_job(client: Client, job: TrainingJob, where: Where) -> Found:
+    meta, checkpoint = job.metadata, job.spec.checkpoint
+    s3 = checkpoint.storage.s3
+    if s3 is None:
+        claim = checkpoint.storage.volume_claim
+        assert claim is not None
+        raise CliError(
+            f"the checkpoints of {meta.name} are in the PersistentVolumeClaim {claim.name}, which only pods can mount",
+            hint=f"in a pod that mounts it at /mnt: holdfast checkpoints list file:///mnt/{claim.path}",
+        )
+    credentials, why = await _credentials(client, meta.namespace, s3)
+    notes: tuple[str, ...] = ()
+    if credentials is None:
+        if not await asyncio.to_thread(has_own_credentials):
+            raise CliError(f"{why}, and there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)
+        credentials = Credentials()
+        notes = (f"{why}; your own AWS credentials are used",) if why else ()
+    return Found(
+        uri=f"s3://{s3.bucket}/{s3.prefix}",
+        endpoint=where.endpoint or s3.endpoint,
+        region=where.region or s3.region,
+        credentials=credentials,
+        keep=checkpoint.keep,
+        notes=notes,
+    )
+
+
+async def _credentials(client: Client, namespace: str, s3: S3Storage) -> tuple[Credentials | None, str]:
+    """What the job's Secret holds; else None, and why not. Raises ApiError."""
+    name = s3.credentials_secret
+    if name is None:
+        return None, ""
+    try:
+        secret = await client.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}")
+    except ApiError as error:
+        if error.status == 403:
+            return None, f"you may not read the job's keys (it takes the right to get secrets/{name} in {namespace})"
+        if error.status == 404:
+            return None, f"the Secret {namespace}/{name} with the job's keys does not exist"
+        raise
+    return _decoded(secret.get("data") or {}, f"{namespace}/{name}")
+
+
+def _decoded(data: Mapping[str, Any], name: str) -> tuple[Credentials | None, str]:
+    try:
+        key, secret, token = (base64.b64decode(data.get(k) or "", validate=True).decode() for k in _KEYS)
+    except (binascii.Error, UnicodeDecodeError, TypeError):
+        return None, f"the Secret {name} cannot be read"
+    if not key or not secret:
+        return None, f"the Secret {name} lacks {_KEYS[0] if not key else _KEYS[1]}"
+    return Credentials(key, secret, token or None), ""
+
+
+def has_own_credentials() -> bool:
+    """Whether the usual AWS chain (environment, profile, workload identity) finds keys."""
+    import boto3  # noqa: PLC0415 - takes half a second, which `holdfast watch` should not wait for
+    import botocore.exceptions  # noqa: PLC0415
+
+    try:
+        return boto3.session.Session().get_credentials() is not None
+    except botocore.exceptions.BotoCoreError as error:
+        raise CliError(f"the AWS credentials of your own cannot be used: {error}", hint=_OWN) from error
+
+
+def own_region() -> str | None:
+    """The region that the environment names; boto3 looks into the profile if there is none."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn an error of the storage or of a checkpoint into words that say what to do."""
+    try:
+        yield
+    except HoldfastTrainError as error:
+        raise explain(error) from error
+
+
+def explain(error: HoldfastTrainError) -> CliError:
+    """The CliError for an error of holdfast_train."""
+    match error:
+        case StorageDeniedError():
+            return CliError(str(error), code=ExitCode.FORBIDDEN, hint="these keys may not do that, or are wrong")
+        case StorageNotFoundError():
+            return CliError(str(error), code=ExitCode.NOT_FOUND, hint="is the bucket or folder the right one?")
+        case StorageUnreachableError():
+            return CliError(
+                str(error), hint="if only the cluster knows this address, forward a port to it and give --endpoint"
+            )
+        case _:
+            return CliError(str(error))

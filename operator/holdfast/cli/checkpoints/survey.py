@@ -1,0 +1,177 @@
+"""What lies below a prefix: the state of the log, the objects that are there, and how each checkpoint stands. Pure but
+for `survey`, `newest_state` and `person`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast_train.commitlog.log import CommitLog, read
+from holdfast_train.commitlog.records import Commit, LogState
+from holdfast_train.environment import Identity
+from holdfast_train.errors import KeyMissingError
+from holdfast_train.storage.base import Entry, Storage
+
+_NAME: Final = re.compile(r"(\d{12,})-a(\d+)-\w+")
+NOBODY: Final = Identity("", "", "", 0, "")
+
+
+class Standing(StrEnum):
+    """How a checkpoint stands, without reading its bytes."""
+
+    OK = "ok"
+    CORRUPT = "corrupt"  # in quarantine: a resume found that it does not hold
+    DAMAGED = "damaged"  # objects of it are missing, or have another size
+    SET_ASIDE = "set aside"  # a takeover with `resume: Never` did not want it
+    RETIRED = "retired"  # retention dropped it, and its objects are still there
+    UNCOMMITTED = "uncommitted"  # no record names it: a save in flight, or one that was cut off
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects that bear the name of one checkpoint."""
+
+    name: str
+    step: int
+    attempt: int
+    data: tuple[Entry, ...]
+    manifest: Entry | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return sum(entry.size for entry in self.data)
+
+    @property
+    def modified(self) -> datetime:
+        """When anything of it was last written."""
+        times = [entry.modified_at for entry in self.data]
+        return max([*times, self.manifest.modified_at] if self.manifest else times)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The manifest first: what has lost it is no checkpoint any more."""
+        manifest = (self.manifest.key,) if self.manifest else ()
+        return (*manifest, *(entry.key for entry in self.data))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """All of a prefix. `objects` were listed before `state` was read: what they show is not newer than that."""
+
+    uri: str
+    state: LogState
+    objects: Mapping[str, Objects] = field(default_factory=dict)
+
+    @property
+    def unnamed(self) -> tuple[Objects, ...]:
+        """What the log does not name, oldest first."""
+        named = names(self.state)
+        return tuple(sorted((o for o in self.objects.values() if o.name not in named), key=lambda o: o.modified))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One checkpoint. `at`: when it was committed, or last written; None if neither is known. `note`: what is wrong."""
+
+    name: str
+    step: int
+    attempt: int
+    at: datetime | None
+    size: int
+    standing: Standing
+    note: str = ""
+
+
+def names(state: LogState) -> frozenset[str]:
+    """The checkpoints that the log names: nobody but an attempt that retires one may delete it."""
+    return frozenset({c.name for c in state.commits} | set(state.set_aside))
+
+
+def survey(storage: Storage) -> Prefix:
+    """Read it. CliError if there is no log; StorageError."""
+    data, manifests = storage.entries("data/"), storage.entries("manifests/")
+    return Prefix(storage.uri, newest_state(storage), group(data, manifests))
+
+
+def newest_state(storage: Storage) -> LogState:
+    """What the newest record says. CliError if there is none; StorageError, CheckpointCorruptError.
+
+    A listing may lag behind in some stores, a read of one key does not: the log is followed to its end.
+    """
+    state = CommitLog(storage, NOBODY).refresh()
+    while True:
+        try:
+            _, state = read(storage, state.seq + 1)
+        except KeyMissingError:
+            break
+    if state.seq == 0:
+        raise CliError(
+            f"there is no checkpoint log below {storage.uri}",
+            code=ExitCode.NOT_FOUND,
+            hint="either no attempt has started yet, or the prefix is another one",
+        )
+    return state
+
+
+def person(storage: Storage, state: LogState) -> CommitLog:
+    """The log for somebody who appends to it after `state` and is no attempt."""
+    owner = state.owner
+    assert owner is not None  # a log begins with its owner
+    found = CommitLog(storage, Identity(owner.namespace, owner.job, owner.job_uid, 0, ""))
+    found.state = state
+    return found
+
+
+def parse(name: str) -> tuple[int, int] | None:
+    """The step and the attempt in a checkpoint's name; None if it is not one."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[str, Objects]:
+    """Objects by the name of their checkpoint. What is not named like one is nobody's, and left out."""
+    parts: dict[str, list[Entry]] = {}
+    for entry in data:
+        _, name, *_ = entry.key.split("/")
+        parts.setdefault(name, []).append(entry)
+    found = {entry.key.removeprefix("manifests/").removesuffix(".json"): entry for entry in manifests}
+    made = {}
+    for name in parts.keys() | found.keys():
+        if (numbers := parse(name)) is not None:
+            made[name] = Objects(name, *numbers, tuple(parts.get(name, ())), found.get(name))
+    return made
+
+
+def rows(prefix: Prefix, retired: frozenset[str]) -> list[Row]:
+    """Every checkpoint: those of the log newest first, then set aside, then the rest. `retired`: see `history`."""
+    made = [_committed(commit, prefix.objects.get(commit.name)) for commit in reversed(prefix.state.commits)]
+    for name in reversed(prefix.state.set_aside):
+        step, attempt = parse(name) or (0, 0)
+        there = prefix.objects.get(name)
+        at, size, note = (there.modified, there.size, "") if there else (None, 0, "nothing of it is there")
+        made.append(Row(name, step, attempt, at, size, Standing.SET_ASIDE, note))
+    for there in reversed(prefix.unnamed):
+        standing = Standing.RETIRED if there.name in retired else Standing.UNCOMMITTED
+        note = "" if there.manifest else "no manifest"
+        made.append(Row(there.name, there.step, there.attempt, there.modified, there.size, standing, note))
+    return made
+
+
+def _committed(commit: Commit, there: Objects | None) -> Row:
+    note = missing(commit, there)
+    standing = Standing.CORRUPT if commit.corrupt else Standing.DAMAGED if note else Standing.OK
+    at = datetime.fromisoformat(commit.at)
+    return Row(commit.name, commit.step, commit.attempt, at, commit.size, standing, note)
+
+
+def missing(commit: Commit, there: Objects | None) -> str:
+    """What a listing shows to be wrong with a commit; empty if nothing."""
+    if there is None:
+        return "nothing of it is there"
+    if there.manifest is None:
+        return "its manifest is not there"
+    return "" if there.size == commit.size else f"{there.size:,} of {commit.size:,} bytes are there"

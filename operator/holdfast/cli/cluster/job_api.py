@@ -1,0 +1,113 @@
+"""Reading jobs and their events, and asking for something by an annotation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.api.errors import SpecError
+from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_PLURAL
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import Tier
+from holdfast.api.scalars import parse_time
+from holdfast.runtime.apiserver.client import Client
+
+_BASE = f"/apis/{API_VERSION}"
+
+
+def job_path(namespace: str, name: str) -> str:
+    """The API path of one job."""
+    return f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One Event, as people read it. `at` is when it was last seen."""
+
+    uid: str
+    at: datetime
+    warning: bool
+    reason: str
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that this version cannot read; the others are shown all the same."""
+
+    namespace: str
+    name: str
+    why: str
+
+
+async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
+    """One job. Raises ApiError; SpecError if this version cannot read it."""
+    return TrainingJob.parse(await client.request("GET", job_path(namespace, name)))
+
+
+async def list_jobs(client: Client, namespace: str | None) -> tuple[list[TrainingJob], list[Unreadable]]:
+    """All jobs of a namespace, or of all for None, by namespace and name; and those that cannot be read."""
+    where = f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}" if namespace else f"{_BASE}/{JOB_PLURAL}"
+    items, _ = await client.list_all(where)
+    jobs: list[TrainingJob] = []
+    unreadable: list[Unreadable] = []
+    for raw in items:
+        try:
+            # Items of a list do not carry their kind.
+            jobs.append(TrainingJob.parse({**raw, "apiVersion": API_VERSION, "kind": JOB_KIND}))
+        except SpecError as error:
+            meta = raw.get("metadata") or {}
+            unreadable.append(Unreadable(meta.get("namespace", ""), meta.get("name", ""), str(error)))
+    jobs.sort(key=lambda job: (job.metadata.namespace, job.metadata.name))
+    return jobs, unreadable
+
+
+async def job_events(client: Client, job: TrainingJob) -> list[Line]:
+    """The Events about a job, oldest first."""
+    meta = job.metadata
+    selector = f"involvedObject.kind={JOB_KIND},involvedObject.name={meta.name}"
+    items, _ = await client.list_all(f"/api/v1/namespaces/{meta.namespace}/events", {"fieldSelector": selector})
+    mine = [raw for raw in items if (raw.get("involvedObject") or {}).get("uid") in (meta.uid, "", None)]
+    # Times are whole seconds; within one, the order in which the objects were written tells what came first.
+    ordered = sorted(mine, key=lambda raw: (event_line(raw).at, _version(raw)))
+    return [event_line(raw) for raw in ordered]
+
+
+def _version(raw: Mapping[str, Any]) -> int:
+    text = str((raw.get("metadata") or {}).get("resourceVersion", ""))
+    return int(text) if text.isdigit() else 0
+
+
+def event_line(raw: Mapping[str, Any]) -> Line:
+    """A core/v1 Event, whichever of its two ways of counting its writer used."""
+    meta, series = raw.get("metadata") or {}, raw.get("series") or {}
+    written = (raw.get("lastTimestamp"), raw.get("eventTime"), meta.get("creationTimestamp"))
+    seen = next((text for text in (series.get("lastObservedTime"), *written) if text), None)
+    return Line(
+        uid=str(meta.get("uid", "")),
+        at=parse_time(seen) if seen else datetime.fromtimestamp(0, UTC),
+        warning=raw.get("type") == "Warning",
+        reason=str(raw.get("reason", "")),
+        message=str(raw.get("message", "")),
+        count=int(series.get("count") or raw.get("count") or 1),
+    )
+
+
+async def grid(client: Client, job: TrainingJob) -> tuple[Tier, ...]:
+    """The tiers that a job may use, best first. Raises ApiError, also if its profile is not there."""
+    capacity = job.spec.capacity
+    if capacity.profile is None:
+        return capacity.tiers
+    return (await get_profile(client, capacity.profile)).spec.tiers
+
+
+async def get_profile(client: Client, name: str) -> CapacityProfile:
+    """One profile. Raises ApiError; SpecError if this version cannot read it."""
+    return CapacityProfile.parse(await client.request("GET", f"{_BASE}/{PROFILE_PLURAL}/{name}"))
+
+
+async def annotate(client: Client, namespace: str, name: str, key: str, value: str) -> TrainingJob:
+    """Set one annotation. Raises ApiError."""
+    body = {"metadata": {"annotations": {key: value}}}
+    return TrainingJob.parse(await client.request("PATCH", job_path(namespace, name), body=body))

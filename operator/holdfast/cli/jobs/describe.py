@@ -1,0 +1,187 @@
+"""`holdfast describe`: everything that a person asks about one job at three in the morning."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
+from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
+from holdfast.cli.jobs import costs, view
+from holdfast.cli.jobs.timeline import timeline
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+
+
+def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
+    """Say how a job stands, why, what happened before, and what happens next.
+
+    \b
+    Examples:
+      holdfast describe vit-faces -n vision
+    """
+    target = Target(kubeconfig, namespace)
+
+    async def read() -> tuple[TrainingJob, list[job_api.Line]]:
+        async with connect(target) as client:
+            found = await job_api.get_job(client, target.resolved_namespace(), job)
+            return found, await job_api.job_events(client, found)
+
+    found, events = asyncio.run(read())
+    show(console(), found, events, datetime.now(UTC))
+
+
+def show(out: Console, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
+    """Print the whole description."""
+    sections: list[tuple[str, RenderableType | None]] = [
+        ("", _heading(job, now)),
+        ("what happens next", Text(what_next(job, now))),
+        ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()))),
+        ("last words of the program", _last_words(job)),
+        ("attempts", view.attempts_table(job, now) if job.status.attempt else None),
+        ("timeline", timeline(job, now)),
+        ("why attempts ended", _ends(job.status.history)),
+        ("cost", costs.costs(job)),
+        ("totals", Text(totals(job))),
+        ("conditions", _conditions(job, now)),
+        ("events", Group(*(view.event_text(line, full=True) for line in events)) if events else Text("none")),
+    ]
+    for title, body in sections:
+        if body is not None:
+            if title:
+                out.print(Text(f"\n{title.upper()}", style="bold"))
+            out.print(Padding(body, (0, 0, 0, 2 if title else 0), expand=False))
+
+
+def _heading(job: TrainingJob, now: datetime) -> RenderableType:
+    meta, status = job.metadata, job.status
+    title = Text.assemble((f"{meta.namespace}/{meta.name}", "bold"), "  ", view.phase_text(status.phase))
+    if status.reason:
+        title.append(f"  {status.reason}", style="dim")
+    born = f"created {formats.ago(meta.creation_timestamp, now)}, image {job.spec.trainer.image}"
+    lines = [title, Text(born, style="dim")]
+    if meta.deletion_timestamp:
+        lines.append(Text("it is being deleted: its pod saves and leaves, its checkpoints stay", style="yellow"))
+    if decision := status.decision:
+        said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
+        lines.append(Text(said))
+    return Group(*lines)
+
+
+def what_next(job: TrainingJob, now: datetime) -> str:
+    """One or two sentences: what the operator waits for, and what it will do then."""
+    status = job.status
+    match status.phase:
+        case None:
+            return "The operator has not looked at it yet. If that lasts: kubectl -n holdfast-system get pods"
+        case Phase.COMPLETED:
+            return "Nothing: training is complete." + _ttl(job)
+        case Phase.FAILED:
+            return "Nothing: it has failed for good. Mend the reason, delete the job, apply it again." + _ttl(job)
+        case Phase.SUSPENDED:
+            return "It waits for spec.suspend: false, and goes on from its last checkpoint then."
+    attempt = status.current
+    if attempt is None:
+        return "The next attempt is being prepared."
+    return _attempt_next(attempt, status.successor, now)
+
+
+def _attempt_next(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
+    match attempt.state:
+        case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > now:
+            return f"Attempt {attempt.number} starts in {formats.span(attempt.retry_at - now)}, after a growing delay."
+        case AttemptState.INTENDED:
+            return f"Attempt {attempt.number} starts as soon as the one before it has ended."
+        case AttemptState.ACQUIRING if attempt.acquire_deadline:
+            left = formats.span(attempt.acquire_deadline - now)
+            return f"It waits {left} more for a node of tier {attempt.tier.name}; then it tries the next tier."
+        case AttemptState.ACQUIRING:
+            return f"It waits for a node of tier {attempt.tier.name}."
+        case AttemptState.STARTING:
+            return "Its pod has a node and starts: image, storage check, restore."
+        case AttemptState.DRAINING:
+            return _draining(attempt, successor, now)
+        case _ if attempt.departure:
+            return _departing(attempt.departure, successor, now)
+        case _ if successor:
+            return f"It trains. {_following(successor)}, to go back to that tier."
+        case _:
+            return "It trains. If its node is taken, it saves, moves, and goes on at the step that it saved."
+
+
+def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
+    left = formats.span(departure.deadline - now)
+    after = f" {_following(successor)}; once it is ready, this one saves and leaves." if successor else ""
+    return f"Its node goes in {left} ({departure.reason}); until then it trains on.{after}"
+
+
+def _following(successor: Attempt) -> str:
+    where = f" on {node}" if successor.pods and (node := successor.pods[0].node) else ""
+    doing = "comes up" if successor.pods else "waits for a node"
+    return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
+
+
+def _draining(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
+    drain = attempt.drain
+    if drain is None:
+        return "It saves and leaves."
+    heard = "the program has heard it" if drain.acknowledged_at else "the program has not answered yet"
+    after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
+    left = formats.span(drain.deadline - now)
+    return f"It was told to save and leave within {left} ({drain.reason}); {heard}.{after}"
+
+
+def _ttl(job: TrainingJob) -> str:
+    ttl = job.spec.ttl_after_finished
+    if ttl is None or job.status.finished_at is None:
+        return ""
+    return f" The object is deleted at {formats.moment(job.status.finished_at + ttl)}; its checkpoints stay."
+
+
+def _last_words(job: TrainingJob) -> RenderableType | None:
+    """What the program wrote before its last failure."""
+    ends = [r for r in job.status.history if r.kind in (EndKind.FAILURE, EndKind.MISCONFIGURED) and r.message]
+    if not ends:
+        return None
+    last = ends[-1]
+    return Group(Text(f"attempt {last.number}, {last.reason}:", style="red"), Text(last.message))
+
+
+def _ends(history: Sequence[AttemptRecord]) -> RenderableType | None:
+    told = [record for record in history if record.message and record.kind is not EndKind.COMPLETED]
+    if not told:
+        return None
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for record in told:
+        guess = " (nobody saw the end)" if record.estimated else ""
+        first_line = record.message.splitlines()[0]
+        grid.add_row(str(record.number), formats.moment(record.ended_at), record.reason, Text(f"{first_line}{guess}"))
+    return grid
+
+
+def totals(job: TrainingJob) -> str:
+    """What interruptions have cost so far."""
+    restarts, ledger = job.status.restarts, job.status.ledger
+    failures = f"{restarts.failures} of {job.spec.failure.max_failures} allowed failures"
+    seconds = ledger.seconds_lost.total_seconds()
+    lost = f"{formats.count(ledger.steps_lost)} steps done twice, {seconds:.1f}s without training"
+    return f"{restarts.losses} losses ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
+
+
+def _conditions(job: TrainingJob, now: datetime) -> RenderableType | None:
+    if not job.status.conditions:
+        return None
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for condition in job.status.conditions:
+        style = "green" if condition.status == "True" else "dim"
+        name, since = Text(condition.type, style=style), formats.ago(condition.last_transition_time, now)
+        grid.add_row(name, condition.status, condition.reason, since, Text(condition.message))
+    return grid

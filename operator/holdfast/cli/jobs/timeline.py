@@ -1,0 +1,204 @@
+"""A job's attempts as bars, a row for each tier over one axis of time. Pure.
+
+Each stage and each kind of end has a sign of its own, so that nothing is told by colour alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from enum import StrEnum
+from itertools import groupby, pairwise
+from math import ceil
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
+from holdfast.api.objects import TrainingJob
+from holdfast.api.profile import Tier
+from holdfast.cli.ui import formats
+
+LONGEST_NAME = 16
+LEAST_WIDTH = 16  # columns of bars, however narrow the screen is
+LABEL_ROOM = 10  # columns from one label of the axis to the next, at least
+KIND_STYLES = {"Spot": "green", "Dedicated": "blue", "CPU": "magenta"}
+
+
+class Stage(StrEnum):
+    """What an attempt does, by its sign."""
+
+    WAITING = "·"
+    STARTING = "░"
+    TRAINING = "█"
+    LEAVING = "▒"
+
+
+class End(StrEnum):
+    """How an attempt ended, by its sign; in one place the first of them is shown."""
+
+    FAILED = "!"
+    LOST = "×"
+    COMPLETE = "✓"
+    STOPPED = "›"
+
+
+_STAGES = {
+    Stage.WAITING: "waiting",
+    Stage.STARTING: "starting",
+    Stage.TRAINING: "training",
+    Stage.LEAVING: "leaving",
+}
+_ENDS = {End.FAILED: "failed", End.LOST: "lost", End.COMPLETE: "complete", End.STOPPED: "moved or stopped"}
+_END_STYLES = {End.FAILED: "bold red", End.LOST: "bold yellow", End.COMPLETE: "bold green", End.STOPPED: "bold"}
+_END_OF = {EndKind.LOSS: End.LOST, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
+_STEPS = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (
+        *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600),
+        *(hours * 3600 for hours in (2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 1344, 2688, 5376, 10752)),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One attempt: the times at which its stages begin, in the order of Stage, and its end (or now)."""
+
+    tier: str
+    marks: tuple[datetime, datetime, datetime, datetime, datetime]
+    end: End | None = None
+
+
+class Timeline:
+    """The bars of some attempts. Times of the axis are in `zone`, or in the local one."""
+
+    def __init__(
+        self, bars: Sequence[Bar], kinds: dict[str, str], order: Sequence[str], folded: int, zone: tzinfo | None
+    ) -> None:
+        self._bars, self._kinds, self._folded, self._zone = bars, kinds, folded, zone
+        used = {bar.tier for bar in bars}
+        self._tiers = [*(name for name in order if name in used), *sorted(used - set(order))]
+        self._since = min(bar.marks[0] for bar in bars)
+        self._until = max(bar.marks[-1] for bar in bars)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by rich."""
+        name_width = min(max(len(name) for name in self._tiers), LONGEST_NAME)
+        width = max(options.max_width - name_width - 2, LEAST_WIDTH)
+        for tier in self._tiers:
+            name = tier if len(tier) <= name_width else f"{tier[: name_width - 1]}…"
+            line = Text(f"{name.ljust(name_width)}  ", no_wrap=True)
+            yield line.append_text(self._row(tier, width))
+        for axis in self._axis(width):
+            yield Text(f"{' ' * (name_width + 2)}{axis}", style="dim", no_wrap=True)
+        since, until = (at.astimezone(self._zone) for at in (self._since, self._until))
+        whole = formats.span(until - since)
+        yield Text(f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, {whole}", style="dim")
+        yield self._legend()
+        if self._folded:
+            more = "1 further attempt is" if self._folded == 1 else f"{self._folded} further attempts are"
+            yield Text(f"{more} kept only as sums, in the cost", style="dim")
+
+    def _place(self, at: datetime, width: int) -> float:
+        """Where a time is, in columns from the left."""
+        whole = self._until - self._since
+        return (at - self._since) / whole * width if whole else 0.0
+
+    def _row(self, tier: str, width: int) -> Text:
+        """One tier: in each column the stage that took most of it, or the end that was in it."""
+        cells: list[dict[Stage, float]] = [{} for _ in range(width)]
+        ends: dict[int, End] = {}
+        for bar in self._bars:
+            if bar.tier != tier:
+                continue
+            for stage, (since, until) in zip(Stage, pairwise(bar.marks), strict=True):
+                left, right = self._place(since, width), self._place(until, width)
+                for column in range(min(int(left), width - 1), min(ceil(right), width)):
+                    share = min(right, column + 1) - max(left, column)
+                    cells[column][stage] = cells[column].get(stage, 0.0) + share
+            if bar.end:
+                column = min(max(ceil(self._place(bar.marks[-1], width)) - 1, 0), width - 1)
+                ends[column] = min(bar.end, ends.get(column, bar.end), key=list(End).index)
+        style = KIND_STYLES.get(self._kinds.get(tier, ""), "")
+        signs = [(_sign(stages), style) for stages in cells]
+        for column, end in ends.items():
+            signs[column] = (end, _END_STYLES[end])
+        runs = groupby(signs, key=lambda sign: sign[1])
+        return Text.assemble(*(("".join(sign for sign, _ in run), shared) for shared, run in runs), no_wrap=True)
+
+    def _axis(self, width: int) -> tuple[str, str]:
+        """Ticks at round times, and their labels."""
+        span = max(self._until - self._since, timedelta(seconds=1))
+        room = span * LABEL_ROOM / width
+        step = next((step for step in _STEPS if step >= room), _STEPS[-1])
+        since = self._since.astimezone(self._zone)
+        midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
+        ticks, labels = ["─"] * width, [" "] * width
+        at, until = midnight + step * ceil((since - midnight) / step), self._until.astimezone(self._zone)
+        while at <= until and (column := int(self._place(at, width))) < width:
+            ticks[column] = "┬"
+            if column + len(label := _label(at, step)) <= width:
+                labels[column : column + len(label)] = label
+            at += step
+        return "".join(ticks), "".join(labels).rstrip()
+
+    def _legend(self) -> Text:
+        """What the signs mean that are there."""
+        stages = {s for bar in self._bars for s, (a, b) in zip(Stage, pairwise(bar.marks), strict=True) if a < b}
+        ends = {bar.end for bar in self._bars}
+        said = [f"{stage} {meaning}" for stage, meaning in _STAGES.items() if stage in stages]
+        said += [f"{end} {meaning}" for end, meaning in _ENDS.items() if end in ends]
+        return Text("   ".join(said), style="dim")
+
+
+def _sign(stages: Mapping[Stage, float]) -> str:
+    """The stage that took the most of a column; a blank if there was none."""
+    return max(stages, key=lambda stage: stages[stage]) if stages else " "
+
+
+def _label(at: datetime, step: timedelta) -> str:
+    """`Nov 21` where a day begins, else `09:30`, or `09:30:05` where ticks are so close."""
+    if step >= timedelta(days=1) or (at.hour, at.minute, at.second) == (0, 0, 0):
+        return f"{at:%b} {at.day}"
+    return f"{at:%H:%M}" if step >= timedelta(minutes=1) else f"{at:%H:%M:%S}"
+
+
+def timeline(job: TrainingJob, now: datetime, grid: Iterable[Tier] = (), zone: tzinfo | None = None) -> Timeline | None:
+    """The attempts of which the status still knows; None if there was none. `grid`: the job's tiers, if known."""
+    status = job.status
+    present = [attempt for attempt in (status.current, status.successor) if attempt]
+    begun = [record.first_step for record in status.history] + [attempt.first_step for attempt in present]
+    steps = any(step is not None for step in begun)
+    bars = [_past(record, steps=steps) for record in status.history]
+    bars += [_present(attempt, now, steps=steps) for attempt in present]
+    if not bars:
+        return None
+    tiers = list(grid) or list(job.spec.capacity.tiers)
+    kinds: dict[str, str] = {one.tier: one.kind for one in status.ledger.by_tier}
+    kinds |= {tier.name: tier.kind for tier in (*tiers, *(attempt.tier for attempt in present))}
+    folded = max(status.ledger.attempts - len(status.history), 0)
+    return Timeline(bars, kinds, [tier.name for tier in tiers], folded, zone)
+
+
+def _past(record: AttemptRecord, *, steps: bool) -> Bar:
+    begun = record.first_step_at if steps else record.started_at
+    left = record.last_step_at if steps and record.first_step_at else None
+    marks = _in_order(record.raised_at, (record.scheduled_at, begun, left), record.ended_at)
+    return Bar(record.tier, marks, _END_OF.get(record.kind, End.FAILED))
+
+
+def _present(attempt: Attempt, now: datetime, *, steps: bool) -> Bar:
+    begun = attempt.progress_at if steps else attempt.started_at
+    left = attempt.drain.at if attempt.drain else None
+    return Bar(attempt.tier.name, _in_order(attempt.raised_at, (attempt.scheduled_at, begun, left), now))
+
+
+def _in_order(
+    raised: datetime, between: tuple[datetime | None, datetime | None, datetime | None], end: datetime
+) -> tuple[datetime, datetime, datetime, datetime, datetime]:
+    """Times that never go back, whatever clocks said; a stage that was not reached begins at the end."""
+    end = max(raised, end)
+    scheduled, begun, left = (min(at or end, end) for at in between)
+    scheduled = max(scheduled, raised)
+    begun = max(begun, scheduled)
+    return raised, scheduled, begun, max(left, begun), end

@@ -1,0 +1,296 @@
+"""What a job looks like on a terminal. Pure: models and a time in, something that rich can print out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Forecast, Phase
+from holdfast.cli.cluster.job_api import Line, Unreadable
+from holdfast.cli.jobs import costs
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.fitted_table import Column, Fitting
+
+EVENTS_SHOWN = 8
+BAR = 40
+SPARK = 32
+
+_PHASE_STYLES = {
+    Phase.SUSPENDED: "dim",
+    Phase.ACQUIRING: "yellow",
+    Phase.STARTING: "cyan",
+    Phase.RUNNING: "green",
+    Phase.MIGRATING: "magenta",
+    Phase.RECOVERING: "yellow",
+    Phase.COMPLETED: "bold green",
+    Phase.FAILED: "bold red",
+}
+_END_STYLES = {EndKind.COMPLETED: "green", EndKind.LOSS: "yellow", EndKind.STOPPED: "dim"}
+
+
+@dataclass(slots=True)
+class Losses:
+    """Losses seen while watching, for the sparkline. One value a step; a step seen again replaces the old value."""
+
+    by_step: dict[int, float] = field(default_factory=dict)
+
+    def see(self, step: int, loss: str | None) -> None:
+        """Remember the loss of a step."""
+        value = formats.number(loss)
+        if value is not None:
+            self.by_step[step] = value
+
+    def values(self) -> list[float]:
+        """In the order of the steps."""
+        return [self.by_step[step] for step in sorted(self.by_step)]
+
+
+def phase_text(phase: Phase | None) -> Text:
+    """The phase in its colour."""
+    return Text(phase or "New", style=_PHASE_STYLES[phase] if phase else "dim")
+
+
+def fraction(job: TrainingJob) -> float | None:
+    """How much is done, 0 to 1; None if nobody said what done means."""
+    progress = job.status.progress
+    steps = progress.steps or job.spec.goal.steps
+    if job.status.phase is Phase.COMPLETED:
+        return 1.0
+    return min(progress.step / steps, 1.0) if steps else None
+
+
+def percent(job: TrainingJob) -> str:
+    """`48.2%`."""
+    share = fraction(job)
+    return formats.NOTHING if share is None else f"{share * 100:.1f}%"
+
+
+def steps(job: TrainingJob) -> str:
+    """`120 / 1,200`."""
+    progress = job.status.progress
+    goal = progress.steps or job.spec.goal.steps
+    return formats.count(progress.step) + (f" / {formats.count(goal)}" if goal else "")
+
+
+def eta(job: TrainingJob, now: datetime) -> str:
+    """`3m12s`: how long it will still take."""
+    at = job.status.progress.eta
+    return formats.span(at - now) if at and not (job.status.phase and job.status.phase.final) else formats.NOTHING
+
+
+def slack_text(found: Forecast) -> Text:
+    """`31h00m`, or `late by 2h05m` as a warning."""
+    if found.late is not None:
+        return Text(f"late by {formats.span(found.late)}", style="bold red")
+    return Text(formats.span(found.slack), style="yellow" if found.slack == timedelta(0) else "")
+
+
+COLUMNS = (
+    Column("NAME"),
+    Column("PHASE"),
+    Column("TIER"),
+    Column("STEP", rank=5, right=True),
+    Column("PERCENT", rank=1, right=True),
+    Column("ETA", rank=2),
+    Column("COST", rank=4, right=True),
+    Column("EXPECTED", rank=6, right=True),
+    Column("SAVED", rank=7, right=True),
+    Column("SLACK", rank=3),
+    Column("LOSSES", rank=8, right=True),
+    Column("LOSS", rank=11, right=True),
+    Column("ATTEMPT", rank=12, right=True),
+    Column("NODE", rank=10),
+    Column("AGE", rank=13),
+    Column("REASON", rank=9, loose=True),
+)
+
+
+def jobs_table(
+    jobs: Sequence[TrainingJob], unreadable: Sequence[Unreadable], now: datetime, *, namespaces: bool
+) -> RenderableType:
+    """All jobs, one a row, in as many columns as fit; below them those that cannot be read."""
+    columns = (Column("NAMESPACE"), *COLUMNS) if namespaces else COLUMNS
+    rows = [[Text(job.metadata.namespace), *_row(job, now)] if namespaces else _row(job, now) for job in jobs]
+    parts: list[RenderableType] = [Fitting(columns, rows)] if rows else []
+    for bad in unreadable:
+        where = f"{bad.namespace}/{bad.name}" if namespaces else bad.name
+        parts.append(Text.assemble(where, "  ", ("Unreadable", "red"), f": {bad.why.splitlines()[0]}"))
+    return Group(*parts)
+
+
+def _row(job: TrainingJob, now: datetime) -> list[Text]:
+    """The cells of COLUMNS."""
+    status, meta, cost = job.status, job.metadata, job.status.forecast.cost
+    saved = formats.decimal(status.ledger.saved_versus_dedicated)
+    cells: list[str | Text] = [
+        meta.name,
+        phase_text(status.phase),
+        status.tier or formats.NOTHING,
+        formats.count(status.progress.step),
+        percent(job),
+        eta(job, now),
+        formats.money(status.ledger.spent),
+        formats.NOTHING if cost is None else formats.money(cost),
+        formats.NOTHING if saved is None else formats.money(saved),
+        slack_text(status.forecast),
+        str(status.restarts.losses),
+        status.progress.loss or formats.NOTHING,
+        str(status.attempt),
+        status.node or formats.NOTHING,
+        formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
+        status.reason or "",
+    ]
+    return [cell if isinstance(cell, Text) else Text(cell) for cell in cells]
+
+
+def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
+    """Phase, tier, node, step, loss and so on, as a grid of names and values."""
+    status = job.status
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    for _ in range(4):
+        grid.add_column(no_wrap=True)
+    saved = status.checkpoint
+    checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else "none yet"
+    loss = Text.assemble(
+        (status.progress.loss or formats.NOTHING, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
+    )
+    rows: list[tuple[str, RenderableType, str, RenderableType]] = [
+        ("phase", phase_text(status.phase), "tier", Text(status.tier or formats.NOTHING, style="bold")),
+        ("step", Text(steps(job), style="bold"), "node", status.node or formats.NOTHING),
+        ("loss", loss, "attempt", str(status.attempt)),
+        ("checkpoint", checkpoint, "speed", speed(job)),
+    ]
+    if status.forecast.slack is not None:
+        rows.append(("deadline", formats.moment(job.spec.capacity.deadline), "slack", slack_text(status.forecast)))
+    for left, value, right, other in rows:
+        grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
+    return grid
+
+
+def speed(job: TrainingJob) -> str:
+    """`1234.5 samples/s`."""
+    rate = formats.number(job.status.progress.samples_per_second)
+    return formats.NOTHING if rate is None else f"{rate:,.1f} samples/s"
+
+
+def progress_line(job: TrainingJob, now: datetime) -> Text:
+    """The bar, the percentage and the time that is left."""
+    share = fraction(job)
+    left = f"   ETA {eta(job, now)}" if share is not None and share < 1 else ""
+    return Text.assemble(
+        (formats.bar(share, BAR), "green" if share is not None else "dim"), f" {percent(job):>6}", (left, "dim")
+    )
+
+
+ATTEMPT_COLUMNS = (
+    Column("#", right=True),
+    Column("TIER", loose=True),
+    Column("NODE", rank=4),
+    Column("STEPS", rank=1, right=True),
+    Column("RESUMED AT", rank=5, right=True),
+    Column("LOST", rank=3),
+    Column("TOOK", rank=2),
+    Column("ENDED"),
+)
+
+
+def attempts_table(job: TrainingJob, now: datetime) -> RenderableType:
+    """Every attempt of which the status still knows, the running one last."""
+    rows = [_past(record) for record in job.status.history]
+    rows += [_present(attempt, job, now) for attempt in (job.status.current, job.status.successor) if attempt]
+    return Padding(Fitting(ATTEMPT_COLUMNS, rows), (1, 0))
+
+
+def _past(record: AttemptRecord) -> list[Text]:
+    took = record.ended_at - (record.started_at or record.raised_at)
+    return [
+        Text(str(record.number)),
+        Text(record.tier),
+        Text(record.node or formats.NOTHING),
+        Text(step_range(record.first_step, record.last_step)),
+        Text(formats.count(record.resumed_step)),
+        Text(lost(record)),
+        Text(formats.span(took)),
+        Text(f"{record.kind}: {record.reason}", style=_END_STYLES.get(record.kind, "red")),
+    ]
+
+
+def _present(attempt: Attempt, job: TrainingJob, now: datetime) -> list[Text]:
+    pod = attempt.pods[0] if attempt.pods else None
+    is_current = job.status.current is attempt
+    last = job.status.progress.step if is_current and attempt.first_step is not None else attempt.last_step
+    return [
+        Text(str(attempt.number)),
+        Text(attempt.tier.name),
+        Text((pod.node if pod else None) or formats.NOTHING),
+        Text(step_range(attempt.first_step, last)),
+        Text(formats.count(attempt.resumed_step)),
+        Text(formats.NOTHING),
+        Text(formats.span(now - (attempt.started_at or attempt.raised_at))),
+        Text(str(attempt.state), style="cyan"),
+    ]
+
+
+def step_range(first: int | None, last: int | None) -> str:
+    """`120–480`."""
+    if first is None or last is None:
+        return formats.NOTHING
+    return f"{formats.count(first)}–{formats.count(last)}"
+
+
+def lost(record: AttemptRecord) -> str:
+    """`0 steps, 6.1s`: what the end of this attempt cost; known when the next attempt trains."""
+    if record.seconds_lost is None:
+        return formats.NOTHING
+    return f"{formats.count(record.steps_lost or 0)} steps, {record.seconds_lost.total_seconds():.1f}s"
+
+
+def event_text(line: Line, *, full: bool = False) -> Text:
+    """One Event on one line, its message cut at the edge of the screen unless `full`."""
+    times = f" (×{line.count})" if line.count > 1 else ""
+    text = Text.assemble(
+        (formats.moment(line.at) if full else formats.clock(line.at), "dim"),
+        "  ",
+        (line.reason, "yellow" if line.warning else "green"),
+        "  ",
+        line.message.replace("\n", " "),
+        (times, "dim"),
+    )
+    if not full:
+        text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses) -> Panel:
+    """One job as a live screen."""
+    meta, decision = job.metadata, job.status.decision
+    parts: list[RenderableType] = [summary(job, now, losses), Text(), progress_line(job, now)]
+    if cost := costs.sentence(job):
+        parts.append(Text(cost, style="dim"))
+    if decision:
+        why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
+        why.no_wrap, why.overflow = True, "ellipsis"
+        parts += [Text(), why]
+    if job.status.attempt:
+        parts.append(attempts_table(job, now))
+    if events:
+        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-EVENTS_SHOWN:])]
+    return Panel(Group(*parts), title=f"{meta.namespace}/{meta.name}", title_align="left", border_style="blue")
+
+
+def plain_state(job: TrainingJob) -> str:
+    """The state on one line, for output that is not a terminal. Equal as long as nothing has changed but the time."""
+    status = job.status
+    parts = [status.phase or "New", f"attempt={status.attempt}"]
+    parts += [f"{name}={value}" for name, value in (("tier", status.tier), ("node", status.node)) if value]
+    parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or formats.NOTHING}"]
+    if status.checkpoint:
+        parts.append(f"checkpoint={status.checkpoint.step}")
+    return " ".join(parts)

@@ -1,0 +1,73 @@
+"""`holdfast why`: the reason of the last decision, and every figure that such a choice is made from."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
+from holdfast.cli.ui.console import console
+from holdfast.cli.why.as_json import as_json
+from holdfast.cli.why.reasons import find_reasons
+from holdfast.cli.why.screen import show
+from holdfast.core.observe.nodes import NodeView
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+
+
+def why(
+    job: Job,
+    *,
+    namespace: Namespace = None,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.
+
+    The policy is asked here, by the code that the operator runs. Nodes are looked at if this user may list them.
+
+    \b
+    Examples:
+      holdfast why vit-faces -n vision
+      holdfast why vit-faces --json | jq '.tiers[] | {name, available, costOfAnHoursWork}'
+    """
+    target = Target(kubeconfig, namespace)
+
+    async def read() -> tuple[TrainingJob, CapacityProfile | None, list[NodeView] | None]:
+        async with connect(target) as client:
+            found = await job_api.get_job(client, target.resolved_namespace(), job)
+            return found, await _profile(client, found), await _nodes(client)
+
+    found = find_reasons(*asyncio.run(read()), datetime.now(UTC))
+    if as_json_:
+        typer.echo(json.dumps(as_json(found), indent=2))
+    else:
+        show(console(), found)
+
+
+async def _profile(client: Client, job: TrainingJob) -> CapacityProfile | None:
+    """The profile that the job names; None if it names none, or one that is not there. Raises ApiError."""
+    if (name := job.spec.capacity.profile) is None:
+        return None
+    try:
+        return await job_api.get_profile(client, name)
+    except ApiError as error:
+        if error.not_found:
+            return None
+        raise
+
+
+async def _nodes(client: Client) -> list[NodeView] | None:
+    """All nodes; None if this user may not list them. Raises ApiError."""
+    try:
+        items, _ = await client.list_all("/api/v1/nodes")
+    except ApiError as error:
+        if error.status == 403:
+            return None
+        raise
+    return [NodeView.parse(item) for item in items]

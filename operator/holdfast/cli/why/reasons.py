@@ -1,0 +1,127 @@
+"""Why a job is where it is: its policy asked again, by the code that the operator runs, with all figures. Pure.
+
+The operator knows a little more: what trainers reported in the last seconds, and its own settings where they are not
+the usual ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import ProfileTier, Tier
+from holdfast.api.status import Forecast, Ledger, Phase
+from holdfast.core.attempt.pause import outlay
+from holdfast.core.attempt.placement import ask
+from holdfast.core.books.ledger import as_of
+from holdfast.core.capacity.budget import Forecast as Outlay
+from holdfast.core.capacity.choose import Answer
+from holdfast.core.capacity.move_value import rate
+from holdfast.core.capacity.outlook import Figures
+from holdfast.core.capacity.policy_input import TierView
+from holdfast.core.capacity.risk import Risk, deadline_risk
+from holdfast.core.capacity.safety_net import Net, find_net
+from holdfast.core.draft import Draft
+from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.status.forecast import forecast
+from holdfast.core.successor.change_tier import asked_again_at
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """What a policy says of a job at `now`, and what it was made from.
+
+    `answer` is None if `idle` says why nothing is to be chosen, or if the job has no grid because its profile is not
+    there. `nodes` is how many nodes were looked at, None if that was not allowed.
+    """
+
+    job: TrainingJob
+    now: datetime
+    grid: tuple[ProfileTier, ...]
+    nodes: int | None
+    idle: str = ""
+    answer: Answer | None = None
+    ask_at: datetime | None = None
+    net: Net | None = None
+    risk: Risk | None = None
+    forecast: Forecast = field(default_factory=Forecast)
+    budget: Outlay | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def rows(self) -> list[tuple[TierView, Figures]]:
+        """Every tier as the policy saw it, in the order of the grid, with what that was made from."""
+        found = self.answer.outlook if self.answer else None
+        return list(zip(found.view.tiers, found.figures, strict=True)) if found else []
+
+    def hour_of_work(self, tier: TierView) -> float | None:
+        """What the work of an hour on the reference tier is expected to cost on this tier; None: no price."""
+        return rate(self.answer.outlook.view, tier) if self.answer else None
+
+
+def find_reasons(
+    job: TrainingJob, profile: CapacityProfile | None, nodes: Sequence[NodeView] | None, now: datetime
+) -> Reasons:
+    """Ask the policy. `profile` is None if the job names none, or one that is not there; for `nodes` see Reasons."""
+    if nodes is None:
+        job, profile = _blind_job(job), _blind_profile(profile)
+    draft = Draft(Snapshot(now=now, job=job, cluster=ClusterView(nodes or ()), profile=profile))
+    grid, looked = draft.snapshot.grid, None if nodes is None else len(nodes)
+    draft.set(ledger=as_of(job.status, grid, now))
+    bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger)
+    if idle := why_idle(job):
+        paused = job.status.phase is Phase.SUSPENDED and not job.spec.suspend
+        return replace(bare, idle=idle, budget=outlay(draft) if paused else None)
+    if (answer := ask(draft)) is None:
+        return bare
+    dated = job.spec.capacity.deadline is not None
+    return replace(
+        bare,
+        answer=answer,
+        ask_at=asked_again_at(draft, answer),
+        net=find_net(answer.outlook.view) if dated and not answer.outlook.missing else None,
+        risk=deadline_risk(answer.outlook, answer.choice) if dated else None,
+        forecast=forecast(draft),
+        budget=outlay(draft),
+    )
+
+
+def why_idle(job: TrainingJob) -> str:
+    """Why nothing is to be chosen for this job; empty if something is."""
+    phase = job.status.phase
+    if phase is Phase.COMPLETED:
+        return "training is complete"
+    if phase is Phase.FAILED:
+        return f"the job has failed for good: {job.status.reason or 'see its conditions'}"
+    if job.metadata.deletion_timestamp:
+        return "the job is being deleted"
+    if job.spec.suspend:
+        return "spec.suspend is true"
+    if phase is Phase.SUSPENDED:
+        return f"the job is suspended: {job.status.reason or 'see its conditions'}"
+    return ""
+
+
+def age(since: datetime | None, now: datetime) -> timedelta | None:
+    """How long ago that was, not below 0; None for None."""
+    return None if since is None else max(now - since, timedelta(0))
+
+
+def _blind_job(job: TrainingJob) -> TrainingJob:
+    capacity = job.spec.capacity
+    tiers = tuple([_blind(tier) for tier in capacity.tiers])
+    spec = job.spec.model_copy(update={"capacity": capacity.model_copy(update={"tiers": tiers})})
+    return job.model_copy(update={"spec": spec})
+
+
+def _blind_profile(profile: CapacityProfile | None) -> CapacityProfile | None:
+    if profile is None:
+        return None
+    tiers = tuple([_blind(tier) for tier in profile.spec.tiers])
+    return profile.model_copy(update={"spec": profile.spec.model_copy(update={"tiers": tiers})})
+
+
+def _blind(tier: Tier) -> Tier:
+    """The tier for eyes that cannot see nodes: that none stands there says nothing then, even if its owners say so."""
+    return tier.model_copy(update={"observation": None}) if tier.observation == "Free" else tier

@@ -1,0 +1,6 @@
+"""What is over, and what it cost: history and ledger.
+
+Belongs here: sums over ended attempts, money, node time, recovery time.
+Does not belong here: forecasts (status) and choices of a tier (capacity).
+Layers: imports capacity and observe.
+"""

@@ -1,0 +1,86 @@
+"""Notices: every sign that a node or a pod is about to be lost.
+
+Keys and meanings are those that the clouds' node termination handlers, Karpenter, the cluster autoscaler and Kubernetes
+itself set; each row names who.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.pods import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something will take the pod away at about `deadline`. `node` is set if it is the node that goes."""
+
+    reason: str
+    message: str
+    deadline: datetime
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    reason: str
+    leaves: timedelta  # what the announcing system usually leaves, if it does not say
+
+
+_TWO_MINUTES = timedelta(minutes=2)
+_THIRTY_SECONDS = timedelta(seconds=30)
+
+# Rebalance recommendations (aws-node-termination-handler/rebalance-recommendation) and
+# DeletionCandidateOfClusterAutoscaler are advice, not loss, and are left out on purpose.
+TAINTS = {
+    "aws-node-termination-handler/spot-itn": _Sign("SpotInterruption", _TWO_MINUTES),
+    "aws-node-termination-handler/scheduled-maintenance": _Sign("ScheduledMaintenance", _TWO_MINUTES),
+    "aws-node-termination-handler/asg-lifecycle-termination": _Sign("NodeTermination", _TWO_MINUTES),
+    "karpenter.sh/disrupted": _Sign("NodeDisrupted", _TWO_MINUTES),
+    "ToBeDeletedByClusterAutoscaler": _Sign("NodeScaleDown", _TWO_MINUTES),
+    "cloud.google.com/impending-node-termination": _Sign("NodeTermination", _THIRTY_SECONDS),
+    "remediator.kubernetes.azure.com/unschedulable": _Sign("NodeRemediation", _THIRTY_SECONDS),
+    "remediator.aks.microsoft.com/unschedulable": _Sign("NodeRemediation", _THIRTY_SECONDS),
+    "node.kubernetes.io/out-of-service": _Sign("NodeOutOfService", timedelta(0)),
+}
+# Of notices on nodes; those on pods are Kubernetes' own words.
+NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted"))
+
+
+def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timedelta) -> Notice | None:
+    """The most urgent notice for a pod that has not ended, or None. `grace` is the pod's grace period."""
+    on_pod, on_node = _on_pod(pod, now, grace), _on_node(node, now)
+    if on_pod is None or on_node is None:
+        return on_pod or on_node
+    return min(on_pod, on_node, key=lambda notice: notice.deadline)
+
+
+def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
+    if pod.deleted_at:  # the deletion timestamp is the end of the grace period, not its start
+        reason, deadline = pod.disruption or "PodDeleted", pod.deleted_at
+        if pod.deletion_grace is not None:  # the timestamp is the API server's clock, which may be wrong
+            whole = timedelta(seconds=pod.deletion_grace)
+            deadline = now + whole if deadline < now else min(deadline, now + whole)
+        return Notice(reason, pod.disruption_message or f"pod {pod.name} is being deleted", deadline)
+    if pod.disruption:
+        return Notice(pod.disruption, pod.disruption_message, now + grace)
+    return None
+
+
+def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
+    if node is None or not (node.taints or node.maintenance or node.deleted_at):
+        return None
+
+    def notice(reason: str, message: str, leaves: timedelta) -> Notice:
+        return Notice(reason, message, node.termination_at or now + leaves, node.name)
+
+    found = [
+        notice(sign.reason, f"node {node.name} carries the taint {taint.key}", sign.leaves)
+        for taint in node.taints
+        if (sign := TAINTS.get(taint.key))
+    ]
+    if node.maintenance:
+        found.append(notice("ScheduledMaintenance", f"node {node.name}: {node.maintenance}", _THIRTY_SECONDS))
+    if node.deleted_at:
+        found.append(notice("NodeDeleted", f"node {node.name} is being deleted", _THIRTY_SECONDS))
+    return min(found, key=lambda found: found.deadline, default=None)

@@ -1,0 +1,148 @@
+"""Small immutable views of pods and their containers."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from holdfast.api import names
+from holdfast.core.observe.raw import LONG_AGO, Raw, _time
+
+NUMBER = re.compile("[0-9]{1,9}")
+
+
+def _ran_at(text: str | None) -> datetime | None:
+    """Like `_time`; a container runtime writes the year 1 or 1970 for what never happened."""
+    time = _time(text)
+    return time if time and time > LONG_AGO else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """The state of one container: at most one of waiting, started, ended is meaningful."""
+
+    name: str
+    waiting: str | None = None  # reason, e.g. ImagePullBackOff
+    message: str = ""  # of the waiting state, or the termination message
+    started_at: datetime | None = None
+    running: bool = False
+    ended: bool = False
+    exit_code: int = 0
+    reason: str = ""  # of the end, e.g. OOMKilled, Error, Completed
+    ended_at: datetime | None = None
+
+    @classmethod
+    def parse(cls, raw: Raw) -> Self:
+        """From one entry of containerStatuses or initContainerStatuses."""
+        state = raw.get("state") or {}
+        if end := state.get("terminated"):
+            return cls(
+                name=raw["name"],
+                message=end.get("message", ""),
+                started_at=_ran_at(end.get("startedAt")),
+                ended=True,
+                exit_code=end.get("exitCode", 0),
+                reason=end.get("reason", ""),
+                ended_at=_ran_at(end.get("finishedAt")),
+            )
+        if run := state.get("running"):
+            return cls(name=raw["name"], running=True, started_at=_time(run.get("startedAt")))
+        wait = state.get("waiting") or {}
+        return cls(name=raw["name"], waiting=wait.get("reason", "ContainerCreating"), message=wait.get("message", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod of a job."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    job: str
+    job_uid: str
+    attempt: int
+    rank: int
+    phase: str  # Pending | Running | Succeeded | Failed | Unknown
+    created_at: datetime | None
+    node: str | None = None
+    reason: str = ""
+    message: str = ""
+    deleted_at: datetime | None = None  # deletionTimestamp: when it is to be gone, not when deletion was asked for
+    deletion_grace: int | None = None  # deletionGracePeriodSeconds; 0: somebody deleted it by force
+    finalized: bool = False  # our finalizer is still on it
+    scheduled_at: datetime | None = None
+    nominated: bool = False  # the scheduler or an autoscaler has a node in mind
+    unscheduled_reason: str = ""  # reason of PodScheduled=False
+    unscheduled_message: str = ""
+    disruption: str = ""  # reason of DisruptionTarget=True
+    disruption_message: str = ""
+    init: tuple[ContainerView, ...] = ()
+    trainer: ContainerView | None = None
+    protected: bool = False  # still carries the do-not-disrupt annotations
+    tier: str = ""  # the name of the tier it was made for
+    program: str = ""  # digest of the program and storage it was made for; empty if it does not say
+
+    @property
+    def ended(self) -> bool:
+        """True if the trainer can do no more work here: the pod's phase is final or its trainer container ended."""
+        return self.phase in ("Succeeded", "Failed") or (self.trainer is not None and self.trainer.ended)
+
+    @property
+    def calm(self) -> bool:
+        """True if the pod is well or on its way up: nothing about it is urgent."""
+        return not (self.ended or self.deleted_at or self.disruption)
+
+    @classmethod
+    def parse(cls, raw: Raw) -> Self | None:
+        """The view of a pod, or None if it is not one that Holdfast made: labels, name and owner must agree.
+
+        A copy of a pod carries its labels, and often its owner, but not its name. A pod whose job was deleted without
+        its pods has no owner any more: it belongs to no job, whose UID is then empty.
+        """
+        meta, status = raw["metadata"], raw.get("status") or {}
+        labels = meta.get("labels") or {}
+        attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_RANK, "")
+        job, job_uid = labels.get(names.LABEL_JOB), labels.get(names.LABEL_JOB_UID)
+        if not (job and job_uid and NUMBER.fullmatch(attempt) and NUMBER.fullmatch(rank)):
+            return None
+        owners = meta.get("ownerReferences") or ()
+        owned = any(o["uid"] == job_uid and o["kind"] == names.JOB_KIND and o.get("controller") for o in owners)
+        if meta["name"] != f"{job}-{int(attempt)}-{int(rank)}" or (owners and not owned):
+            return None
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        scheduled = conditions.get("PodScheduled") or {}
+        disruption = conditions.get("DisruptionTarget") or {}
+        disrupted = disruption.get("status") == "True"
+        containers = {c["name"]: ContainerView.parse(c) for c in status.get("containerStatuses") or ()}
+        annotations = meta.get("annotations") or {}
+        is_scheduled = scheduled.get("status") == "True"
+        return cls(
+            namespace=meta["namespace"],
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta.get("resourceVersion", ""),
+            job=job,
+            job_uid=job_uid if owned else "",
+            attempt=int(attempt),
+            rank=int(rank),
+            phase=status.get("phase", "Pending"),
+            created_at=_time(meta.get("creationTimestamp")),
+            node=(raw.get("spec") or {}).get("nodeName"),
+            reason=status.get("reason", ""),
+            message=status.get("message", ""),
+            deleted_at=_time(meta.get("deletionTimestamp")),
+            deletion_grace=meta.get("deletionGracePeriodSeconds"),
+            finalized=names.POD_FINALIZER in (meta.get("finalizers") or ()),
+            scheduled_at=_time(scheduled.get("lastTransitionTime")) if is_scheduled else None,
+            nominated=bool(status.get("nominatedNodeName")),
+            unscheduled_reason="" if is_scheduled else scheduled.get("reason", ""),
+            unscheduled_message="" if is_scheduled else scheduled.get("message", ""),
+            disruption=disruption.get("reason", "") if disrupted else "",
+            disruption_message=disruption.get("message", "") if disrupted else "",
+            init=tuple(ContainerView.parse(c) for c in status.get("initContainerStatuses") or ()),
+            trainer=containers.get(names.TRAINER_CONTAINER),
+            protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
+            tier=labels.get(names.LABEL_TIER, ""),
+            program=annotations.get(names.ANNOTATION_PROGRAM, ""),
+        )

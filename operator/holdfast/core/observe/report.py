@@ -1,0 +1,40 @@
+"""What a trainer reported: the newest progress report of one pod."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A commit that a trainer reported."""
+
+    step: int
+    uri: str
+    bytes: int
+    committed_at: datetime
+    took: timedelta = timedelta(0)  # from the beginning of the save to its commit
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The newest progress report of one pod; `received_at` is the operator's clock, the only one that counts."""
+
+    pod_uid: str
+    attempt: int
+    received_at: datetime
+    state: str  # holding | starting | training | saving | left | completed
+    step: int | None = None
+    first_step: int | None = None  # first step of its own that this pod ever reported, and when
+    first_step_at: datetime | None = None
+    step_at: datetime | None = None  # when the step last grew
+    steps: int | None = None
+    loss: str | None = None
+    samples_per_second: str | None = None
+    seconds_per_step: str | None = None
+    fenced: bool = False
+    resumed_step: int | None = None
+    resume_note: str = ""
+    checkpoint: SavedCheckpoint | None = None
+    save_error: str | None = None  # why the last save failed; None once one has succeeded again
+    acknowledged: int = 0
+    acknowledged_at: datetime | None = None

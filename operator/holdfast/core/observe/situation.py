@@ -1,0 +1,115 @@
+"""How a job stands: what its status says together with what is seen of the current attempt's pod."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.notices import Notice, find_notice
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.report import Report
+from holdfast.core.observe.snapshot import Snapshot
+
+
+class Sight(StrEnum):
+    """What is seen of the current attempt's pod."""
+
+    NOTHING = "nothing"  # there is no current attempt, or its pod must not exist yet
+    CREATED = "just created"  # by this very decision
+    ABSENT = "absent"  # it should exist; never seen on a node
+    VANISHED = "vanished"  # it was on a node and is no more
+    PENDING = "waiting for a node"
+    PLACED = "on a node"  # the trainer does not run yet
+    RUNNING = "running"
+    ENDED = "ended"
+    SILENT = "node silent"
+    NODE_GONE = "node gone"
+
+
+class Situation(NamedTuple):
+    """One job at one moment of a decision. `status` is the decision's draft, not what is stored."""
+
+    now: datetime
+    status: TrainingJobStatus
+    sight: Sight
+    attempt: Attempt | None = None
+    pod: PodView | None = None
+    node: NodeView | None = None
+    report: Report | None = None
+    notice: Notice | None = None
+
+    @property
+    def state(self) -> AttemptState | None:
+        """The state of the current attempt."""
+        return self.attempt.state if self.attempt else None
+
+    def told(self, at: datetime | None, since: datetime) -> datetime:
+        """When something was that another machine tells of: now if it does not say when, and never before `since`.
+
+        Clocks differ, and a kubelet and a scheduler tell whole seconds: without that a program would start before its
+        pod had a node.
+        """
+        return max(min(at or self.now, self.now), since)
+
+
+def look(
+    snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset(), *, successor: bool = False
+) -> Situation:
+    """The situation of the current attempt, or of its successor; `created`: attempts whose pods are just created."""
+    attempt = status.successor if successor else status.current
+    if attempt is None or attempt.state is AttemptState.INTENDED:
+        return Situation(snapshot.now, status, Sight.NOTHING, attempt)
+    pod = pod_of(snapshot, attempt)
+    if pod is None:
+        return Situation(snapshot.now, status, _missing(attempt, created), attempt)
+    node = snapshot.cluster.nodes.get(pod.node) if pod.node else None
+    sight = _seen(attempt, pod, node)
+    notice = None
+    if sight in (Sight.PLACED, Sight.RUNNING):
+        notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
+    return Situation(snapshot.now, status, sight, attempt, pod, node, snapshot.reports.get(pod.uid), notice)
+
+
+def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
+    """The pod of an attempt (rank 0), or None; once it was on a node, another of its name is not it."""
+    known = attempt.pods[0].uid if attempt.pods else None
+    mine = (pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0)
+    return next((pod for pod in mine if known in (None, pod.uid)), None)
+
+
+def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
+    """True if the pod may be computing, or may yet start to.
+
+    A pod whose end nobody saw, but that status already counts as over (its node fell silent and the storage fence keeps
+    it harmless, or its node is gone), is not live. But another pod under its name is: an operator whose view of the job
+    was old may have made it.
+    """
+    if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
+        return False
+    lost = next((one for one in status.history if one.number == pod.attempt and one.estimated), None)
+    if lost is None or pod.node is None:  # what was lost had a node
+        return True
+    return lost.pod_uid not in (None, pod.uid)
+
+
+def _missing(attempt: Attempt, created: frozenset[int]) -> Sight:
+    if attempt.number in created:
+        return Sight.CREATED
+    return Sight.ABSENT if attempt.state is AttemptState.ACQUIRING else Sight.VANISHED
+
+
+def _seen(attempt: Attempt, pod: PodView, node: NodeView | None) -> Sight:
+    if pod.ended:
+        return Sight.ENDED
+    if pod.node is None:
+        return Sight.PENDING
+    known = attempt.pods[0].node_uid if attempt.pods else None
+    # A node that was never seen is not gone: the cache of nodes may lag behind the cache of pods.
+    if known and (node is None or node.uid != known):
+        return Sight.NODE_GONE
+    if node and not node.ready:
+        return Sight.SILENT
+    running = pod.trainer is not None and pod.trainer.running
+    return Sight.RUNNING if running else Sight.PLACED

@@ -1,0 +1,49 @@
+"""Everything a decision is made from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import ProfileTier
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server refused to create a pod of this attempt."""
+
+    attempt: int
+    at: datetime
+    status: int  # HTTP
+    reason: str  # of the Status object, e.g. Forbidden
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One job and what surrounds it, at one moment."""
+
+    now: datetime
+    job: TrainingJob
+    pods: tuple[PodView, ...] = ()  # every pod that carries the job's UID, ended ones included
+    cluster: ClusterView = field(default_factory=ClusterView)
+    reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
+    profile: CapacityProfile | None = None  # None also if capacity.profile names one that is not there
+    refusal: Refusal | None = None
+    listening_since: datetime | None = None  # when this operator began to take reports
+    progress_slot: bool = True  # the cluster-wide limit of progress writes leaves room for one now
+    config: OperatorConfig = field(default_factory=OperatorConfig)
+    grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)
+    """The tiers that the job may use, best first; empty if its profile is not there."""
+
+    def __post_init__(self) -> None:
+        capacity = self.job.spec.capacity
+        if capacity.profile is None:  # inline tiers, in the shape of a profile's; made once, for it is asked for often
+            tiers = tuple([ProfileTier(**dict(tier)) for tier in capacity.tiers])
+        else:
+            tiers = self.profile.spec.tiers if self.profile else ()
+        object.__setattr__(self, "grid", tiers)

@@ -1,0 +1,297 @@
+"""The pod of an attempt. Only what a job may choose is taken from its spec; everything else is stamped on last."""
+
+import hashlib
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.attempt import Attempt
+from holdfast.api.job import Checkpoint, S3Storage, Trainer, Volume
+from holdfast.api.objects import TrainingJob
+from holdfast.api.profile import ProfileTier
+from holdfast.api.scalars import format_duration, quantity_value
+from holdfast.core.observe.config import OperatorConfig
+
+Manifest = dict[str, Any]
+Env = list[dict[str, Any]]
+
+TERMINATION_LOG = "/dev/termination-log"
+TOKEN_SECONDS = 3600
+
+# A pod tolerates a silent node without limit, so that the taint manager does not kill a training whose node only lost
+# touch: Holdfast itself decides, and sooner (see transitions: the silent node).
+_STAY_ON_SILENT_NODES = [
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
+    for what in ("not-ready", "unreachable")
+]
+
+
+def pod_name(job: str, attempt: int, rank: int) -> str:
+    """Deterministic, so that no attempt can have two pods of one rank."""
+    return f"{job}-{attempt}-{rank}"
+
+
+def program(job: TrainingJob) -> str:
+    """A digest of what may not change while the job is active: its program and where its checkpoints are."""
+    parts = (job.spec.trainer.model_dump_json(), job.spec.checkpoint.storage.model_dump_json())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: float, rank: int = 0) -> Manifest:
+    """The manifest of one pod. `life`: mean seconds between losses on its tier, as they are known now."""
+    trainer, tier = job.spec.trainer, attempt.tier
+    common = _common_env(job, attempt)
+    env = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
+    mounts = [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}] if _claim(job) else []
+    launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _seconds(job),
+        "nodeSelector": dict(tier.node_selector),
+        "tolerations": [t.to_object() for t in tier.tolerations] + _STAY_ON_SILENT_NODES,
+        "securityContext": _pod_security(trainer),
+        "initContainers": [_init_container(config, common, [launcher, *mounts])],
+        "containers": [_trainer_container(trainer, tier, env, [launcher, *mounts])],
+        "volumes": _volumes(job),
+    }
+    if trainer.image_pull_secrets:
+        spec["imagePullSecrets"] = [ref.to_object() for ref in trainer.image_pull_secrets]
+    if tier.runtime_class_name:
+        spec["runtimeClassName"] = tier.runtime_class_name
+    if tier.priority_class_name:
+        spec["priorityClassName"] = tier.priority_class_name
+    if attempt.avoid_nodes:
+        spec["affinity"] = _avoiding(attempt.avoid_nodes)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, attempt, rank), "spec": spec}
+
+
+def _metadata(job: TrainingJob, attempt: Attempt, rank: int) -> Manifest:
+    return {
+        "name": pod_name(job.metadata.name, attempt.number, rank),
+        "namespace": job.metadata.namespace,
+        "labels": {
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_JOB: job.metadata.name,
+            names.LABEL_JOB_UID: job.metadata.uid,
+            names.LABEL_ATTEMPT: str(attempt.number),
+            names.LABEL_RANK: str(rank),
+            names.LABEL_TIER: attempt.tier.name,
+        },
+        "annotations": {
+            names.ANNOTATION_PROGRAM: program(job),
+            names.ANNOTATION_DO_NOT_DISRUPT: "true",
+            names.ANNOTATION_SAFE_TO_EVICT: "false",
+        },
+        "finalizers": [names.POD_FINALIZER],
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.JOB_KIND,
+                "name": job.metadata.name,
+                "uid": job.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ],
+    }
+
+
+def _init_container(config: OperatorConfig, env: Env, mounts: list[Manifest]) -> Manifest:
+    return {
+        "name": names.INIT_CONTAINER,
+        "image": config.init_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["holdfast-init"],
+        "env": [*env, {"name": "HOLDFAST_LAUNCHER_DIR", "value": names.LAUNCHER_PATH}],
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
+
+def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: list[Manifest]) -> Manifest:
+    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory, **tier.extra_resources}
+    if tier.accelerator and trainer.accelerators_per_node:
+        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
+    own_mounts = [_mount(volume) for volume in trainer.volumes]
+    if trainer.resources.shared_memory:
+        own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - where NCCL and loaders look
+    container: Manifest = {
+        "name": names.TRAINER_CONTAINER,
+        "image": trainer.image,
+        "command": ["python3", f"{names.LAUNCHER_PATH}/holdfast-run", "--", *trainer.command, *trainer.args],
+        "env": [*(var.to_object() for var in trainer.env), *env],
+        "envFrom": [source.to_object() for source in trainer.env_from],
+        "resources": {"requests": wanted, "limits": wanted},
+        "securityContext": _container_security(trainer),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            *mounts,
+            {"name": names.TOKEN_VOLUME, "mountPath": names.TOKEN_PATH, "readOnly": True},
+            {"name": names.CA_VOLUME, "mountPath": names.CA_PATH, "readOnly": True},
+            *own_mounts,
+        ],
+    }
+    if trainer.working_dir:
+        container["workingDir"] = trainer.working_dir
+    if trainer.image_pull_policy:
+        container["imagePullPolicy"] = trainer.image_pull_policy
+    return container
+
+
+def _pod_security(trainer: Trainer) -> Manifest:
+    root = {} if not trainer.security_context.run_as_user else {"runAsNonRoot": True}
+    return {**trainer.security_context.to_object(), **root, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def _container_security(trainer: Trainer) -> Manifest:
+    """Pod security `baseline`, since many CUDA images run as root; `restricted` as soon as the job names another user.
+
+    A namespace that enforces `restricted` refuses the first kind with words that say so.
+    """
+    drop = {"capabilities": {"drop": ["ALL"]}} if trainer.security_context.run_as_user else {}
+    return {"allowPrivilegeEscalation": False, **drop}
+
+
+def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
+    """Who the pod is and where its checkpoints are: all that the init container needs."""
+    return [
+        *_plain(
+            {
+                "HOLDFAST_NAMESPACE": job.metadata.namespace,
+                "HOLDFAST_JOB": job.metadata.name,
+                "HOLDFAST_JOB_UID": job.metadata.uid,
+                "HOLDFAST_ATTEMPT": str(attempt.number),
+                "HOLDFAST_TERMINATION_LOG": TERMINATION_LOG,
+            }
+        ),
+        {"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        *_storage_env(job),
+    ]
+
+
+def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
+    spec = job.spec
+    accelerators = spec.trainer.accelerators_per_node if attempt.tier.accelerator else 0
+    return _plain(
+        {
+            "HOLDFAST_RANK": str(rank),
+            "HOLDFAST_NODES": "1",
+            "HOLDFAST_TIER": attempt.tier.name,
+            "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if attempt.predecessor else None,
+            "HOLDFAST_ACCELERATORS": str(accelerators),
+            "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
+            "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
+            "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
+            "HOLDFAST_OPERATOR_URL": config.progress_url,
+            "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
+            "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
+            # torchrun's defaults. Standalone: its ranks meet on a free port, so pods may share a network.
+            "PET_NNODES": "1",
+            "PET_NPROC_PER_NODE": str(max(1, accelerators)),
+            "PET_NODE_RANK": str(rank),
+            "PET_STANDALONE": "1",
+        }
+    )
+
+
+def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
+    """When to save, what to keep, and where to start."""
+    keep, best, rate = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate
+    return _plain(
+        {
+            "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
+            "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
+            "HOLDFAST_CHECKPOINT_UPLOAD_RATE": str(int(quantity_value(rate))) if rate else None,
+            "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),
+            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(keep.last),
+            "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(keep.every) if keep.every else None,
+            "HOLDFAST_CHECKPOINT_KEEP_BEST": str(best.count) if best else None,
+            "HOLDFAST_CHECKPOINT_KEEP_METRIC": best.metric if best else None,
+            "HOLDFAST_CHECKPOINT_KEEP_MODE": best.mode if best else None,
+            "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
+        }
+    )
+
+
+def _plain(values: Mapping[str, str | None]) -> Env:
+    """Variables with these values; None leaves one out."""
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
+
+
+def _storage_env(job: TrainingJob) -> Env:
+    s3 = job.spec.checkpoint.storage.s3
+    if s3 is None:
+        path = (_claim(job) or "").strip("/")
+        return [{"name": "HOLDFAST_CHECKPOINT_URI", "value": f"file://{names.CHECKPOINT_PATH}/{path}"}]
+    env: Env = [
+        {"name": "HOLDFAST_CHECKPOINT_URI", "value": f"s3://{s3.bucket}/{s3.prefix}"},
+        {"name": "HOLDFAST_CHECKPOINT_REGION", "value": s3.region},
+    ]
+    if s3.endpoint:
+        env.append({"name": "HOLDFAST_CHECKPOINT_ENDPOINT", "value": s3.endpoint})
+    return env + (_credentials(s3) if s3.credentials_secret else [])
+
+
+def _credentials(s3: S3Storage) -> Env:
+    def key(suffix: str, *, optional: bool) -> Manifest:
+        ref = {"name": s3.credentials_secret, "key": f"AWS_{suffix}", "optional": optional}
+        return {"name": f"HOLDFAST_CHECKPOINT_{suffix}", "valueFrom": {"secretKeyRef": ref}}
+
+    return [
+        key("ACCESS_KEY_ID", optional=False),
+        key("SECRET_ACCESS_KEY", optional=False),
+        key("SESSION_TOKEN", optional=True),
+    ]
+
+
+def _volumes(job: TrainingJob) -> list[Manifest]:
+    token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    volumes: list[Manifest] = [
+        {"name": names.LAUNCHER_VOLUME, "emptyDir": {}},
+        {"name": names.TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
+        {"name": names.CA_VOLUME, "configMap": {"name": names.CA_CONFIG_MAP}},
+    ]
+    claim = job.spec.checkpoint.storage.volume_claim
+    if claim:
+        volumes.append({"name": names.CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": claim.name}})
+    shared_memory = job.spec.trainer.resources.shared_memory
+    if shared_memory:
+        volumes.append({"name": "holdfast-shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}})
+    for volume in job.spec.trainer.volumes:
+        source = volume.to_object()
+        for not_a_source in ("mountPath", "subPath", "readOnly"):
+            source.pop(not_a_source, None)
+        volumes.append(source)
+    return volumes
+
+
+def _mount(volume: Volume) -> Manifest:
+    mount: Manifest = {"name": volume.name, "mountPath": volume.mount_path, "readOnly": volume.read_only}
+    return {**mount, "subPath": volume.sub_path} if volume.sub_path else mount
+
+
+def _claim(job: TrainingJob) -> str | None:
+    """The path inside the claim, or None if checkpoints do not live in a claim."""
+    claim = job.spec.checkpoint.storage.volume_claim
+    return claim.path if claim else None
+
+
+def _avoiding(nodes: tuple[str, ...]) -> Manifest:
+    # A field selector takes one value per requirement.
+    wanted = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": wanted}]}
+        }
+    }
+
+
+def _seconds(job: TrainingJob) -> int:
+    """The grace period in whole seconds, rounded up."""
+    grace = job.spec.checkpoint.grace_period.total_seconds()
+    return int(Decimal(str(grace)).to_integral_value(rounding="ROUND_CEILING"))

@@ -1,0 +1,152 @@
+"""What is to be expected, for people: the choice in words, and conditions that say in time what will not be met.
+
+Figures change with every second. They alone are never worth a write: a text is renewed when what it says has changed in
+kind, or together with something else.
+"""
+
+from datetime import timedelta
+from decimal import Decimal
+from math import inf
+from typing import Literal
+
+from holdfast.api.attempt import AttemptState
+from holdfast.api.scalars import LONGEST, MONEY_MAXIMUM
+from holdfast.api.status import Forecast, Phase
+from holdfast.core.attempt.pause import outlay
+from holdfast.core.attempt.placement import ask, in_order
+from holdfast.core.capacity.budget import HOUR, rest_cost
+from holdfast.core.capacity.deadline import span
+from holdfast.core.capacity.risk import Risk, deadline_risk, lateness
+from holdfast.core.capacity.safety_net import find_net
+from holdfast.core.draft import Draft
+from holdfast.core.status.conditions import drop_condition, find_condition, set_condition
+from holdfast.core.successor.change_tier import wake_for_choice
+
+State = Literal["True", "False", "Unknown"]
+
+
+def set_prospects(draft: Draft) -> None:
+    """Bring decision.reason and the conditions of policy, deadline and budget in line with what the policy says."""
+    capacity = draft.snapshot.job.spec.capacity
+    plain = capacity.policy == "Ordered" and capacity.deadline is None and capacity.budget is None
+    changed = not plain and draft.changed
+    if draft.status.phase and draft.status.phase.final:
+        _conclude(draft)
+        return
+    _explain(draft, changed=changed)
+    _policy(draft, changed=changed)
+    _deadline(draft, changed=changed)
+    _budget(draft, changed=changed)
+
+
+def forecast(draft: Draft) -> Forecast:
+    """What the job will have cost when it is done, and how much of the time to its deadline may yet be wasted."""
+    answer, status = ask(draft), draft.status
+    if answer is None or (status.phase and status.phase.final):
+        return Forecast()
+    view = answer.outlook.view
+    tier = view.here or next((tier for tier in view.tiers if tier.name == answer.choice.tier), None)
+    rest = rest_cost(view, tier) if tier else None
+    cost = None if rest is None else min(status.ledger.spent + rest, Decimal(MONEY_MAXIMUM))
+    if answer.outlook.missing or inf in (view.left, view.work):
+        return Forecast(cost=cost)
+    net = find_net(view)
+    slack = net.slack if net else view.left - view.work / max(tier.speed for tier in view.tiers)
+    late = _rough(lateness(view, answer.choice)) or None
+    return Forecast(cost=cost, slack=_rough(slack), late=late, at=draft.now)
+
+
+def _rough(seconds: float) -> timedelta:
+    """Not below 0; from an hour on without the seconds, which nobody reads."""
+    whole = int(min(max(seconds, 0.0), LONGEST.total_seconds()))
+    return timedelta(seconds=whole if whole < HOUR else whole - whole % 60)
+
+
+def _explain(draft: Draft, *, changed: bool) -> None:
+    """The reason of the choice, for as long as the job does as it says; its time is when that began."""
+    current, said = draft.status.current, draft.status.decision
+    if current is None or current.departure or said is None or in_order(draft):
+        return
+    doing = {AttemptState.RUNNING: "Run", AttemptState.ACQUIRING: "Acquire"}.get(current.state)
+    answer = ask(draft)
+    if answer is None or said.action != doing:
+        return
+    reason = answer.choice.reason
+    if _head(said.reason) != _head(reason):
+        draft.say(said.action, reason)
+    elif changed and said.reason != reason:
+        draft.set(decision=said.model_copy(update={"reason": reason}))
+
+
+def _head(reason: str) -> str:
+    """The tier that a reason begins with."""
+    return reason.partition(":")[0]
+
+
+def _policy(draft: Draft, *, changed: bool) -> None:
+    """PolicyFallback: the policy lacks something, and tiers are tried in order meanwhile."""
+    wanted, answer = draft.snapshot.job.spec.capacity.policy, ask(draft) if _asks(draft) else None
+    if answer is None:
+        drop_condition(draft, "PolicyFallback")
+    elif answer.missing is None:
+        _say(draft, "PolicyFallback", "False", wanted, f"policy {wanted} is in force", changed=changed)
+    else:
+        text = f"policy {wanted}: {answer.missing.message}; tiers are tried in their order meanwhile"
+        _say(draft, "PolicyFallback", "True", answer.missing.reason, text, changed=changed)
+
+
+def _asks(draft: Draft) -> bool:
+    return draft.snapshot.job.spec.capacity.policy != "Ordered"
+
+
+def _deadline(draft: Draft, *, changed: bool) -> None:
+    """DeadlineAtRisk, while there is a deadline."""
+    deadline = draft.snapshot.job.spec.capacity.deadline
+    if deadline is None:
+        drop_condition(draft, "DeadlineAtRisk")
+        return
+    if (answer := ask(draft)) is None:
+        return  # without a grid nothing can be said; what was said stays
+    found = deadline_risk(answer.outlook, answer.choice)
+    _say(draft, "DeadlineAtRisk", found.status, found.reason, found.message, changed=changed)
+    wake_for_choice(draft, answer)
+    if draft.now < deadline:
+        draft.wake(deadline)
+
+
+def _conclude(draft: Draft) -> None:
+    """A deadline is met or missed once the job is complete."""
+    deadline, finished = draft.snapshot.job.spec.capacity.deadline, draft.status.finished_at
+    if deadline is None or finished is None or draft.status.phase is not Phase.COMPLETED:
+        return
+    late = (finished - deadline).total_seconds()
+    found = Risk("False", "Done", "the job was complete before its deadline")
+    if late > 0:
+        found = Risk("True", "DeadlineMissed", f"the job was complete {span(late)} after its deadline")
+    _say(draft, "DeadlineAtRisk", found.status, found.reason, found.message, changed=True)
+
+
+def _budget(draft: Draft, *, changed: bool) -> None:
+    """BudgetAtRisk, while there is a budget: said long before the job has to stop."""
+    if draft.snapshot.job.spec.capacity.budget is None:
+        drop_condition(draft, "BudgetAtRisk")
+        return
+    if (found := outlay(draft)) is None:
+        return
+    state: State = "False"
+    reason = "Enough"
+    if found.short:
+        state, reason = "True", "Exceeded" if found.pause else "Short"
+    elif found.rest is None:
+        state, reason = "Unknown", "CostUnknown"
+    _say(draft, "BudgetAtRisk", state, reason, found.reason, changed=changed)
+    draft.wake_in(found.again_within)
+
+
+def _say(draft: Draft, kind: str, state: State, reason: str, message: str, *, changed: bool) -> None:
+    old = find_condition(draft, kind)
+    if not changed and old is not None and (old.status, old.reason) == (state, reason):
+        return
+    if state == "True" and (old is None or old.status != "True"):
+        draft.event(kind, message, warning=reason != "PaceUnknown")
+    set_condition(draft, kind, state, reason, message)

@@ -1,0 +1,97 @@
+"""From what a trainer reports to status.progress and status.checkpoint, at a bounded rate."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from pydantic import ValidationError
+
+from holdfast.api.status import CheckpointStatus, Phase, Progress
+from holdfast.core.draft import Draft
+from holdfast.core.observe.report import Report
+from holdfast.core.observe.situation import Situation
+
+FAR = 100 * 365 * 86_400  # seconds; nobody waits for an ETA beyond this
+
+
+def take_progress(draft: Draft, s: Situation) -> None:
+    """Put the newest report into status: with any other change for free, else at most every status_interval."""
+    report = _newest(draft)
+    progress = draft.status.progress
+    if report is None or report.received_at == progress.updated_at:
+        return
+    changed = draft.changed
+    due = (progress.updated_at or datetime.min.replace(tzinfo=draft.now.tzinfo)) + draft.snapshot.config.status_interval
+    if not changed and draft.now < due:
+        draft.wake(due)
+        return
+    if not changed and not draft.snapshot.progress_slot:
+        return  # it stands in the line for a slot, and comes back with it
+    draft.set(progress=_progress(draft, report, running=s.report is report))
+    if saved := _checkpoint(report):
+        draft.set(checkpoint=saved)
+    current = draft.status.current
+    if current and current.number == report.attempt and current.first_step is not None:
+        draft.set_attempt(last_step=report.step, last_step_at=report.step_at)
+
+
+def _newest(draft: Draft) -> Report | None:
+    """The newest report of the newest attempt that said anything; one that waits at the fence has nothing to say.
+
+    An older pod that is kept for its logs is not asked again once the pod of a later attempt, which had come further,
+    is gone.
+    """
+    found = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
+    if not found:
+        return None
+    trained = max((record.number for record in draft.status.history if record.first_step is not None), default=0)
+    reports = [report for report in found if report.attempt >= trained]
+    if current := draft.status.current:
+        reports = [report for report in reports if report.attempt <= current.number or report.fenced]
+    return max(reports, key=lambda report: (report.attempt, report.received_at), default=None)
+
+
+def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
+    goal = draft.snapshot.job.spec.goal.steps or report.steps
+    step = report.step if report.step is not None else draft.status.progress.step
+    if draft.status.phase is Phase.COMPLETED:
+        running = False
+    return Progress(
+        step=step,
+        steps=goal,
+        percent=_percent(step, goal),
+        eta=_eta(report, step, goal) if running else None,
+        loss=report.loss if report.loss is not None else draft.status.progress.loss,
+        samples_per_second=report.samples_per_second if running else None,
+        updated_at=report.received_at,
+    )
+
+
+def _checkpoint(report: Report) -> CheckpointStatus | None:
+    """The newest commit, or None; what does not fit into status is a program's mistake and not worth a failed job."""
+    saved = report.checkpoint
+    if saved is None:
+        return None
+    try:
+        return CheckpointStatus(step=saved.step, uri=saved.uri, bytes=saved.bytes, committed_at=saved.committed_at)
+    except ValidationError:
+        return None
+
+
+def _percent(step: int, goal: int | None) -> str | None:
+    """One decimal, rounded down, so that 100.0 means done."""
+    if not goal:
+        return None
+    tenths = min(step, goal) * 1000 // goal
+    return f"{tenths // 10}.{tenths % 10}"
+
+
+def _eta(report: Report, step: int, goal: int | None) -> datetime | None:
+    """When the goal is reached at the present speed, or None if that cannot be said."""
+    if not goal or report.seconds_per_step is None:
+        return None
+    try:
+        seconds = Decimal(report.seconds_per_step) * max(goal - step, 0)
+        at = report.received_at.replace(microsecond=0)
+        return at + timedelta(seconds=int(seconds)) if 0 <= seconds < FAR else None
+    except (ArithmeticError, ValueError):  # not a number, or beyond the calendar
+        return None

@@ -1,0 +1,6 @@
+"""What the progress endpoint needs of the cluster: its CA, the review of tokens, which pod is whose.
+
+Belongs here: the bridge between serve and the API server.
+Does not belong here: HTTP itself (serve).
+Layers: imports informer and apiserver.
+"""

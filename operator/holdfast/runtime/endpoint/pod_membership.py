@@ -1,0 +1,32 @@
+"""Which pods may report for which job."""
+
+from collections.abc import Callable
+
+from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.serve.progress_endpoint import Standing
+
+
+class Membership:
+    """Answers from the cache. A pod belongs to a job if its UID says so and its attempt is the current one or next.
+
+    An attempt that drains is the current one until it ends. Any other is over, or was never decided on: another may
+    hold the fence, and the pod is told 403.
+    """
+
+    def __init__(self, cache: Cache, synced: Callable[[], bool]) -> None:
+        self._cache = cache
+        self._synced = synced
+
+    def __call__(self, namespace: str, job: str, pod_uid: str, attempt: int | None) -> Standing:
+        """What this pod is to this job."""
+        pod, found = self._cache.pod(pod_uid), self._cache.jobs.get(Key(namespace, job))
+        if pod is None or found is None:
+            return Standing.STRANGER if self._synced() else Standing.UNKNOWN
+        if (pod.namespace, pod.job, pod.job_uid) != (namespace, job, found.metadata.uid):
+            return Standing.STRANGER
+        if attempt is not None and attempt != pod.attempt:
+            return Standing.STRANGER
+        status = found.status
+        first = status.attempt == 0 and pod.attempt == 1  # it is made before anything is in status
+        live = {one.number for one in (status.current, status.successor) if one}
+        return Standing.MEMBER if first or pod.attempt in live else Standing.STRANGER

@@ -1,0 +1,6 @@
+"""Work beside the loop: knowledge of profiles, orphaned pods, malformed jobs, uninstalling.
+
+Belongs here: writes that concern no decision about a job.
+Does not belong here: the loop itself.
+Layers: imports pod_writer, informer and apiserver.
+"""

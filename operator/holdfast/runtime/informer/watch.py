@@ -1,0 +1,233 @@
+"""The watches. The only module that imports kopf, which is the informer and nothing more.
+
+Its handlers put what they saw into the cache, and the keys that it touches into the queue. No API call, no finalizer,
+no annotation, no Event.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import kopf
+
+from holdfast.api import names
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import WatchDiedError
+from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.runtime.informer.resync import MANAGED
+from holdfast.runtime.informer.work_queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+RESOURCES = ("nodes", "pods", names.PROFILE_PLURAL, names.JOB_PLURAL)
+# Seconds until a pod's way up (bound, pulled, running) goes into status: several steps become one write.
+CALM = 0.5
+BACKOFFS = (0.2, 0.5, 1, *([2] * 150))  # seconds; five minutes of refusals end the process, so that it is started again
+
+
+class Frames:
+    """When each watch last said anything: an event, a bookmark, or that it is open."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._last: dict[str, float] = {}
+        self._started: float | None = None
+        self.connected: Callable[[str], None] = lambda resource: None
+
+    def start(self) -> None:
+        """From now on silence counts."""
+        self._started = self._clock()
+
+    def note(self, resource: str) -> None:
+        """Something came."""
+        self._last[resource] = self._clock()
+
+    def opened(self, resource: str) -> None:
+        """A watch was opened."""
+        self.note(resource)
+        self.connected(resource)
+
+    def ages(self) -> dict[str, float]:
+        """Seconds of silence of every watch; empty before the start."""
+        if self._started is None:
+            return {}
+        now = self._clock()
+        return {resource: now - self._last.get(resource, self._started) for resource in RESOURCES}
+
+
+class _NotedContent:
+    """A response's content that tells when something was read from it, so that bookmarks count too."""
+
+    def __init__(self, content: aiohttp.StreamReader, note: Callable[[], None]) -> None:
+        self._content = content
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        async for data in self._content.iter_chunked(size):
+            self._note()
+            yield data
+
+
+def _response_class(frames: Frames) -> type[aiohttp.ClientResponse]:
+    class NotedResponse(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> "NotedResponse":
+            await super().start(connection)
+            if self.status == 200 and self.url.query.get("watch") == "true":
+                resource = self.url.path.rpartition("/")[2]
+                frames.opened(resource)
+                self.content = _NotedContent(self.content, lambda: frames.note(resource))  # type: ignore[assignment]
+            return self
+
+    return NotedResponse
+
+
+async def _login(client: Client, frames: Frames) -> Any:
+    access = await client.credentials()
+    info = kopf.ConnectionInfo(
+        server=access["server"],
+        ca_path=access["ca_path"],
+        insecure=access["insecure"],
+        certificate_path=access["certificate_path"],
+        private_key_path=access["private_key_path"],
+    )
+    headers = {"User-Agent": "holdfast"}
+    if access["authorization"]:
+        headers["Authorization"] = access["authorization"]
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+        headers=headers,
+        response_class=_response_class(frames),
+        read_bufsize=2**20,
+    )
+    return kopf.AiohttpSession(server=access["server"], aiohttp_session=session)
+
+
+class Watches:
+    """All watches of the operator, as one task that must never end by itself."""
+
+    def __init__(self, client: Client, cache: Cache, queue: WorkQueue[Key], frames: Frames) -> None:
+        self._client = client
+        self._queue = queue
+        self._frames = frames
+        self._registry = kopf.OperatorRegistry()
+        self._settings = _settings()
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._register(cache)
+
+    def _register(self, cache: Cache) -> None:
+        registry = self._registry
+
+        async def login(**_: Any) -> Any:
+            return await _login(self._client, self._frames)
+
+        kopf.on.login(registry=registry)(login)
+
+        def watch(where: tuple[str, ...], put: Callable[[Any], set[Key]], drop: Callable[[Any], set[Key]]) -> None:
+            async def seen(event: Any, **_: Any) -> None:
+                change = drop if event["type"] == "DELETED" else put
+                for key in change(event["object"]):
+                    self._queue.add(key)
+
+            kopf.on.event(*where, id=f"see-{where[-1]}", registry=registry)(seen)
+
+        watch(("", "v1", "nodes"), cache.put_node, cache.drop_node)
+
+        @kopf.on.event("", "v1", "pods", id="see-pods", registry=registry)  # type: ignore[untyped-decorator]
+        async def seen_pod(event: Any, **_: Any) -> None:
+            raw = event["object"]
+            gone = event["type"] == "DELETED"
+            touched = cache.drop_pod(raw) if gone else cache.put_pod(raw)
+            pod = cache.pod(raw["metadata"]["uid"])
+            for key in touched:
+                if pod and pod.calm:
+                    self._queue.after(key, CALM, calm=True)
+                else:
+                    self._queue.add(key)
+
+        watch((names.GROUP, names.VERSION, names.PROFILE_PLURAL), cache.put_profile, cache.drop_profile)
+        watch((names.GROUP, names.VERSION, names.JOB_PLURAL), cache.put_job, cache.drop_job)
+
+    async def run(self) -> None:
+        """Watch until `stop`. Raises WatchDiedError, or what kopf died of, if the watches end by themselves."""
+        self._frames.start()
+        await kopf.operator(
+            registry=self._registry,
+            settings=self._settings,
+            clusterwide=True,
+            standalone=True,
+            identity="holdfast",
+            stop_flag=self._stop,
+            ready_flag=self._ready,
+        )
+        if not self._stop.is_set():
+            raise WatchDiedError("the watches ended; the process has to be started again")
+
+    async def ready(self) -> None:
+        """Wait until kopf runs. It has taken the signal handlers then; take them back."""
+        await self._ready.wait()
+
+    def stop(self) -> None:
+        """End the watches."""
+        self._stop.set()
+
+
+class _NoDiff(kopf.DiffBaseStorage):  # type: ignore[misc]
+    """Nothing is compared: kopf would copy every object of every event three times for handlers that we do not have."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+class _NoProgress(kopf.ProgressStorage):  # type: ignore[misc]
+    """No handler makes progress that would have to be remembered."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
+def _settings() -> Any:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # our CRDs do not come and go; no right to list CRDs is needed
+    settings.peering.standalone = True
+    settings.persistence.diffbase_storage = _NoDiff()
+    settings.persistence.progress_storage = _NoProgress()
+    settings.watching.inactivity_timeout = 70
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.watching.label_selectors["", "v1", "pods"] = MANAGED
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = BACKOFFS
+    settings.networking.enforce_retry_after = True
+    settings.queueing.worker_limit = None
+    settings.queueing.idle_timeout = 1.0
+    settings.queueing.exit_timeout = 0.5
+    settings.process.ultimate_exiting_timeout = None
+    return settings

@@ -1,0 +1,278 @@
+"""Carry out one decision: status first, then orders, then actions, then events.
+
+If the status cannot be written nothing else is done: no pod may exist that the status does not know of, but for the
+very first, whose decision has no status to write. Two things do not wait for it, because every millisecond of them is
+the training's:
+
+- An order to drain because of a notice. Its id follows from the status that is stored, so a leader that decides again
+  gives the same order, and a pod obeys an order once. What people asked for may have been taken back when the status is
+  written, so that order waits.
+- A pod that was promised: the number of its attempt is in status already, or it is the next one and the storage fence
+  tells programs apart. So a successor comes up while the notice is still being written. This process must have written
+  the newest number: then no other can have taken the job further, and a view that is stale is so only in what people
+  changed meanwhile; the next decision clears away a pod that is not wanted any more, whoever makes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from holdfast.api import names
+from holdfast.api.attempt import EndKind
+from holdfast.api.model import merge_patch
+from holdfast.api.objects import TrainingJob
+from holdfast.core.decision import (
+    Action,
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Order,
+    ReleasePod,
+    UnprotectPod,
+)
+from holdfast.core.observe.snapshot import Refusal
+from holdfast.runtime.apiserver import paths
+from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
+from holdfast.runtime.errors import ApiError
+from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.runtime.loop.events import EventRecorder
+from holdfast.runtime.pod_writer import PodWriter, RefusedError, namespace_ends, refused
+
+log = logging.getLogger(__name__)
+
+# How many jobs write at once. Fewer than are decided at once: when a node goes, all its pods are told at once and all
+# promised pods are made at once, and then one job after the other gets its status.
+WRITERS = 16
+
+
+class Board(Protocol):
+    """Where orders are put up for pods to fetch."""
+
+    def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        """These, and no others, are open for the pods of this job."""
+        ...
+
+    def offer(self, job_uid: str, orders: tuple[Order, ...]) -> None:
+        """These are open too."""
+        ...
+
+
+class Outcome(Enum):
+    """How far a decision was carried out."""
+
+    QUIET = "quiet"  # there was nothing to write
+    APPLIED = "applied"
+    CONFLICT = "conflict"  # the job has changed: decide again
+    GONE = "gone"  # the job does not exist any more
+
+
+def _notices(decision: Decision) -> tuple[Order, ...]:
+    """The orders to drain that cannot wait: the machine is about to go."""
+    drain = decision.status.current.drain if decision.status.current else None
+    if drain is None or drain.kind is not EndKind.LOSS:
+        return ()
+    return tuple(order for order in decision.orders if order.type == "drain" and order.id == drain.order)
+
+
+class Executor:
+    """Writes what was decided. `refusals` remembers, by job UID, that the API server would not have a pod."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        cache: Cache,
+        board: Board,
+        events: EventRecorder,
+        trust: TrustAnchor,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._board = board
+        self._events = events
+        self._trust = trust
+        self._now = now
+        self._pods = PodWriter(writer, cache)
+        self._turns = asyncio.Semaphore(WRITERS)
+        self._raised: dict[str, int] = {}  # by job UID: the newest attempt that this process has written into status
+        self.refusals: dict[str, Refusal] = {}
+
+    @property
+    def writer(self) -> Writer:
+        """What it writes with."""
+        return self._writer
+
+    @property
+    def pods(self) -> PodWriter:
+        """The writer of pods, for those who clean up."""
+        return self._pods
+
+    async def apply(self, job: TrainingJob, decision: Decision) -> tuple[Outcome, bool]:
+        """Carry the decision out; the second value tells whether progress was written.
+
+        Raises ApiError if the status or an action failed for a reason that may pass.
+        """
+        key = Key(job.metadata.namespace, job.metadata.name)
+        patch = {} if decision.status is job.status else merge_patch(job.status, decision.status)
+        if not (patch or decision.actions):
+            self._board.replace(job.metadata.uid, decision.orders)
+            for event in decision.events:
+                self._events.record(job, event)
+            return Outcome.QUIET, False
+        promised: tuple[Action, ...] = ()
+        if patch:
+            notices = _notices(decision)
+            if notices and self._writer.open:
+                self._board.offer(job.metadata.uid, notices)
+            promised = await self._keep_promises(key, job, decision)
+        async with self._turns:
+            return await self._write(key, job, decision, patch, promised)
+
+    async def _write(
+        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object], done: tuple[Action, ...]
+    ) -> tuple[Outcome, bool]:
+        if patch:
+            outcome = await self._write_status(key, job, patch)
+            if outcome is not Outcome.APPLIED:
+                return outcome, False
+            self._raised[job.metadata.uid] = decision.status.attempt
+            if not done:  # a refusal is of the pod that was just to be made, and not yet known to any decision
+                self.refusals.pop(job.metadata.uid, None)
+        self._board.replace(job.metadata.uid, decision.orders)
+        try:
+            await self._act(key, job, tuple(action for action in decision.actions if action not in done))
+        finally:
+            for event in decision.events:
+                self._events.record(job, event)
+        return Outcome.APPLIED, "progress" in patch
+
+    async def _keep_promises(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
+        """Make the pod that this process promised, and return what was done of the decision."""
+        raised = self._raised.get(job.metadata.uid, 0)
+        promised = tuple(
+            action
+            for action in decision.actions
+            if isinstance(action, CreatePod) and action.promised and raised == job.status.attempt
+        )
+        try:
+            await self._act(key, job, promised)
+        except ApiError as error:
+            # How the last attempt ended is to be known all the same; then the pod is tried again.
+            log.warning("the next pod: %s; status first", error, extra={"job": "/".join(key)})
+            return ()
+        return promised
+
+    def keep_only(self, job_uids: set[str]) -> None:
+        """Forget all other jobs."""
+        for known in (self.refusals, self._raised):
+            for uid in known.keys() - job_uids:
+                del known[uid]
+
+    async def _write_status(self, key: Key, job: TrainingJob, patch: dict[str, object]) -> Outcome:
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": patch}
+        path = paths.job(key.namespace, key.name)
+        try:
+            self._cache.put_job(await self._writer.write("PATCH", f"{path}/status", body))
+        except ApiError as error:
+            if error.not_found:
+                self._cache.lose_job(key, meta.uid)
+                return Outcome.GONE
+            if not error.conflict:
+                raise
+            return await self._refresh(key, meta.uid)
+        return Outcome.APPLIED
+
+    async def _refresh(self, key: Key, uid: str) -> Outcome:
+        try:
+            raw = await self._writer.get(paths.job(key.namespace, key.name))
+        except ApiError as error:
+            if error.not_found:
+                self._cache.lose_job(key, uid)
+                return Outcome.GONE
+            raise
+        self._cache.put_job(raw)
+        return Outcome.CONFLICT if raw["metadata"]["uid"] == uid else Outcome.GONE
+
+    async def _act(self, key: Key, job: TrainingJob, actions: tuple[Action, ...]) -> None:
+        if not actions:
+            return
+        if len(actions) == 1:
+            await self._one(key, job, actions[0])
+            return
+        # The new pod first: that it starts is urgent, that the old one is cleared away is not.
+        first = [action for action in actions if isinstance(action, CreatePod)]
+        rest = [action for action in actions if not isinstance(action, CreatePod)]
+        failed: list[BaseException] = []
+        for wave in (first, rest):
+            results = await asyncio.gather(*(self._one(key, job, action) for action in wave), return_exceptions=True)
+            failed += [result for result in results if isinstance(result, BaseException)]
+        for error in failed[1:]:
+            log.warning("an action failed too: %s", error, extra={"job": "/".join(key)})
+        if failed:
+            raise failed[0]
+
+    async def _one(self, key: Key, job: TrainingJob, action: Action) -> None:
+        match action:
+            case CreatePod():
+                await self._create(key, job, action)
+            case DeletePod():
+                await self._pods.delete(key, action)
+            case ReleasePod():
+                await self._pods.release(key, action.name, action.uid)
+            case UnprotectPod():
+                await self._pods.unprotect(key, action.name, action.uid)
+            case DeleteJob():
+                await self._delete_job(key, job.metadata.resource_version, action.uid)
+
+    async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
+        try:
+            await self._anchor(key.namespace)
+            if await self._pods.create(key, job.metadata.uid, action):
+                self.refusals.pop(job.metadata.uid, None)
+        except RefusedError as error:
+            self.refusals[job.metadata.uid] = Refusal(
+                attempt=action.attempt,
+                at=self._now(),
+                status=error.status,
+                reason=error.reason,
+                message=error.message[:1024],
+            )
+            log.warning("pod refused: %s", error, extra={"job": "/".join(key), "attempt": action.attempt})
+        except ApiError as error:
+            # The ConfigMap of a namespace that is being deleted cannot be created either; nothing is to be done there.
+            if not (error.not_found or "because it is being terminated" in error.message):
+                raise
+
+    async def _anchor(self, namespace: str) -> None:
+        try:
+            await self._trust.ensure(namespace)
+        except ApiError as error:
+            if not refused(error) or namespace_ends(error):
+                raise
+            # Never 422: that would say that the pod is invalid.
+            message = f"ConfigMap {names.CA_CONFIG_MAP}, which the pod mounts: {error.message}"
+            raise RefusedError(403, error.reason, message) from error
+
+    async def _delete_job(self, key: Key, version: str, uid: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": version},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await self._writer.write("DELETE", paths.job(key.namespace, key.name), body)
+        except ApiError as error:
+            if error.not_found:
+                self._cache.lose_job(key, uid)
+            elif error.conflict:  # it has changed since: decide again
+                await self._refresh(key, uid)
+            else:
+                raise

@@ -1,0 +1,102 @@
+"""Write everything that is generated from the code, or with --check fail if a file is not what would be written.
+
+crds/*.yaml                        from operator/holdfast/api
+charts/holdfast/files/crds/*.yaml  the same, for the chart
+charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
+charts/holdfast/files/dashboards/  from scripts/generate/dashboard.py
+docs/api.md                        from operator/holdfast/api
+docs/cli.md                        from the commands' own help
+docs/decisions.md                  from operator/holdfast/core
+"""
+
+import difflib
+import os
+import sys
+from pathlib import Path
+
+import yaml
+from scripts.generate import commands_page, dashboard, decisions_page
+from scripts.generate import fields_page as fields
+
+from holdfast.api import crds, rbac
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = Path("/home/you")
+DECISIONS_HEADER = "<!-- Generated from operator/holdfast/core by `make crds`. Do not edit. -->\n"
+RULES_HEADER = "# Generated from operator/holdfast/api/rbac.py by `make crds`. Do not edit.\n"
+
+
+def commands() -> str:
+    """The command reference, the same for everybody: defaults in it must not depend on whose machine this is."""
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_"))]:
+        del os.environ[name]
+    os.environ["HOME"] = str(HOME)
+    return commands_page.markdown().replace(str(HOME), "~")
+
+
+def rules() -> str:
+    """The operator's rights as the chart reads them: `clusterRules` and `namespaceRules`."""
+    text = {"clusterRules": list(rbac.CLUSTER_RULES), "namespaceRules": list(rbac.NAMESPACE_RULES)}
+    return RULES_HEADER + yaml.safe_dump(text, sort_keys=False, width=120)
+
+
+def kept(crd: str) -> str:
+    """The CRD as the chart installs it: uninstalling must not delete it, for that would delete every job."""
+    return crd.replace("\nmetadata:\n", "\nmetadata:\n  annotations: {helm.sh/resource-policy: keep}\n", 1)
+
+
+def files() -> dict[Path, str]:
+    """Path -> content of every generated file."""
+    made: dict[Path, str] = {}
+    for name, text in crds.files().items():
+        made[ROOT / "crds" / name] = text
+        made[ROOT / "charts" / "holdfast" / "files" / "crds" / name] = kept(text)
+    made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
+    made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / "holdfast.json"] = dashboard.render()
+    made[ROOT / "docs" / "api.md"] = fields.text()
+    made[ROOT / "docs" / "cli.md"] = commands()
+    made[ROOT / "docs" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()
+    return made
+
+
+def strays(made: dict[Path, str]) -> list[Path]:
+    """Files in folders that hold nothing but generated files, and that nothing generates any more."""
+    chart = ROOT / "charts" / "holdfast" / "files"
+    folders = (ROOT / "crds", chart / "crds", chart / "dashboards")
+    return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in made]
+
+
+def check(made: dict[Path, str]) -> int:
+    """Show every difference; the number of files that are not up to date."""
+    stale = 0
+    for path, text in made.items():
+        found = path.read_text(encoding="utf-8") if path.exists() else ""
+        if found != text:
+            stale += 1
+            name = str(path.relative_to(ROOT))
+            diff = difflib.unified_diff(found.splitlines(), text.splitlines(), name, "generated", lineterm="")
+            sys.stderr.write("\n".join(list(diff)[:40]) + "\n")
+    for path in strays(made):
+        stale += 1
+        sys.stderr.write(f"{path.relative_to(ROOT)}: nothing generates this file\n")
+    return stale
+
+
+def write(made: dict[Path, str]) -> None:
+    """Write what differs, remove what nothing generates."""
+    for path, text in made.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    for path in strays(made):
+        path.unlink()
+        sys.stdout.write(f"removed {path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        if count := check(files()):
+            sys.exit(f"{count} generated file(s) are not up to date: run `make crds`")
+    else:
+        write(files())

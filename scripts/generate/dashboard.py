@@ -1,0 +1,227 @@
+"""The Grafana dashboard of these metrics. `make crds` writes it into the chart."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.generate.grafana import Panel, Query, choice, dashboard, thresholds
+
+JOBS = 'namespace=~"$namespace", job=~"$job"'
+HOUR = 3600
+GREEN, ORANGE, RED = "green", "orange", "red"
+
+
+def each(metric: str, *labels: str, where: str = JOBS) -> str:
+    """The series of each job, once: while one operator takes over from another, both may tell of it."""
+    return f"max by ({', '.join(('namespace', 'job', *labels))}) ({metric}{{{where}}})"
+
+
+def total(metric: str) -> str:
+    """The sum over all jobs that are chosen."""
+    return f"sum({each(metric)})"
+
+
+def figure(title: str, about: str, expr: str, **defaults: Any) -> Panel:
+    """One large number."""
+    plain = {"color": {"mode": "thresholds"}, "thresholds": thresholds((None, "text")), **defaults}
+    options = {"graphMode": "none", "colorMode": "value", "reduceOptions": {"calcs": ["lastNotNull"]}}
+    return Panel(title, about, "stat", (Query(expr),), width=4, height=4, defaults=plain, options=options)
+
+
+STACKED = {"stacking": {"mode": "normal"}, "fillOpacity": 40, "lineWidth": 1}
+BARS = {"drawStyle": "bars", "stacking": {"mode": "normal"}, "fillOpacity": 80, "lineWidth": 0}
+STEPS = {"lineInterpolation": "stepAfter"}
+MONEY = {"unit": "none", "decimals": 2}
+TABLE = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull"]}}
+DONE = 'holdfast_job_phase{phase=~"Completed|Failed"} == 1'
+AT_RISK = each("holdfast_job_condition", where=f'condition=~"DeadlineAtRisk|BudgetAtRisk", {JOBS}')
+GOODPUT = {"unit": "percentunit", "decimals": 1, "min": 0, "max": 1}
+UP_AND_OUT = [
+    {
+        "type": "value",
+        "options": {"0": {"text": "out", "color": RED, "index": 0}, "1": {"text": "up", "color": GREEN, "index": 1}},
+    }
+]
+
+JOB = "{{namespace}}/{{job}}"
+PACE = f"max by (namespace, job) (deriv(holdfast_job_step{{{JOBS}}}[15m])) > 0"  # steps a second
+TIME_LEFT = f"({each('holdfast_job_goal_steps')} - {each('holdfast_job_step')}) / ({PACE})"
+
+
+def in_phase(pattern: str) -> str:
+    """The jobs that are in one of these phases."""
+    phase = each("holdfast_job_phase", where=f'phase=~"{pattern}", {JOBS}')
+    return f"({phase} == 1)"
+
+
+def jobs(pattern: str) -> str:
+    """How many they are."""
+    return f"count({in_phase(pattern)}) or vector(0)"
+
+
+TRAINING = (
+    figure("Training", "Jobs that train now.", jobs("Running|Migrating"), decimals=0),
+    figure("On the way", "Jobs that wait for a node, or start.", jobs("Acquiring|Starting|Recovering"), decimals=0),
+    figure("Time left", "Of the job that takes longest, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
+           unit="s"),
+    figure("Preemptions", "Attempts that ended for a reason that is not the user's.",
+           total("holdfast_job_losses_total"), decimals=0),
+    figure("Failures", "Attempts that ended for the user's reason.", total("holdfast_job_failures_total"), decimals=0,
+           thresholds=thresholds((None, "text"), (1, ORANGE))),
+    figure(
+        "Oldest checkpoint", "How long ago a job that trains has committed its newest checkpoint, at most.",
+        f"max({each('holdfast_job_checkpoint_age_seconds')} and on (namespace, job) {in_phase('Running|Migrating')})",
+        unit="s",
+    ),
+    Panel(
+        "Phase", "The phases in which jobs are.", "state-timeline",
+        (Query(f"{each('holdfast_job_phase', 'phase')} == 1", f"{JOB}: {{{{phase}}}}"),),
+        defaults={"color": {"mode": "palette-classic"}}, options={"showValue": "never", "mergeValues": True},
+    ),
+    Panel(
+        "Progress", "The share of the goal that is reached.", "timeseries",
+        (Query(each("holdfast_job_percent_ratio"), JOB),),
+        defaults={"unit": "percentunit", "min": 0, "max": 1}, options=TABLE,
+    ),
+    Panel(
+        "Training loss", "As the trainers report it.", "timeseries", (Query(each("holdfast_job_loss"), JOB),),
+        options=TABLE,
+    ),
+    Panel(
+        "Steps a second", "Over the last 15 minutes.", "timeseries", (Query(PACE, JOB),), defaults={"decimals": 2},
+        options=TABLE,
+    ),
+    Panel(
+        "Time left by job", "Steps to go at the pace of the last 15 minutes.", "timeseries", (Query(TIME_LEFT, JOB),),
+        defaults={"unit": "s"}, options=TABLE,
+    ),
+    Panel(
+        "Preemptions by job", "Attempts that ended for a reason that is not the user's.", "timeseries",
+        (Query(each("holdfast_job_losses_total"), JOB),), defaults={"decimals": 0}, custom=STEPS, options=TABLE,
+    ),
+)  # fmt: skip
+
+ECONOMY = (
+    figure("Spent", "Money for nodes so far, all jobs that are chosen.", total("holdfast_job_spent"), **MONEY),
+    figure(
+        "Saved", "Against the same steps on dedicated nodes only; negative if more was spent.",
+        total("holdfast_job_saved"), thresholds=thresholds((None, RED), (0, GREEN)), **MONEY,
+    ),
+    figure(
+        "Expected total", "What the jobs will have cost in the end; what was spent, where that is not known.",
+        f"sum({each('holdfast_job_expected_cost')} or {each('holdfast_job_spent')})", **MONEY,
+    ),
+    figure(
+        "Goodput", "Time in steps that were not lost over all time since the first one; mean over jobs.",
+        f"avg({each('holdfast_job_goodput_ratio')})",
+        thresholds=thresholds((None, RED), (0.8, ORANGE), (0.95, GREEN)), **GOODPUT,
+    ),
+    figure("Steps lost", "Steps that had to be done again.", total("holdfast_job_steps_lost_total"), decimals=0),
+    figure(
+        "Jobs at risk", "Jobs that may miss their deadline, or whose budget is not expected to last.",
+        f"count(({AT_RISK} == 1) unless on (namespace, job) ({DONE})) or vector(0)",
+        thresholds=thresholds((None, GREEN), (1, ORANGE)), decimals=0,
+    ),
+    Panel(
+        "Spend by tier", "Money for nodes so far, by tier, all jobs that are chosen.", "timeseries",
+        (Query(f"sum by (tier) ({each('holdfast_job_tier_spent', 'tier')})", "{{tier}}"),),
+        defaults=MONEY, custom=STACKED, options=TABLE,
+    ),
+    Panel(
+        "Expected total and budget", "What each job has cost, what it will have cost when it is done, and its budget.",
+        "timeseries",
+        (
+            Query(each("holdfast_job_spent"), "{{namespace}}/{{job}} spent"),
+            Query(each("holdfast_job_expected_cost"), "{{namespace}}/{{job}} expected"),
+            Query(each("holdfast_job_budget"), "{{namespace}}/{{job}} budget"),
+        ),
+        defaults=MONEY, options=TABLE,
+        overrides=(
+            {
+                "matcher": {"id": "byRegexp", "options": ".* budget$"},
+                "properties": [
+                    {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
+                    {"id": "color", "value": {"mode": "fixed", "fixedColor": RED}},
+                ],
+            },
+        ),
+    ),
+    Panel(
+        "Slack", "Time that may yet be wasted before only the surest tier makes the deadline; below zero, by how much "
+        "the deadline will be missed.", "timeseries",
+        (
+            Query(
+                f"{each('holdfast_job_slack_seconds')} - {each('holdfast_job_late_seconds')}", JOB
+            ),
+        ),
+        defaults={"unit": "s", "thresholds": thresholds((None, RED), (0, ORANGE), (HOUR, GREEN))},
+        custom={"thresholdsStyle": {"mode": "area"}}, options=TABLE,
+    ),
+    Panel(
+        "Attempts by tier", "Attempts that had a node, all jobs that are chosen.", "timeseries",
+        (Query(f"sum by (tier) ({each('holdfast_job_tier_attempts_total', 'tier')})", "{{tier}}"),),
+        defaults={"decimals": 0}, custom={**STACKED, **STEPS}, options=TABLE,
+    ),
+    Panel(
+        "Moves by reason", "Attempts that left their node before training was complete, in the whole cluster, by the "
+        "kind of tier that they left.", "timeseries",
+        (
+            Query(
+                "sum by (tier_kind, reason) (increase(holdfast_moves_total[$__rate_interval])) > 0",
+                "{{tier_kind}}: {{reason}}",
+            ),
+        ),
+        defaults={"decimals": 1}, custom=BARS, options=TABLE, interval="10m",
+    ),
+    Panel(
+        "Tiers of capacity profiles", "Whether a tier was last seen to give nodes; a gap where nobody knows.",
+        "state-timeline",
+        (Query("max by (profile, tier) (holdfast_profile_tier_up)", "{{profile}}/{{tier}}"),),
+        defaults={"mappings": UP_AND_OUT, "color": {"mode": "thresholds"},
+               "thresholds": thresholds((None, RED), (1, GREEN))},
+        options={"showValue": "auto", "mergeValues": True},
+    ),
+    Panel(
+        "Recovery by phase, median", "From a last step until what was lost is done again, in the whole cluster; over "
+        "the six hours before each moment.", "timeseries",
+        (
+            Query(
+                "histogram_quantile(0.5, sum by (le, phase) (rate(holdfast_recovery_seconds_bucket[6h])))", "{{phase}}"
+            ),
+        ),
+        defaults={"unit": "s"}, custom=STACKED, options=TABLE,
+    ),
+    Panel(
+        "Recovery by phase, 95th percentile", "Over the whole time that is shown, in the whole cluster.", "bargauge",
+        (
+            Query(
+                "histogram_quantile(0.95, sum by (le, phase) (increase(holdfast_recovery_seconds_bucket[$__range])))",
+                "{{phase}}", instant=True,
+            ),
+        ),
+        defaults={"unit": "s", "min": 0, "color": {"mode": "palette-classic"}},
+        options={"orientation": "horizontal", "displayMode": "basic", "reduceOptions": {"calcs": ["lastNotNull"]}},
+    ),
+    Panel(
+        "Steps lost by job", "Steps that had to be done again.", "timeseries",
+        (Query(each("holdfast_job_steps_lost_total"), JOB),),
+        defaults={"decimals": 0}, custom=STEPS, options=TABLE,
+    ),
+    Panel(
+        "Goodput by job", "Time in steps that were not lost over all time since the first one.", "timeseries",
+        (Query(each("holdfast_job_goodput_ratio"), JOB),),
+        defaults=GOODPUT, options=TABLE,
+    ),
+)  # fmt: skip
+
+ROWS: Mapping[str, Sequence[Panel]] = {"Training": TRAINING, "Economy": ECONOMY}
+VARIABLES = (
+    choice("namespace", "label_values(holdfast_job_phase, namespace)"),
+    choice("job", 'label_values(holdfast_job_phase{namespace=~"$namespace"}, job)'),
+)
+
+
+def render() -> str:
+    """The dashboard as Grafana imports it; the same for the same code."""
+    about = "Training jobs: how they come on, what they cost, and what interruptions cost them."
+    return json.dumps(dashboard("holdfast", "Holdfast", about, VARIABLES, ROWS), indent=2) + "\n"

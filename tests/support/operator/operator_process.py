@@ -1,0 +1,184 @@
+"""The operator as a process of its own, for tests that need the real thing: signals, sockets, a service account."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.waiting import wait_for
+
+from holdfast.local.cluster import Cluster
+
+NAMESPACE = "holdfast-system"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class OperatorProcess:
+    """One operator under its own service account. Use it as a context manager, or call start and stop.
+
+    `settings` are flags of `holdfast operator run` with underscores; `decider` names another decide function as
+    `module:function`, for tests of the runtime alone.
+    """
+
+    def __init__(self, cluster: Cluster, decider: str | None = None, **settings: Any) -> None:
+        self.cluster = cluster
+        self.progress_port = free_port()
+        self.health_port = free_port()
+        self.progress_url = f"https://127.0.0.1:{self.progress_port}"
+        self.logs = Path(tempfile.mkdtemp(prefix="hf-op-")) / "operator.log"
+        self._decider = decider
+        self._settings = {
+            "namespace": NAMESPACE,
+            "kubeconfig": str(cluster.kubeconfig_for(NAMESPACE, "holdfast")),
+            "progress_bind": f"127.0.0.1:{self.progress_port}",
+            "progress_url": self.progress_url,
+            "health_bind": f"127.0.0.1:{self.health_port}",
+            "seed": 1,
+            "log_level": "DEBUG",
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, wait: bool = True, freeze: dict[str, int] | None = None) -> Self:
+        """Start it, and wait until it is ready (leading, synced, serving). `freeze`: see operator_main."""
+        command = [sys.executable, "-m", "tests.support.operator.operator_main", *self._flags()]
+        for job, count in (freeze or {}).items():
+            command += ["--freeze-after", f"{job}={count}"]
+        if self._decider:
+            command += ["--decider", self._decider]
+        root = Path(__file__).parents[3]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root / "operator"), str(root)))}
+        with self.logs.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=root, start_new_session=True)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def _flags(self) -> list[str]:
+        flags: list[str] = []
+        for name, value in self._settings.items():
+            if name == "patience":
+                flags += [part for pair in value.items() for part in ("--patience", "=".join(map(str, pair)))]
+            else:
+                flags += [f"--{name.replace('_', '-')}", str(value)]
+        return flags
+
+    def wait_ready(self, timeout: float = 30) -> None:
+        """Until /readyz says so. Raises AssertionError with the end of the log."""
+
+        def ready() -> bool:
+            if self.returncode is not None:
+                raise AssertionError(f"the operator ended with {self.returncode}:\n{self.log_tail()}")
+            return self.get("/readyz")[0] == 200
+
+        wait_for(ready, timeout, f"the operator to be ready\n{self.log_tail()}")
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def stop(self, timeout: float = 20) -> int:
+        """SIGTERM, and wait; its exit code."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(10)
+
+    def bury(self) -> None:
+        """SIGKILL, and delete the Lease, so that the next operator need not wait for it."""
+        self.kill()
+        self.cluster.kubectl("delete", "lease", "holdfast", "-n", NAMESPACE, "--ignore-not-found")
+
+    def pause(self) -> None:
+        """SIGSTOP: as a machine that hangs."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait(self, timeout: float = 30) -> int:
+        """Wait for its end; its exit code."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the operator did not end within {timeout}s:\n{self.log_tail()}") from None
+
+    def get(self, path: str) -> tuple[int, str]:
+        """GET from the health port: status and body; (0, "") if nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz says; empty if nobody answers."""
+        status, body = self.get("/healthz")
+        return json.loads(body) if status else {}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of all samples of a metric that carry these labels."""
+        total = 0.0
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        for line in self.get("/metrics")[1].splitlines():
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] == name and all(label in series for label in wanted):
+                total += float(value)
+        return total
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """The log, as far as it is JSON."""
+        lines = self.logs.read_text(errors="replace").splitlines() if self.logs.exists() else []
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def log_tail(self, lines: int = 30) -> str:
+        """The end of the log."""
+        return "\n".join(self.logs.read_text(errors="replace").splitlines()[-lines:]) if self.logs.exists() else ""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            self.kill()

@@ -1,0 +1,208 @@
+"""What the trainer's tests share: a store in memory that misbehaves on demand, identities, pod environments."""
+
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.environment import Environment, Identity
+from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
+from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.program import versions
+from holdfast_train.format.tree import TensorEntry, Tree, Walk
+from holdfast_train.restore.lazy_tensors import materialise, outline
+from holdfast_train.save.arena import Arena
+from holdfast_train.save.arriving import Source
+from holdfast_train.save.capture import Capture
+from holdfast_train.save.channel import Channel, ClosedError
+from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.messages import Save
+from holdfast_train.save.plan import plan
+from holdfast_train.save.upload import Upload
+from holdfast_train.save.writer import Writer
+from holdfast_train.storage.base import Entry
+from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
+from holdfast_train.storage.rate_limit import Rate
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/pod/launcher.py"
+
+
+def identity(attempt: int = 1, *, uid: str = "uid-1", pod: str | None = None, job: str = "job") -> Identity:
+    """One writer of the job `ns/job`."""
+    return Identity("ns", job, uid, attempt, pod or f"pod-{uid}-{attempt}")
+
+
+def variables(uri: str | None, attempt: int = 1, /, **more: str) -> dict[str, str]:
+    """The environment variables of a pod."""
+    found = {
+        "HOLDFAST_NAMESPACE": "ns",
+        "HOLDFAST_JOB": "job",
+        "HOLDFAST_JOB_UID": "uid-1",
+        "HOLDFAST_ATTEMPT": str(attempt),
+        "HOLDFAST_POD_UID": f"pod-{attempt}",
+        "HOLDFAST_CHECKPOINT_EVERY": "1000000 steps",
+        "HOLDFAST_GRACE_SECONDS": "20",
+    }
+    if uri is not None:
+        found["HOLDFAST_CHECKPOINT_URI"] = uri
+    return found | more
+
+
+def environment(uri: str | None, attempt: int = 1, /, **more: str) -> Environment:
+    """The same, read."""
+    found = Environment.read(variables(uri, attempt, **more))
+    assert found is not None
+    return found
+
+
+class MemoryStorage:
+    """A Storage in a dict. `before` is called with the method's name and the key, and may raise or change things."""
+
+    def __init__(self, uri: str = "memory://store") -> None:
+        self.uri = uri
+        self.content: dict[str, bytes] = {}
+        self.modified_at: dict[str, datetime] = {}
+        self.before: Callable[[str, str], None] = lambda method, key: None
+        self.lose_answers = 0
+        self.atomic = True
+        self._lock = threading.Lock()
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        self.before("put_if_absent", key)
+        with self._lock:
+            if key in self.content and self.atomic:
+                return False
+            self.content[key] = bytes(body)
+            if self.lose_answers:
+                self.lose_answers -= 1
+                raise StorageUnreachableError("the answer was lost")
+            return True
+
+    def put(self, key: str, body: bytes | bytearray | memoryview) -> None:
+        self.before("put", key)
+        self.content[key] = bytes(body)
+
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+        self.before("write", key)
+        self.content[key] = bytes(data)
+
+    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+        self.before("read_into", key)
+        if key not in self.content:
+            raise KeyMissingError(key)
+        for view in views:
+            found = self.content[key][start : start + len(view)]
+            if len(found) < len(view):
+                raise CheckpointCorruptError(f"{key} has {len(self.content[key])} bytes")
+            view[:] = found
+            start += len(view)
+
+    def get(self, key: str) -> bytes:
+        self.before("get", key)
+        if key not in self.content:
+            raise KeyMissingError(key)
+        return self.content[key]
+
+    def size(self, key: str) -> int | None:
+        self.before("size", key)
+        return len(self.content[key]) if key in self.content else None
+
+    def keys(self, prefix: str, after: str = "") -> list[str]:
+        self.before("keys", prefix)
+        return sorted(key for key in self.content if key.startswith(prefix) and key > after)
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """Keys that `modified_at` does not name were changed just now."""
+        self.before("entries", prefix)
+        return [
+            Entry(key, len(self.content[key]), self.modified_at.get(key, datetime.now(UTC)))
+            for key in sorted(self.content)
+            if key.startswith(prefix)
+        ]
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.before("delete", key)
+            self.content.pop(key, None)
+
+    def drop_unfinished(self, prefix: str, before: datetime) -> int:
+        self.before("drop_unfinished", prefix)
+        return 0
+
+
+def stub_command(*options: str) -> list[str]:
+    """The torch-free trainer under the launcher, as a pod runs it."""
+    return [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "holdfast_train.examples.stub", *options]
+
+
+def writer_in_thread(lock: Lock) -> Channel:
+    """A writer in this process instead of one of its own: quick to start, and what tests break is broken for it too."""
+    ours, theirs = (Channel(end) for end in socket.socketpair())
+    its = Lock(os.dup(lock.descriptor))
+
+    def serve() -> None:
+        try:
+            opened, _ = theirs.receive()
+            Writer(theirs, opened, its).serve()
+        except ClosedError:  # the run ended before it began
+            return
+        finally:
+            theirs.close()
+            its.close()
+
+    threading.Thread(target=serve, name="writer", daemon=True).start()
+    return ours
+
+
+def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
+    """A value as a checkpoint holds it: its tree, its tensors, and their bytes."""
+    walk = Walk()
+    tree = walk.tree(value, "state")
+    made = plan(walk.leaves, len(walk.leaves), 0, 1)
+    arena = Arena(made.size)
+    told: list[int | str] = []
+    Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
+    assert told == [made.size]
+    return tree, made.common, arena.view
+
+
+def unpacked(tree: Tree, tensors: Sequence[TensorEntry], data: memoryview) -> Any:
+    """The value that was `packed`."""
+    storage = MemoryStorage()
+    storage.content["data"] = bytes(data)
+    part = Part("data", len(data), CHUNK_BYTES, chunk_sums(data))
+    found = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (part,), tuple(tensors), tree, ())
+    return materialise(storage, found, outline(tree, found))
+
+
+def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) -> None:
+    """Write and commit one checkpoint, here and now, as `ranks` writers would, and delete what it makes superfluous."""
+    save_each(checkpoints, step, [state] * len(ranks), ranks)
+    checkpoints.sweep()
+
+
+def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks: Sequence[Any]) -> None:
+    """As `save`, with what each rank takes for the state that all have alike."""
+    storage = checkpoints._storage
+    name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
+    for rank in reversed(range(len(ranks))):
+        walk, state = Walk(), states[rank]
+        tree: Tree = {
+            "$dict": [[key, walk.tree(value, "" if key == "objects" else key)] for key, value in state.items()]
+        }
+        alike = len(walk.leaves)
+        own = walk.tree(ranks[rank], f"@{rank}")
+        made = plan(walk.leaves, alike, rank, len(ranks))
+        arena = Arena(made.size)
+        source = Source(arena.view[: made.size])
+        Capture(arena, made, walk.leaves, guarded=frozenset(), copied=source.has, failed=source.abandon).wait()
+        order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
+        Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)

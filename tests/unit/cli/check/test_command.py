@@ -1,0 +1,87 @@
+"""`holdfast check --offline`, as people type it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.manifests.bad_manifests import BAD
+from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, Bad, changed
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.check.command import app
+from holdfast.cli.errors import CliError, ExitCode
+
+ROOT = Path(__file__).parents[4]
+
+
+def check(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def written(folder: Path, *manifests: dict[str, object]) -> str:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump_all(manifests), encoding="utf-8")
+    return str(path)
+
+
+def test_a_good_file_is_accepted(tmp_path: Path) -> None:
+    result = check(written(tmp_path, GOOD, GOOD_PROFILE), "--offline")
+    assert result.exit_code == 0
+    assert "trainingjob/good: would be accepted" in result.stdout
+    assert "capacityprofile/good: would be accepted" in result.stdout
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_a_bad_file_is_refused(bad: Bad, tmp_path: Path) -> None:
+    result = check(written(tmp_path, bad.manifest()), "--offline")
+    assert result.exit_code == ExitCode.FAILED
+    assert "would be refused" in result.stdout
+    for part in (bad.field, bad.value, bad.offline or bad.allowed):
+        assert part in result.stdout
+
+
+def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
+    bad = changed(GOOD, {"spec/trainer/image": "", "spec/goal": {"steps": 0}, "spec/nodes": 2})
+    lines = check(written(tmp_path, bad), "--offline").stdout.splitlines()
+    assert [line.split(":")[1].strip() for line in lines[1:]] == ["spec.nodes", "spec.trainer.image", "spec.goal.steps"]
+
+
+def test_json_is_for_programs(tmp_path: Path) -> None:
+    result = check(written(tmp_path, changed(GOOD, {"spec/goal": {"steps": 0}})), "--offline", "--json")
+    (report,) = json.loads(result.stdout)
+    assert report == {
+        "object": "trainingjob/good",
+        "checked": True,
+        "refused": True,
+        "findings": [{"severity": "error", "field": "spec.goal.steps", "message": "0: must be at least 1"}],
+    }
+
+
+def test_other_objects_of_a_file_are_left_alone(tmp_path: Path) -> None:
+    secret: dict[str, object] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+    result = check(written(tmp_path, secret, GOOD), "--offline")
+    assert result.exit_code == 0
+    assert "secret/a: not Holdfast's, not checked" in result.stdout
+
+
+def test_standard_input_is_a_file_too() -> None:
+    assert check("-", "--offline", stdin=yaml.safe_dump(GOOD)).exit_code == 0
+
+
+def test_without_a_cluster_it_says_how_to_do_without(tmp_path: Path) -> None:
+    result = check(written(tmp_path, GOOD), "--kubeconfig", str(tmp_path / "none"))
+    assert isinstance(result.exception, CliError)
+    assert result.exception.code is ExitCode.NO_CLUSTER
+    assert "--offline" in result.exception.hint
+
+
+def test_no_cluster_is_needed_to_refuse(tmp_path: Path) -> None:
+    bad = written(tmp_path, changed(GOOD, {"spec/goal": {"steps": 0}}))
+    assert check(bad, "--kubeconfig", str(tmp_path / "none")).exit_code == ExitCode.FAILED
+
+
+def test_the_smallest_example_is_small_and_good() -> None:
+    path = ROOT / "examples" / "smallest.yaml"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 15
+    assert check(str(path), "--offline").exit_code == 0

@@ -1,0 +1,166 @@
+"""What the cluster is asked, and what is made of its answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, changed
+
+from holdfast.cli.check.findings import Report
+from holdfast.cli.check.preflight import Preflight
+from holdfast.runtime.errors import ApiError
+
+Answer = dict[str, Any] | ApiError
+JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/vision/trainingjobs"
+SECRET = "/api/v1/namespaces/vision/secrets/keys"
+CREDENTIALS = {"spec/checkpoint/storage/s3/credentialsSecret": "keys"}
+PROFILE = {"spec/capacity": {"profile": "good"}}
+NODE = {
+    "metadata": {"labels": {"holdfast.dev/tier": "spot"}},
+    "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}},
+}
+NOT_FOUND = ApiError(404, "NotFound", "not found")
+FORBIDDEN = ApiError(403, "Forbidden", "no")
+
+
+class FakeApi:
+    """Answers from a table; what is not in it does not exist. Remembers what was asked."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = {f"POST {JOBS}": {}, "GET /api/v1/nodes": {"items": [NODE]}, **answers}
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str | int] | None = None,
+        content_type: str | None = None,
+    ) -> dict[str, Any]:
+        self.asked.append((f"{method} {path}", params or {}))
+        answer = self.answers.get(f"{method} {path}", NOT_FOUND)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+async def findings(
+    answers: Mapping[str, Answer], change: Mapping[str, Any], *others: dict[str, Any]
+) -> tuple[list[str], bool]:
+    manifest, report = changed(GOOD, change), Report("job")
+    await Preflight(FakeApi(answers), "vision", [manifest, *others]).check(manifest, report)
+    return [f"{found.severity} {found.field}: {found.message}" for found in report.findings], report.refused
+
+
+async def test_a_job_that_could_run() -> None:
+    found, refused = await findings({}, {})
+    assert not refused
+    assert found == [
+        "ok cluster: the API server would create it",
+        "ok spec.capacity.tiers[spot]: 1 of 1 nodes with its labels could run it",
+    ]
+
+
+async def test_nothing_is_changed() -> None:
+    api, report = (
+        FakeApi({f"POST {JOBS}": ApiError(409, "AlreadyExists", "there"), f"PATCH {JOBS}/good": {}}),
+        Report("a"),
+    )
+    await Preflight(api, "vision", []).check(GOOD, report)
+    writes = [params for request, params in api.asked if not request.startswith("GET")]
+    assert len(writes) == 2
+    assert all(params["dryRun"] == "All" and params["fieldValidation"] == "Strict" for params in writes)
+    assert "would change it" in report.findings[0].message
+
+
+@pytest.mark.parametrize("verb", ["POST", "PATCH"])
+async def test_a_refusal_is_an_error_in_the_servers_words(verb: str) -> None:
+    answers: dict[str, Answer] = {f"POST {JOBS}": ApiError(409, "AlreadyExists", "there")}
+    answers[f"{verb} {JOBS}" + ("/good" if verb == "PATCH" else "")] = ApiError(422, "Invalid", "spec.trainer: fixed")
+    found, refused = await findings(answers, {})
+    assert refused
+    assert found[0] == "error cluster: spec.trainer: fixed"
+
+
+async def test_a_cluster_without_holdfast_is_named() -> None:
+    missing = ApiError(404, "NotFound", "the server could not find the requested resource")
+    found, refused = await findings({f"POST {JOBS}": missing}, {})
+    assert refused
+    assert "install Holdfast first" in found[0]
+
+
+@pytest.mark.parametrize("status", [0, 401, 503])
+async def test_no_answer_is_no_refusal(status: int) -> None:
+    with pytest.raises(ApiError):
+        await findings({f"POST {JOBS}": ApiError(status, "X", "y")}, {})
+
+
+async def test_a_tier_without_nodes_is_a_warning() -> None:
+    found, refused = await findings({"GET /api/v1/nodes": {"items": []}}, {})
+    assert not refused
+    assert found[1].startswith("warning spec.capacity.tiers[spot]: no node has its labels")
+
+
+async def test_a_tier_whose_nodes_are_too_small_says_why() -> None:
+    found, _ = await findings({}, {"spec/trainer/acceleratorsPerNode": 8})
+    assert found[1].endswith("none could run it: nvidia.com/gpu 1 is less than 8")
+
+
+async def test_nodes_that_may_not_be_seen_are_not_missing() -> None:
+    found, _ = await findings({"GET /api/v1/nodes": FORBIDDEN}, {})
+    assert "nodes may not be seen by this user" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            NOT_FOUND,
+            'warning spec.checkpoint.storage.s3.credentialsSecret: Secret "keys" is missing in namespace vision',
+        ),
+        (FORBIDDEN, "may not be seen by this user"),
+        ({"data": {"AWS_ACCESS_KEY_ID": "x"}}, 'Secret "keys" has no key AWS_SECRET_ACCESS_KEY'),
+        ({"data": {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}}, 'Secret "keys" is there'),
+    ],
+)
+async def test_secrets_are_looked_for(answer: Answer, words: str) -> None:
+    found, refused = await findings({f"GET {SECRET}": answer}, CREDENTIALS)
+    assert not refused
+    assert words in found[-1]
+
+
+async def test_what_the_file_brings_along_is_not_missing() -> None:
+    secret = {
+        "kind": "Secret",
+        "metadata": {"name": "keys"},
+        "stringData": {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"},
+    }
+    found, _ = await findings({}, {**CREDENTIALS, **PROFILE}, secret, GOOD_PROFILE)
+    assert "ok spec.capacity.profile: 2 tiers: spot, cpu" in found
+    assert found[-1].endswith('Secret "keys" is there')
+
+
+async def test_optional_objects_may_be_missing() -> None:
+    reference = {"name": "keys", "key": "k", "optional": True}
+    found, _ = await findings({}, {"spec/trainer/env": [{"name": "A", "valueFrom": {"secretKeyRef": reference}}]})
+    assert len(found) == 2
+
+
+async def test_a_missing_profile_is_named() -> None:
+    found, _ = await findings({}, PROFILE)
+    assert found[1] == 'warning spec.capacity.profile: capacityprofile "good" is missing'
+
+
+async def test_a_profile_that_cannot_be_read_is_named() -> None:
+    path = "GET /apis/holdfast.dev/v1alpha1/capacityprofiles/good"
+    found, _ = await findings({path: {"metadata": {"name": "good"}, "spec": {"tiers": []}}}, PROFILE)
+    assert "cannot be used: spec.tiers: 0 items: must have at least 1 items" in found[1]
+
+
+async def test_the_tiers_of_a_profile_are_matched_by_labels() -> None:
+    api = FakeApi({"POST /apis/holdfast.dev/v1alpha1/capacityprofiles": {}})
+    report = Report("profile")
+    await Preflight(api, "vision", []).check(GOOD_PROFILE, report)
+    assert [found.message for found in report.findings][1:] == ["1 nodes have its labels"] * 2

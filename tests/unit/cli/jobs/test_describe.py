@@ -1,0 +1,87 @@
+"""What people are told at three in the morning."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.support.manifests.observed_jobs import RUNNING, running_job
+
+from holdfast.cli.cluster.job_api import Line
+from holdfast.cli.jobs import describe
+
+NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
+CURRENT: dict[str, Any] = RUNNING["current"]
+DRAIN = {
+    "order": 1,
+    "reason": "SpotInterruption",
+    "at": "2026-11-21T09:02:50Z",
+    "deadline": "2026-11-21T09:03:20Z",
+}
+
+
+def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
+    console = Console(width=160, force_terminal=False)
+    events = [Line("e1", NOW, warning=True, reason="Notice", message="it will be long " * 20)]
+    with console.capture() as captured:
+        describe.show(console, running_job(changes, **spec), events, NOW)
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
+     "File train.py, line 7", "SpotInterruption", "1 losses (0 of them infrastructure), 1 of 3 allowed failures",
+     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "It trains."],
+)  # fmt: skip
+def test_it_says(wanted: str) -> None:
+    assert wanted in shown()
+
+
+def test_events_are_not_cut() -> None:
+    assert shown().replace("\n", " ").count("it will") == 20
+
+
+# Breaks if a phase or state leaves a person without a next step.
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"phase": None, "current": None}, "has not looked at it yet"),
+        ({"phase": "Completed", "current": None}, "training is complete"),
+        ({"phase": "Failed", "current": None}, "failed for good"),
+        ({"phase": "Suspended", "current": None}, "spec.suspend: false"),
+        ({"phase": "Recovering", "current": None}, "being prepared"),
+        ({"current": {**CURRENT, "state": "Intended", "retryAt": "2026-11-21T09:03:40Z"}}, "starts in 40s"),
+        ({"current": {**CURRENT, "state": "Intended"}}, "as soon as the one before"),
+        (
+            {"current": {**CURRENT, "state": "Acquiring", "acquireDeadline": "2026-11-21T09:05:00Z"}},
+            "waits 2m00s more for a node of tier dedicated",
+        ),
+        ({"current": {**CURRENT, "state": "Acquiring"}}, "waits for a node of tier dedicated"),
+        ({"current": {**CURRENT, "state": "Starting"}}, "restore"),
+        (
+            {"current": {**CURRENT, "state": "Draining", "drain": DRAIN}},
+            "within 20s (SpotInterruption); the program has not",
+        ),
+        (
+            {
+                "current": {**CURRENT, "state": "Draining", "drain": {**DRAIN, "acknowledgedAt": DRAIN["at"]}},
+                "successor": {**CURRENT, "number": 4, "state": "Intended"},
+            },
+            "has heard it. Attempt 4 follows on tier dedicated.",
+        ),
+    ],
+)
+def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
+    assert wanted in describe.what_next(running_job(changes), NOW)
+
+
+def test_a_job_that_will_be_deleted_says_when() -> None:
+    job = running_job(
+        {"phase": "Completed", "current": None, "finishedAt": "2026-11-21T09:02:00Z"}, ttlAfterFinished="1h"
+    )
+    assert "The object is deleted at" in describe.what_next(job, NOW)
+
+
+def test_a_job_without_failures_has_no_last_words() -> None:
+    assert "LAST WORDS" not in shown({"history": RUNNING["history"][:1]})

@@ -1,0 +1,57 @@
+"""What comes of a request."""
+
+from typing import Any
+
+import pytest
+from tests.support.manifests.observed_jobs import RUNNING, running_job
+
+from holdfast.cli.errors import CliError
+from holdfast.cli.jobs import request
+
+CURRENT: dict[str, Any] = RUNNING["current"]
+NEWER = {**RUNNING["checkpoint"], "step": 300, "committedAt": "2026-11-21T09:03:10Z"}
+
+
+def test_ids_are_new_each_time_and_one_word() -> None:
+    ids = {request.new_id() for _ in range(3)}
+    assert len(ids) == 3
+    assert all(len(one.split()) == 1 for one in ids)
+
+
+def test_checkpoint_waits_until_it_is_handled_and_saved() -> None:
+    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    assert outcome(running_job()) is None
+    # A save that was under way before the request was read is not the answer to it.
+    assert outcome(running_job({"checkpoint": NEWER})) is None
+    assert outcome(running_job({"requests": {"checkpoint": "id-1"}})) is None
+    said = outcome(running_job({"requests": {"checkpoint": "id-1"}, "checkpoint": NEWER}))
+    assert said is not None
+    assert said.startswith("saved step 300 (37.2 MiB): s3://runs/")
+
+
+def test_checkpoint_says_that_the_attempt_ended_first() -> None:
+    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    with pytest.raises(CliError, match="attempt 3 ended before it had saved"):
+        outcome(running_job({"requests": {"checkpoint": "id-1"}, "attempt": 4}))
+
+
+def test_checkpoint_says_that_the_job_is_over() -> None:
+    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    with pytest.raises(CliError, match="is over"):
+        outcome(running_job({"phase": "Completed", "current": None}))
+
+
+def test_move_waits_for_a_later_attempt_that_runs() -> None:
+    outcome = request.move_outcome(running_job(), "id-2")
+    handled = {"requests": {"move": "id-2"}}
+    assert outcome(running_job({"current": {**CURRENT, "number": 4}})) is None
+    assert outcome(running_job(handled)) is None
+    assert outcome(running_job({**handled, "current": {**CURRENT, "number": 4, "state": "Starting"}})) is None
+    said = outcome(running_job({**handled, "current": {**CURRENT, "number": 4}, "node": "n9"}))
+    assert said == "attempt 4 runs on tier dedicated, node n9, resumed at step 120"
+
+
+@pytest.mark.parametrize("phase", ["Completed", "Failed"])
+def test_nothing_is_asked_of_a_job_that_is_over(phase: str) -> None:
+    with pytest.raises(CliError, match=phase):
+        request.refuse_final(running_job({"phase": phase}))

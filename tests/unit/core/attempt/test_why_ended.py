@@ -1,0 +1,199 @@
+"""Why an attempt ended. Every reason of a cluster, a kubelet and a launcher, and what each counts as."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.decisions.snapshots import container, drain, ended, pod, stopped, verdict
+
+from holdfast.api.attempt import EndKind
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, RULES, Evidence, classify
+from holdfast.core.observe.verdict import parse_verdict
+
+COMPLETED, LOSS, FAILURE = EndKind.COMPLETED, EndKind.LOSS, EndKind.FAILURE
+MISCONFIGURED, STOPPED = EndKind.MISCONFIGURED, EndKind.STOPPED
+FAILED = verdict("failed", "UserException", message="ValueError: no", lastLines=["a", "b"])
+DRAINED = verdict("drained", "SavedAndLeft", step=41)
+DONE = verdict("completed", "Exited", step=100)
+OOM = replace(container(ended=True, exit_code=137), reason="OOMKilled")
+NODE_LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 10Mi."
+
+
+RUNC = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process:"
+
+
+def unbegun(message: str):
+    """A pod whose container runtime failed to start the trainer."""
+    return ended(1, 128, trainer=replace(container(ended=True, exit_code=128, message=message), reason="StartError"))
+
+
+def rejected(reason: str, message: str = ""):
+    """A pod that a kubelet would not run."""
+    return pod(phase="Failed", trainer=None, reason=reason, message=message)
+
+
+CASES = [
+    # the launcher says that training is complete: nothing outweighs it
+    ("own accord", ended(0, 0, DONE), None, COMPLETED, "Exited"),
+    ("complete while being told to leave", ended(1, 0, DONE), drain(), COMPLETED, "Exited"),
+    ("complete while being evicted", ended(1, 0, DONE, disruption="EvictionByEvictionAPI"), None, COMPLETED, "Exited"),
+    ("complete in the log", ended(1, 0, verdict("completed", "AlreadyComplete")), None, COMPLETED, "AlreadyComplete"),
+    # misconfiguration
+    ("wrong key", ended(1, 1, verdict("misconfigured", "StorageDenied")), None, MISCONFIGURED, "StorageDenied"),
+    ("no bucket", ended(1, 1, verdict("misconfigured", "StorageNotFound")), drain(), MISCONFIGURED, "StorageNotFound"),
+    ("no command", ended(1, 127, verdict("misconfigured", "CommandNotFound")), None, MISCONFIGURED, "CommandNotFound"),
+    (
+        "in the init container",
+        pod(phase="Failed", trainer=container(waiting="PodInitializing"), init=(
+            container(ended=True, exit_code=1, message=verdict("misconfigured", "StoragePrefixInUse")),
+        )),
+        None, MISCONFIGURED, "StoragePrefixInUse",
+    ),
+    # storage out of reach is not the user's fault, whoever found it
+    ("S3 down at start", ended(1, 1, verdict("misconfigured", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
+    ("S3 down at a save", ended(1, 1, verdict("failed", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
+    # memory
+    ("memory limit", ended(1, 137, trainer=OOM), None, FAILURE, "OutOfMemory"),
+    ("memory limit while leaving", ended(1, 137, trainer=OOM), drain(), LOSS, "SpotInterruption"),
+    ("memory limit outweighs an eviction", ended(1, 137, trainer=OOM, disruption="TerminationByKubelet"), None, FAILURE,
+     "OutOfMemory"),
+    ("evicted for memory", rejected("Evicted", NODE_LOW), None, FAILURE, "Evicted"),
+    ("evicted for scratch", rejected("Evicted", "Pod ephemeral local storage usage exceeds the total limit"), None,
+     FAILURE, "Evicted"),
+    ("evicted for an emptyDir", rejected("Evicted", 'Usage of EmptyDir volume "x" exceeds the limit "1Gi".'), None,
+     FAILURE, "Evicted"),
+    ("evicted for process ids", rejected("Evicted", "The node was low on resource: pids."), None, LOSS, "Evicted"),
+    ("refused by a node under pressure", rejected("Evicted", "The node had condition: [MemoryPressure]. "), None, LOSS,
+     "Evicted"),
+    # the container runtime could not begin it
+    ("no such command", unbegun(f'{RUNC} exec: "python3": executable file not found in $PATH: unknown'), None,
+     MISCONFIGURED, "CommandNotFound"),
+    ("no such path", unbegun(f'{RUNC} exec: "/x": stat /x: no such file or directory: unknown'), None, MISCONFIGURED,
+     "CommandNotFound"),
+    ("no GPU on the node", unbegun(f"{RUNC} running hook #0: nvidia-container-cli: libnvidia-ml.so.1: cannot open: "
+     "no such file or directory"), None, LOSS, "StartError"),
+    ("no GPU runtime on the node", unbegun(f'{RUNC} exec: "nvidia-container-runtime": executable file not found'), None,
+     LOSS, "StartError"),
+    # told to leave by us: that is why, whatever the exit code
+    ("left on our word", ended(1, 0, DRAINED), drain(), LOSS, "SpotInterruption"),
+    ("left without a verdict", ended(1, 0), drain(), LOSS, "SpotInterruption"),
+    ("failed while leaving", ended(1, 1, FAILED), drain(), LOSS, "SpotInterruption"),
+    ("killed while leaving", ended(1, 137), drain(), LOSS, "SpotInterruption"),
+    ("suspended", ended(1, 0, DRAINED), stopped(), STOPPED, "Suspended"),
+    ("suspended and collected", ended(1, 0, DRAINED, disruption="DeletionByPodGC"), stopped(), STOPPED, "Suspended"),
+    # the cluster took it
+    *(
+        (f"disrupted: {reason}", ended(1, 0, disruption=reason), None, LOSS, reason)
+        for reason in ("PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
+                       "TerminationByKubelet")
+    ),
+    ("disrupted, exit 1 of torchrun", ended(1, 1, FAILED, disruption="PreemptionByScheduler"), None, LOSS,
+     "PreemptionByScheduler"),
+    # somebody deleted it
+    ("deleted, exit 0", ended(1, 0, deleted_at=drain().at), None, LOSS, "PodDeleted"),
+    ("deleted, exit 143", ended(1, 143, deleted_at=drain().at), None, LOSS, "PodDeleted"),
+    ("deleted, drained", ended(1, 0, DRAINED, deleted_at=drain().at), None, LOSS, "PodDeleted"),
+    # the kubelet would not or could not keep it
+    *(
+        (f"kubelet: {reason}", rejected(reason), None, LOSS, reason)
+        for reason in ("Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError",
+                       "Preempting", "TopologyAffinityError", "OutOfcpu", "OutOfmemory", "OutOfpods",
+                       "OutOfnvidia.com/gpu")
+    ),
+    # the launcher's word
+    ("torchrun exits 1, exception", ended(1, 1, FAILED), None, FAILURE, "UserException"),
+    ("drained without our knowing", ended(1, 0, DRAINED), None, LOSS, "SavedAndLeft"),
+    ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, LOSS, "SavedAndLeft"),
+    ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, LOSS, "Fenced"),
+    ("signal of its own", ended(1, 139, verdict("failed", "Signal11", signal=11)), None, FAILURE, "Signal11"),
+    # the exit code
+    ("exit 0", ended(1, 0), None, COMPLETED, "Exited"),
+    ("exit 1", ended(1, 1, "Traceback: no"), None, FAILURE, "ExitCode"),
+    ("SIGKILL from outside", ended(1, 137), None, LOSS, "Killed"),
+    ("SIGTERM from outside", ended(1, 143), None, LOSS, "Killed"),
+    ("no word of the trainer", pod(phase="Failed", trainer=None), None, LOSS, "PodFailed"),
+    ("never ran", pod(phase="Failed", trainer=container(waiting="ContainerCreating")), None, LOSS, "PodFailed"),
+    ("init container failed without a word",
+     pod(phase="Failed", init=(container(ended=True, exit_code=3),), trainer=container(waiting="PodInitializing")),
+     None, FAILURE, "ExitCode"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "told", "kind", "reason"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_every_end(seen, told, kind, reason):
+    end = classify(seen, told)
+    assert (end.kind, end.reason) == (kind, reason)
+
+
+def test_every_rule_answers_for_some_case():
+    """A rule that no case reaches would be dead, or hidden by an earlier one."""
+    first = set()
+    for _, seen, told, *_ in CASES:
+        evidence = Evidence.collect(seen, told)
+        first.add(next(rule.__name__ for rule in RULES if rule(evidence)))
+    assert first == {rule.__name__ for rule in RULES}
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "NodeLost", "Evicted"])
+def test_what_the_platform_broke_is_infrastructure(reason):
+    assert classify(rejected(reason), None).infrastructure
+
+
+def test_a_notice_is_not_infrastructure():
+    assert not classify(ended(1, 0, DRAINED), drain()).infrastructure
+
+
+def test_the_verdicts_step_is_kept():
+    assert classify(ended(1, 0, DRAINED), drain()).step == 41
+
+
+def test_the_last_lines_of_a_failure_are_kept():
+    assert classify(ended(1, 1, FAILED), None).message == "ValueError: no\na\nb"
+
+
+@pytest.mark.parametrize("where", ["verdict", "log"])
+def test_a_long_message_keeps_its_end(where):
+    """The exception is in the last line of a traceback: cutting there would hide it."""
+    text = "x" * 3000 + " the end"
+    message = verdict("failed", "UserException", message=text) if where == "verdict" else text
+    end = classify(ended(1, 1, message), None)
+    assert end.message.endswith("the end")
+    assert len(end.message) <= MESSAGE_LIMIT
+
+
+HOSTILE = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"v":1}',
+    '{"v":2,"outcome":"completed","reason":"Exited"}',
+    '{"v":1,"outcome":"done","reason":"Exited"}',
+    '{"v":1,"outcome":"completed","reason":"two words"}',
+    '{"v":1,"outcome":"completed","reason":"' + "A" * 65 + '"}',
+    '{"v":1,"outcome":"completed","reason":"Exited","step":-1}',
+    '{"v":1,"outcome":"completed","reason":"Exited","step":1' + "0" * 30 + "}",
+    '{"v":1,"outcome":"completed","reason":"Exited","step":1.5}',
+    '{"v":1,"outcome":"completed","reason":"Exited","step":NaN}',
+    '{"v":1,"outcome":"completed","reason":"Exited","message":"\\ud800"}',
+    '{"v":1,"outcome":"completed","reason":"Exited","message":"' + "x" * 5000 + '"}',
+    '{"v":1,"outcome":"completed","lastLines":' + "[" * 3000 + "]" * 1000 + "}",
+    '{"v":1,"outcome":"completed","reason":"Exited"}\nand then the program wrote more',
+]
+
+
+@pytest.mark.parametrize("message", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_message_is_no_verdict(message):
+    assert parse_verdict(message) is None
+    assert classify(ended(1, 1, message), None).reason == "ExitCode"
+
+
+def test_a_verdict_after_other_output_counts():
+    found = parse_verdict("epoch 1\nepoch 2\n" + DONE + "\n")
+    assert found is not None
+    assert found.outcome == "completed"
+
+
+def test_a_verdict_of_a_newer_launcher_is_read():
+    found = parse_verdict('{"v":1,"outcome":"drained","reason":"SavedAndLeft","savedStep":7,"colour":"green"}')
+    assert found is not None
+    assert found.saved_step == 7

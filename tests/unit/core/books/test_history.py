@@ -1,0 +1,173 @@
+"""Attempts that are over: bounded, counted once, and what an interruption cost."""
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    ended,
+    job,
+    pod,
+    settled,
+    snapshot,
+    status,
+    stepped,
+    stored,
+    tier,
+    verdict,
+)
+
+from holdfast.api.attempt import AttemptRecord, EndKind
+from holdfast.core.books.history import BYTES, LENGTH, append
+from holdfast.core.draft import Draft
+from holdfast.core.observe.situation import is_live
+
+
+def record(number, **changes):
+    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900), "ended_at": at(-60)}
+    return AttemptRecord(**{"number": number, **fields, **changes})
+
+
+@given(st.lists(st.integers(0, 2560), max_size=60))
+def test_it_stays_small_and_counts_every_attempt_once(lengths):
+    draft = Draft(snapshot(job(status())))
+    for number, length in enumerate(lengths, start=1):
+        append(draft, record(number, message="x" * length), "Spot")
+    history, ledger = draft.status.history, draft.status.ledger
+    assert len(history) <= LENGTH
+    assert sum(len(json.dumps(entry.to_object())) for entry in history) <= BYTES + 4096  # spaces, by json.dumps
+    assert ledger.attempts == len(lengths)
+    assert ledger.folded_through + len(history) == len(lengths)
+    assert [entry.number for entry in history] == list(range(ledger.folded_through + 1, len(lengths) + 1))
+
+
+def test_wide_characters_count_as_bytes():
+    draft = Draft(snapshot(job(status())))
+    for number in range(1, 21):
+        append(draft, record(number, message="🔥" * 1024), "Spot")
+    stored_bytes = json.dumps([entry.to_object() for entry in draft.status.history], ensure_ascii=False).encode()
+    assert len(stored_bytes) <= BYTES + 1024  # brackets, commas and spaces
+
+
+def test_folding_leaves_the_counters_alone():
+    given_job = job(status(attempt(30, fenced=True, first_step=1), restarts={"losses": 29, "failures": 2},
+                           history=tuple(record(n) for n in range(10, 30)),
+                           ledger={"attempts": 29, "folded_through": 9, "steps_lost": 7}))  # fmt: skip
+    decision = settled(snapshot(given_job, ended(30, 0, verdict("drained", "SavedAndLeft"), deleted_at=at(0))))
+    after = decision.status
+    assert (after.restarts.losses, after.restarts.failures) == (30, 2)
+    assert (after.ledger.attempts, after.ledger.folded_through, after.ledger.steps_lost) == (30, 10, 7)
+    assert [entry.number for entry in after.history] == list(range(11, 31))
+
+
+def test_an_end_is_counted_once_however_often_it_is_seen():
+    view = (ended(1, 137, trainer=ended(1, 137).trainer),)
+    first = settled(snapshot(job(status(attempt(fenced=True))), *view))
+    again = settled(snapshot(stored(job(status(attempt(fenced=True))), first.status), *view))
+    assert again.status.restarts.losses == 1
+    assert again.status.ledger.attempts == 1
+
+
+def settle(*history, resumed):
+    before = job(status(attempt(5, raised_at=at(-450)), history=history))
+    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed)])).status
+
+
+def test_the_first_step_settles_the_last_interruption():
+    last = record(4, first_step=1, last_step=480, last_step_at=at(-700), steps=480)
+    after = settle(last, resumed=450)
+    assert (after.history[0].steps_lost, after.history[0].seconds_lost) == (30, timedelta(seconds=300))
+    assert (after.ledger.steps_lost, after.ledger.seconds_lost) == (30, timedelta(seconds=300))
+
+
+def test_a_checkpoint_proves_steps_that_nobody_was_told_of():
+    """The operator was away, and the node was gone before the end of the pod could be told."""
+    after = settle(record(4, first_step=1, last_step=1, steps=1), resumed=148)
+    assert (after.history[0].last_step, after.history[0].steps, after.history[0].steps_lost) == (148, 148, 0)
+
+
+def test_attempts_without_a_step_belong_to_the_same_interruption():
+    last = record(3, last_step=480, last_step_at=at(-700))
+    after = settle(last, record(4), resumed=480)
+    assert after.history[0].seconds_lost == timedelta(seconds=300)
+    assert after.history[1].seconds_lost is None
+
+
+def test_an_interruption_is_settled_once():
+    last = record(4, last_step=480, last_step_at=at(-700), steps_lost=1, seconds_lost=timedelta(seconds=1))
+    after = settle(last, resumed=450)
+    assert after.ledger.steps_lost == 0
+    assert after.history[0] == last
+
+
+def test_starting_anew_loses_all_steps():
+    assert settle(record(4, last_step=480), resumed=None).ledger.steps_lost == 480
+
+
+def test_a_suspension_is_not_lost_time():
+    last = record(4, reason="Suspended", kind=EndKind.STOPPED, last_step=480, last_step_at=at(-90_000))
+    assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
+
+
+def test_clocks_that_disagree_lose_no_negative_time():
+    assert settle(record(4, last_step=480, last_step_at=at(900)), resumed=480).ledger.seconds_lost == timedelta(0)
+
+
+def test_the_record_of_an_attempt():
+    before = job(status(attempt(fenced=True, first_step=500, resumed_step=499)))
+    entry = settled(snapshot(before, ended(1, 1), reports=[stepped(step=700)])).status.history[0]
+    assert (entry.node, entry.tier, entry.first_step, entry.last_step, entry.steps) == ("n1", "spot", 500, 700, 201)
+    assert (entry.resumed_step, entry.started_at, entry.ended_at) == (499, at(-500), at(-1))
+
+
+def test_the_verdict_knows_steps_that_no_report_told():
+    before = job(status(attempt(fenced=True, first_step=500)))
+    view = ended(1, 0, verdict("drained", "SavedAndLeft", step=705), deleted_at=at(0))
+    assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705
+
+
+def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():
+    draft = Draft(snapshot(job(status())))
+    tiers = len(draft.snapshot.job.spec.capacity.tiers)
+    append(draft, record(1), "Spot")
+    for number in range(2, 60):
+        append(draft, record(number, kind=EndKind.STOPPED, reason="AcquireTimeout"), "Spot")
+    numbers = [entry.number for entry in draft.status.history]
+    assert numbers == [1, *range(60 - tiers, 60)], "the loss, and the newest walk of the grid"
+    assert draft.status.ledger.attempts == 59
+
+
+def test_an_end_costs_what_its_node_cost_to_a_hundredth_of_a_cent():
+    priced = tier().model_copy(update={"price_per_node_hour": Decimal("3.06")})
+    running = attempt(fenced=True, tier=priced, scheduled_at=at(-1001))
+    before = {"by_tier": [{"tier": "dedicated", "kind": "Dedicated", "spent": "0.15"}]}
+    gone = settled(snapshot(job(status(running, ledger=before)), ended(1, 1)))
+    assert gone.status.history[-1].cost == Decimal("0.8500")  # 1,000 s at 3.06 an hour
+    assert gone.status.ledger.spent == Decimal("1.0000")
+
+
+def test_a_tier_without_a_price_costs_nothing_that_is_known():
+    free = tier().model_copy(update={"price_per_node_hour": None})
+    gone = settled(snapshot(job(status(attempt(fenced=True, tier=free, scheduled_at=at(-1000)))), ended(1, 1)))
+    assert gone.status.history[-1].cost is None
+    assert gone.status.ledger.spent == 0
+
+
+def test_a_live_attempt_is_never_folded_away_by_those_that_were_to_follow_it():
+    """Twenty-five successors were lost while attempt 1 trained on."""
+    current = attempt(1, fenced=True, first_step=500)
+    stored = status(current)
+    for number in range(2, 27):
+        follower = attempt(number, predecessor=1, scheduled_at=at(-60))
+        given = job(stored.model_copy(update={"successor": follower, "attempt": number}))
+        stored = settled(snapshot(given, pod(), ended(number, 137, node="n2"))).status
+        assert stored.ledger.folded_through == 0
+        assert is_live(stored, pod())
+    assert len(stored.history) == 20
+    over = settled(snapshot(job(stored), ended(1, 137))).status
+    assert over.history[-1].number == 1
+    assert over.ledger.attempts == 26

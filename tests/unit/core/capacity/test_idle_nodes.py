@@ -1,0 +1,69 @@
+"""Nodes that stand there."""
+
+import pytest
+from tests.support.decisions.snapshots import at, node, silent, tier
+
+from holdfast.api.profile import Toleration
+from holdfast.core.capacity.idle_nodes import standing_since
+from holdfast.core.observe.nodes import ClusterView, Taint
+
+
+def since(*nodes, **changes):
+    return standing_since(ClusterView(nodes), tier().model_copy(update=changes))
+
+
+def tainted(key="sick", value="", effect="NoSchedule"):
+    made = node()
+    return type(made)(**{**{f: getattr(made, f) for f in made.__slots__}, "taints": (Taint(key, value, effect),)})
+
+
+def bears(**fields):
+    return {"tolerations": (Toleration(**fields),)}
+
+
+def test_the_one_that_stands_longest():
+    assert since(node(), node("n2", ready_changed_at=at(-99_000))) == at(-99_000)
+    assert since(node(created_at=at(-60))) == at(-60)  # a new node under an old name
+    assert since() is None
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        node(labels={"tier": "dedicated"}),
+        silent(),
+        node(unschedulable=True),
+        node(maintenance="soon"),
+        node(deleted_at=at(60)),
+        node(termination_at=at(600)),
+        tainted(),
+    ],
+)
+def test_a_node_that_is_no_use(gone):
+    assert since(gone) is None
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "usable"),
+    [
+        (tainted(), bears(key="sick", operator="Exists"), True),
+        (tainted(), bears(operator="Exists"), True),
+        (tainted(), bears(key="sick"), True),  # Equal to no value
+        (tainted(value="x"), bears(key="sick"), False),
+        (tainted(value="x"), bears(key="sick", value="x"), True),
+        (tainted(value="x"), bears(key="sick", value="y"), False),
+        (tainted(), bears(key="sick", operator="Exists", effect="NoExecute"), False),
+        (tainted(), bears(key="other", operator="Exists"), False),
+        (tainted(effect="PreferNoSchedule"), {}, True),
+        (tainted("aws-node-termination-handler/spot-itn"), bears(operator="Exists"), False),  # it is about to go
+    ],
+)
+def test_taints(taint, tolerations, usable):
+    assert (since(taint, **tolerations) is not None) == usable
+
+
+def test_nodes_are_looked_through_once():
+    cluster, other = ClusterView([node()]), tier("dedicated")
+    assert standing_since(cluster, tier()) == standing_since(cluster, tier()) == at(-9000)
+    assert standing_since(cluster, other) is None
+    assert cluster.once("key", lambda: 1) == cluster.once("key", lambda: 2) == 1

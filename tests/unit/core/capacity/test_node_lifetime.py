@@ -1,0 +1,80 @@
+"""How long a node is kept: what losses say, what is assumed before any, and what a pod is told of it."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.decisions.snapshots import CONFIG, TIERS, at, job, profile, settled, snapshot, status
+from tests.support.decisions.tier_views import known
+
+from holdfast.api.profile import CapacityProfileStatus
+from holdfast.core.capacity.node_lifetime import REMEMBERED, kept, mean_life
+from holdfast.core.decision import CreatePod
+from holdfast.core.observe.config import Assumptions
+
+HOUR = timedelta(hours=1)
+NOW = at(0)
+ASSUMED = Assumptions()
+
+
+def seen(losses, hours, ago=timedelta(0)):
+    return known(losses=losses, had=hours * HOUR, seen_at=NOW - ago)
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "found"),
+    [
+        (None, None, (0, timedelta(0))),
+        (seen(1, 3), None, (1, 3 * HOUR)),
+        (None, seen(5, 90), (5, 90 * HOUR)),
+        (seen(1, 3), seen(5, 90), (5, 90 * HOUR)),
+        (seen(9, 100), seen(5, 90), (9, 100 * HOUR)),
+        (seen(1, 3), seen(0, 0), (1, 3 * HOUR)),
+        (seen(1, 3, ago=REMEMBERED), None, (1, 3 * HOUR)),
+        (seen(1, 3, ago=REMEMBERED + HOUR), None, (0, timedelta(0))),
+    ],
+)
+def test_who_had_the_most_of_its_nodes_counts(own, shared, found):
+    assert kept(own, shared, NOW) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "losses", "hours", "life"),
+    [
+        ("Spot", 0, 0, 2),
+        ("Spot", 1, 4, 3),
+        ("Spot", 9, 18, 2),
+        ("Dedicated", 0, 0, 720),
+        ("Dedicated", 0, 80, 800),
+        ("CPU", 0, 0, 720),
+    ],
+)
+def test_mean_life(kind, losses, hours, life):
+    assert mean_life(kind, losses, hours * HOUR, ASSUMED) == life * 3600.0
+
+
+@given(st.sampled_from(["Spot", "Dedicated", "CPU"]), st.integers(0, 10**6), st.timedeltas(timedelta(0), 10**4 * HOUR))
+def test_more_losses_are_a_shorter_life_and_more_time_a_longer_one(kind, losses, had):
+    assert 0 < mean_life(kind, losses + 1, had, ASSUMED) < mean_life(kind, losses, had, ASSUMED)
+    assert mean_life(kind, losses, had + HOUR, ASSUMED) > mean_life(kind, losses, had, ASSUMED)
+
+
+def told(given_status, shared=None):
+    """What the pod that is created next is told: mean seconds between losses. Deciding again changes nothing."""
+    found, capacity = None, {"tiers": list(TIERS)}
+    if shared is not None:
+        found = profile(*TIERS).model_copy(update={"status": CapacityProfileStatus(tiers=shared)})
+        capacity = {"profile": "grid"}
+    decision = settled(snapshot(job(given_status, capacity=capacity), profile=found, config=CONFIG))
+    (pod,) = [action.manifest for action in decision.actions if isinstance(action, CreatePod)]
+    container = pod["spec"]["containers"][0]
+    return {var["name"]: var.get("value") for var in container["env"]}["HOLDFAST_SECONDS_BETWEEN_LOSSES"]
+
+
+def test_a_pod_is_told_what_is_known_of_its_tier():
+    other = known("dedicated", losses=50, had=HOUR, seen_at=NOW)
+    assert told(status()) == "7200"
+    assert told(status(tiers=(seen(3, 10), other))) == "10800"
+    assert told(status(tiers=(seen(3, 10), other)), shared=(seen(9, 98),)) == "36000"
+    assert told(status(), shared=(other,)) == "7200"

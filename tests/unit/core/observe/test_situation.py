@@ -1,0 +1,78 @@
+"""What is seen of a job, in one word, and which pods may still be computing."""
+
+import pytest
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    ended,
+    job,
+    node,
+    nodes,
+    pending,
+    placed,
+    pod,
+    silent,
+    snapshot,
+    status,
+)
+
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, PodRecord
+from holdfast.core.observe.situation import Sight, is_live, look
+
+A = AttemptState
+OTHER_NODE = nodes(node("n1", uid="u-other"))
+UNSEEN = attempt(pods=(PodRecord(uid="u-1", node="n1"),))
+
+SIGHTS = [
+    ("no attempt", None, (), nodes(), Sight.NOTHING),
+    ("intended", attempt(state=A.INTENDED), (pod(),), nodes(), Sight.NOTHING),
+    ("absent", attempt(state=A.ACQUIRING), (pod(2),), nodes(), Sight.ABSENT),
+    ("vanished", attempt(), (), nodes(), Sight.VANISHED),
+    ("pending", attempt(state=A.ACQUIRING), (pending(),), nodes(), Sight.PENDING),
+    ("placed", attempt(state=A.STARTING), (placed(),), nodes(), Sight.PLACED),
+    ("running", attempt(), (pod(),), nodes(), Sight.RUNNING),
+    ("ended", attempt(), (ended(),), nodes(), Sight.ENDED),
+    ("ended on a node that is gone", attempt(), (ended(),), nodes(without=("n1",)), Sight.ENDED),
+    ("node silent", attempt(), (pod(),), nodes(silent()), Sight.SILENT),
+    ("node gone", attempt(), (pod(),), nodes(without=("n1",)), Sight.NODE_GONE),
+    ("another node of that name", attempt(), (pod(),), OTHER_NODE, Sight.NODE_GONE),
+    ("node never seen", UNSEEN, (pod(),), nodes(without=("n1",)), Sight.RUNNING),
+]
+
+
+@pytest.mark.parametrize(("current", "pods", "cluster", "sight"), [s[1:] for s in SIGHTS], ids=[s[0] for s in SIGHTS])
+def test_sight(current, pods, cluster, sight):
+    given = snapshot(job(), *pods, cluster=cluster)
+    assert look(given, status(current)).sight is sight
+
+
+def test_a_pod_of_this_very_decision():
+    acquiring = status(attempt(state=A.ACQUIRING))
+    assert look(snapshot(job()), acquiring, frozenset({1})).sight is Sight.CREATED
+
+
+def record(number, *, estimated, uid=None):
+    return AttemptRecord(
+        number=number, tier="spot", kind=EndKind.LOSS, reason="NodeGone", raised_at=at(-9), ended_at=at(-5),
+        estimated=estimated, pod_uid=uid,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("view", "changes", "live"),
+    [
+        (pod(), {}, True),
+        (pending(), {}, True),
+        (pod(deleted_at=at(-900)), {}, True),
+        (pending(deleted_at=at(0)), {}, False),
+        (ended(), {}, False),
+        (pod(), {"history": (record(1, estimated=True),)}, False),
+        (pod(), {"history": (record(1, estimated=True, uid="u-1"),)}, False),
+        (pod(), {"history": (record(1, estimated=True, uid="u-0"),)}, True),  # made anew under its name
+        (pod(), {"history": (record(1, estimated=False),)}, True),
+        (pod(2), {"history": (record(1, estimated=True),)}, True),
+        (pod(), {"ledger": {"folded_through": 1}}, False),
+    ],
+)
+def test_who_may_be_computing(view, changes, live):
+    assert is_live(status(**changes), view) is live

@@ -1,0 +1,175 @@
+"""Conditions: what they say in every phase, and when their time moves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    drain,
+    ended,
+    job,
+    pending,
+    pod,
+    report,
+    settled,
+    snapshot,
+    status,
+    stepped,
+    stopped,
+    stored,
+    verdict,
+)
+
+from holdfast.api.attempt import AttemptState
+from holdfast.core.decide import decide
+
+RUNNING = attempt(fenced=True, first_step=500)
+FIRST_FAILURE_ENDS = {"maxFailures": 0}
+
+
+def told(decision):
+    return {c.type: (c.status, c.reason) for c in decision.status.conditions}
+
+
+CASES = {
+    "acquiring": (
+        snapshot(job(status(attempt(state=AttemptState.ACQUIRING))), pending()),
+        {"CapacityAcquired": ("False", "Acquiring"), "Progressing": ("False", "Acquiring"),
+         "Complete": ("False", "NotFinished"), "Failed": ("False", "NotFailed"),
+         "Suspended": ("False", "NotSuspended")},
+    ),
+    "running": (
+        snapshot(job(status(RUNNING)), pod()),
+        {"CapacityAcquired": ("True", "NodeFound"), "Progressing": ("True", "Running"),
+         "Suspended": ("False", "NotSuspended")},
+    ),
+    "leaving": (
+        snapshot(job(status(attempt(state=AttemptState.DRAINING, drain=drain()))), pod()),
+        {"Progressing": ("True", "SpotInterruption"), "Suspended": ("False", "NotSuspended")},
+    ),
+    "suspending": (
+        snapshot(job(status(attempt(state=AttemptState.DRAINING, drain=stopped())), suspend=True), pod()),
+        {"Suspended": ("False", "Suspending")},
+    ),
+    "suspended": (
+        snapshot(job(suspend=True)), {"Suspended": ("True", "Suspended"), "Progressing": ("False", "Suspended")},
+    ),
+    "completed": (
+        snapshot(job(status(RUNNING)), ended(1, 0, verdict("completed", "Exited"))),
+        {"Complete": ("True", "Exited"), "Failed": ("False", "NotFailed"), "Progressing": ("False", "Exited"),
+         "CapacityAcquired": ("False", "Exited")},
+    ),
+    "failed": (
+        snapshot(job(status(RUNNING), failure=FIRST_FAILURE_ENDS), ended(1, 1)),
+        {"Failed": ("True", "TooManyFailures"), "Complete": ("False", "TooManyFailures")},
+    ),
+    "no profile": (
+        snapshot(job(capacity={"profile": "grid"})), {"CapacityAcquired": ("False", "ProfileNotFound")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_phase(name):
+    given, expected = CASES[name]
+    found = told(settled(given))
+    assert {kind: found[kind] for kind in expected} == expected
+
+
+def test_a_time_moves_only_with_the_status():
+    given = snapshot(job(status(RUNNING)), pod())
+    first = settled(given)
+    later = replace(given, now=at(60), job=stored(given.job, first.status), pods=(pod(deleted_at=at(90)),))
+    times = {c.type: c.last_transition_time for c in settled(later).status.conditions}
+    reasons = told(settled(later))
+    assert reasons["Progressing"] == ("True", "PodDeleted")
+    assert times["Progressing"] == at(0)
+
+
+def test_each_carries_the_generation():
+    given = snapshot(job(status(RUNNING), meta={"generation": 9}), pod())
+    decision = settled(given)
+    assert {c.observed_generation for c in decision.status.conditions} == {9}
+    assert decision.status.observed_generation == 9
+
+
+def unreachable(decision):
+    return told(decision).get("ProgressUnreachable")
+
+
+def test_silence_is_told_and_taken_back():
+    """Training goes on: nothing but the condition changes."""
+    given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(received_at=at(-119))])
+    first = settled(given)
+    assert unreachable(first) is None
+    assert first.requeue_at == at(1)
+    silent = replace(given, now=at(1), job=stored(given.job, first.status))
+    second = settled(silent)
+    assert unreachable(second) == ("True", "Silent")
+    assert (second.trace, second.actions, second.orders) == ((), (), ())
+    heard = replace(silent, job=stored(silent.job, second.status), reports={"u-1": report()})
+    assert unreachable(settled(heard)) == ("False", "Reporting")
+
+
+def test_an_operator_that_just_came_waits_for_reports_first():
+    given = snapshot(job(status(RUNNING)), pod(), listening_since=at(-10))
+    assert unreachable(settled(given)) is None
+    assert unreachable(settled(replace(given, listening_since=at(0) - timedelta(minutes=2)))) == ("True", "Silent")
+
+
+def test_a_program_without_the_library_is_not_called_silent():
+    assert unreachable(settled(snapshot(job(status(attempt())), pod(), listening_since=at(-9000)))) is None
+
+
+def test_the_next_attempt_is_not_blamed_for_the_silence_of_the_last():
+    given = snapshot(job(status(RUNNING)), pod(), listening_since=at(-9000))
+    first = settled(given)
+    lost = replace(given, job=stored(given.job, first.status), pods=(ended(1, 137),))
+    assert unreachable(settled(lost)) == ("False", "Reporting")
+
+
+def failing(decision):
+    return told(decision).get("CheckpointFailing")
+
+
+def saves_fail(error="StorageDenied: no", **changes):
+    return snapshot(job(status(RUNNING)), pod(), reports=[stepped(save_error=error)], **changes)
+
+
+def test_saves_that_fail_are_told_once_and_taken_back():
+    assert failing(settled(saves_fail(None))) is None
+    given = saves_fail()
+    first = decide(given)
+    assert failing(first) == ("True", "SaveFailed")
+    assert [(e.type, e.reason, e.message) for e in first.events] == [
+        ("Warning", "CheckpointFailing", "StorageDenied: no")
+    ]
+    again = replace(given, now=at(60), job=stored(given.job, first.status), reports=reports("StorageDenied: other"))
+    assert (failing(decide(again)), decide(again).events) == (("True", "SaveFailed"), ())
+    well = replace(again, job=stored(given.job, decide(again).status), reports=reports(None))
+    assert (failing(settled(well)), decide(well).events) == (("False", "NotFailing"), ())
+
+
+def reports(error):
+    return {"u-1": stepped(received_at=at(59), save_error=error)}
+
+
+def test_other_words_for_the_same_trouble_are_not_written_for_their_own_sake():
+    given = saves_fail()
+    told_first = stored(given.job, settled(given).status)
+    other = replace(given, job=told_first, reports={"u-1": stepped(save_error="other words")})
+    assert decide(other).status == told_first.status
+
+
+def test_an_operator_that_just_came_does_not_take_it_back():
+    given = saves_fail()
+    fresh = replace(given, job=stored(given.job, settled(given).status), reports={})
+    assert failing(settled(fresh)) == ("True", "SaveFailed")
+
+
+def test_the_next_attempt_is_not_blamed_for_the_saves_of_the_last():
+    given = saves_fail()
+    lost = replace(given, job=stored(given.job, settled(given).status), pods=(ended(1, 137),))
+    assert failing(settled(lost)) == ("False", "NotFailing")

@@ -1,0 +1,154 @@
+"""What a newer status tells: attempts that left their nodes, and what interruptions took."""
+
+import ast
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    ended,
+    job,
+    pending,
+    pod,
+    settled,
+    snapshot,
+    status,
+    stepped,
+    stored,
+    tier,
+    verdict,
+)
+
+from holdfast import core
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, Recovery
+from holdfast.api.status import Ledger, TierTotals
+from holdfast.core.status.node_exits import OTHER, REASONS, Move, known_reason, moves, recoveries
+
+# Calls of core that end an attempt for a reason, and where in their arguments that stands.
+ENDS = {"End": 1, "drain": 0, "drop_successor": 1, "stop_before_start": 2, "retarget": 3, "_unseen": 2, "give_up": 2}
+# Ends of attempts that never had a node, so that nothing moved.
+WITHOUT_NODE = {"AcquireTimeout", "PodRefused", "PodInvalid", "TierRemoved", "OtherTier"}
+
+
+def record(number, **changes):
+    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900),
+              "scheduled_at": at(-800), "ended_at": at(-60)}  # fmt: skip
+    return AttemptRecord(**{"number": number, **fields, **changes})
+
+
+def after_end(reason, kind):
+    """The status before and after attempt 1, told to leave for this reason, has ended."""
+    told = {"order": 1, "reason": reason, "at": at(-2), "deadline": at(98), "kind": kind}
+    given_job = job(status(attempt(1, AttemptState.DRAINING, fenced=True, first_step=500, drain=told)))
+    decision = settled(snapshot(given_job, ended(1, 0, verdict("drained", "SavedAndLeft"))))
+    return given_job.status, decision.status
+
+
+@pytest.mark.parametrize("kind", [EndKind.LOSS, EndKind.STOPPED])
+def test_an_attempt_that_was_told_to_leave_moved_for_that_reason(kind):
+    before, after = after_end("KeepingDeadline", kind)
+    assert moves(before, after) == (Move("Spot", "KeepingDeadline"),)
+    assert moves(after, after) == ()
+
+
+@pytest.mark.parametrize(
+    "message", [verdict("completed", "Exited"), verdict("failed", "Exception"), verdict("misconfigured", "NoBucket")]
+)
+def test_an_attempt_that_ended_by_itself_did_not_move(message):
+    given_job = job(status(attempt(1, fenced=True, first_step=500)))
+    after = settled(snapshot(given_job, ended(1, 1, message))).status
+    assert after.ledger.attempts == 1
+    assert moves(given_job.status, after) == ()
+
+
+def test_an_attempt_without_a_node_did_not_move():
+    waiting = attempt(2, AttemptState.ACQUIRING, acquire_deadline=at(-1))
+    ledger = Ledger(attempts=1, by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1),))
+    before = status(waiting, history=(record(1),), ledger=ledger)
+    after = settled(snapshot(job(before), pending(2))).status
+    assert (after.history[-1].reason, after.current.tier.name) == ("AcquireTimeout", "dedicated")
+    assert moves(before, after) == ()
+
+
+def test_the_kind_is_that_of_the_tier_that_was_left():
+    before = status(attempt(4, tier=tier("cpu"), fenced=True, first_step=500), history=(record(3),))
+    after = settled(snapshot(job(before), ended(4, 137, deleted_at=at(-1)))).status
+    assert moves(before, after) == (Move("CPU", "PodDeleted"),)
+
+
+# Breaks if one patch that ends both attempts counts one of them.
+def test_two_ends_in_one_patch_are_two():
+    ledger = status().ledger.model_copy(update={"attempts": 2, "by_tier": (TierTotals(tier="spot", kind="Spot"),)})
+    after = status(history=(record(1), record(2, kind=EndKind.STOPPED, reason="NotNeeded")), ledger=ledger)
+    assert moves(status(), after) == (Move("Spot", "NodeGone"), Move("Spot", "NotNeeded"))
+
+
+# Breaks if what a program or a kubelet says becomes a label: there would be no end of series.
+@given(st.text(max_size=128))
+def test_reasons_are_of_a_closed_set(reason):
+    assert known_reason(reason) in REASONS
+    assert len(REASONS) < 64
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        ("SpotInterruption", "SpotInterruption"),
+        ("EvictionByEvictionAPI", "EvictionByEvictionAPI"),
+        ("OutOfnvidia.com/gpu", "OutOfResource"),
+        ("x" * 64, OTHER),
+        ("", OTHER),
+    ],
+)
+def test_words_of_others(said, counted):
+    assert known_reason(said) == counted
+
+
+# Breaks if core ends attempts for a new reason that is counted as Other.
+def test_every_reason_of_our_own_is_known():
+    folder = Path(core.__file__).parent
+    found = {reason for path in folder.rglob("*.py") for reason in _reasons(ast.parse(path.read_text()))}
+    assert {"KeepingDeadline", "NodeGone", "NotWorthIt", "StartTimeout"} <= found
+    assert {reason for reason in found - WITHOUT_NODE if known_reason(reason) == OTHER} == set()
+
+
+def _reasons(tree):
+    """Reasons of losses and stops that stand in the code as they are."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if name not in ENDS or len(call.args) <= ENDS[name]:
+            continue
+        kind = getattr(call.args[0], "attr", "")
+        if name == "End" and kind in ("FAILURE", "MISCONFIGURED", "COMPLETED"):
+            continue
+        reason = call.args[ENDS[name]]
+        if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
+            yield reason.value
+
+
+# Breaks if a recovery is seen at every decision, or not at all.
+def test_a_recovery_is_told_by_the_patch_that_settles_it():
+    before = status(
+        attempt(2, scheduled_at=at(-40), started_at=at(-30)),
+        history=(record(1, last_step=500, last_step_at=at(-100), ended_at=at(-90)),),
+    )
+    view = (pod(2),)
+    first = settled(snapshot(job(before), *view, reports=[stepped(2, first_step_at=at(-10), resumed_step=500)])).status
+    (told,) = recoveries(before, first)
+    parts = (told.notice, told.acquire, told.start, told.restore)
+    assert [part.total_seconds() for part in parts] == [10, 50, 10, 20]
+    later = [stepped(2, step=900, first_step_at=at(-10), resumed_step=500, received_at=at(60))]
+    second = settled(snapshot(stored(job(before), first), *view, reports=later, now=at(60))).status
+    assert second.progress.step == 900
+    assert recoveries(first, second) == ()
+
+
+# Breaks if a record that leaves history takes what is known with it, or counts once more.
+def test_what_history_forgets_is_not_told_again():
+    settled_one = record(1, recovery=Recovery(notice=timedelta(seconds=3)))
+    assert recoveries(status(), status(history=(settled_one,))) == (settled_one.recovery,)
+    assert recoveries(status(history=(settled_one,)), status(history=(record(2),))) == ()

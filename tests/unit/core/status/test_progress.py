@@ -1,0 +1,135 @@
+"""From reports to status: at a bounded rate, and never broken by what a program says."""
+
+import pytest
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    ended,
+    job,
+    pending,
+    pod,
+    settled,
+    snapshot,
+    status,
+    stepped,
+    verdict,
+)
+
+from holdfast.api.attempt import AttemptRecord, AttemptState
+from holdfast.api.status import CheckpointStatus, Progress
+from holdfast.core.observe.report import SavedCheckpoint
+
+RUNNING = attempt(fenced=True, first_step=500)
+SAVED = SavedCheckpoint(600, "s3://runs/vision/vit/manifests/600", 4096, at(-20))
+
+
+def take(*, before=None, wanted=None, slot=True, **report):
+    given = job(status(RUNNING, progress=before or Progress()), goal={"steps": wanted} if wanted else {})
+    return settled(snapshot(given, pod(), reports=[stepped(**report)], progress_slot=slot))
+
+
+def test_a_first_report_is_written():
+    after = take(wanted=1000, loss="2.113", samples_per_second="1234.5", seconds_per_step="0.5").status
+    assert after.progress == Progress(
+        step=700, steps=1000, percent="70.0", eta=at(149), loss="2.113", samples_per_second="1234.5", updated_at=at(-1)
+    )
+    assert (after.current.last_step, after.current.last_step_at) == (700, at(-1))
+
+
+def settled_before(seconds):
+    """A job whose conditions are in order, so that progress is the only news."""
+    first = take(before=Progress(step=1, updated_at=at(-seconds)), received_at=at(-seconds))
+    return job(first.status)
+
+
+@pytest.mark.parametrize(("age", "slot", "written"), [(14, True, False), (15, True, True), (15, False, False)])
+def test_progress_alone_is_written_at_most_every_interval(age, slot, written):
+    given = settled_before(age)
+    decision = settled(snapshot(given, pod(), reports=[stepped()], progress_slot=slot))
+    assert (decision.status.progress.updated_at == at(-1)) is written
+    if not written:
+        assert decision.status == given.status
+        assert decision.requeue_at == (at(1) if age == 14 else at(119))  # the runtime knows when its slot is
+
+
+def test_progress_goes_along_with_any_other_change():
+    given = settled_before(3)
+    decision = settled(snapshot(given, ended(1, 0, verdict("completed", "Exited")), reports=[stepped()]))
+    assert decision.status.progress.updated_at == at(-1)
+
+
+def test_an_old_pods_report_is_not_news():
+    given = job(status(attempt(2, fenced=True, first_step=1), progress=Progress(step=9, updated_at=at(-1))))
+    assert settled(snapshot(given, ended(1), pod(2), reports=[stepped(1)])).status.progress.step == 9
+
+
+def test_the_newest_attempt_speaks():
+    given = job(status(attempt(2, fenced=True, first_step=1)))
+    decision = settled(
+        snapshot(given, ended(1), pod(2), reports=[stepped(1, 700), stepped(2, 650, received_at=at(-9))])
+    )
+    assert decision.status.progress.step == 650
+
+
+@pytest.mark.parametrize(
+    ("step", "goal", "percent"), [(0, 3, "0.0"), (2, 3, "66.6"), (999, 1000, "99.9"), (9, 3, "100.0")]
+)
+def test_percent_is_rounded_down(step, goal, percent):
+    assert take(wanted=goal, step=step).status.progress.percent == percent
+
+
+def test_without_a_goal_the_programs_own_counts():
+    assert take(steps=1400).status.progress.percent == "50.0"
+    assert take().status.progress.percent is None
+
+
+@pytest.mark.parametrize("pace", ["nan", "-1", "1e9999", "1e12", "inf", "x", None])
+def test_an_impossible_pace_has_no_eta(pace):
+    assert take(wanted=2**53 - 1, seconds_per_step=pace).status.progress.eta is None
+
+
+def test_a_finished_job_has_no_eta():
+    decision = settled(
+        snapshot(
+            job(status(RUNNING), goal={"steps": 1000}),
+            ended(1, 0, verdict("completed", "Exited")),
+            reports=[stepped(seconds_per_step="1")],
+        )
+    )
+    assert (decision.status.progress.eta, decision.status.progress.samples_per_second) == (None, None)
+
+
+def test_a_checkpoint_is_remembered():
+    assert take(checkpoint=SAVED).status.checkpoint == CheckpointStatus(
+        step=600, uri=SAVED.uri, bytes=4096, committed_at=at(-20)
+    )
+
+
+def test_a_checkpoint_that_does_not_fit_breaks_nothing():
+    """A program may claim any size; the job must still be decided."""
+    huge = SavedCheckpoint(600, "s3://x", 2**63 - 1, at(-20))
+    decision = take(checkpoint=huge)
+    assert decision.status.checkpoint is None
+    assert decision.status.progress.step == 700
+
+
+def test_the_last_loss_stays_when_a_report_has_none():
+    assert take(before=Progress(loss="1.5", updated_at=at(-60))).status.progress.loss == "1.5"
+
+
+# Breaks if the report of a pod that is kept for its logs takes the place of what a later attempt, now gone, had said.
+def test_an_older_pod_is_not_heard_again_once_a_later_one_is_gone():
+    later = AttemptRecord(
+        number=2, tier="spot", kind="Loss", reason="NodeGone", raised_at=at(-900), ended_at=at(-2), first_step=701,
+        last_step=900,
+    )  # fmt: skip
+    saved = CheckpointStatus(step=880, uri="s3://runs/880", committed_at=at(-20))
+    before = status(
+        attempt(3, AttemptState.ACQUIRING),
+        progress=Progress(step=900, updated_at=at(-60)),
+        checkpoint=saved,
+        history=(later,),
+    )
+    old = stepped(1, 700, checkpoint=SAVED, received_at=at(-600))
+    after = settled(snapshot(job(before), ended(1), pending(3), reports=[old])).status
+    assert (after.progress.step, after.checkpoint) == (900, saved)

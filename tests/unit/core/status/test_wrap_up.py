@@ -1,0 +1,155 @@
+"""Pods that are not wanted, logs that are, columns, and the time to live."""
+
+import pytest
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    created,
+    deleted,
+    drain,
+    ended,
+    job,
+    nodes,
+    pending,
+    pod,
+    released,
+    settled,
+    silent,
+    snapshot,
+    status,
+)
+
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
+from holdfast.api.status import Phase
+from holdfast.core.decision import DeleteJob, UnprotectPod
+
+FINAL = {"phase": Phase.COMPLETED, "finished_at": at(-60), "attempt": 9}
+
+
+def record(number, **changes):
+    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900), "ended_at": at(-60)}
+    return AttemptRecord(**{"number": number, **fields, **changes})
+
+
+def running(**changes):
+    return job(status(attempt(5, fenced=True, first_step=1), **changes))
+
+
+def test_the_last_two_ended_pods_are_kept_for_their_logs():
+    decision = settled(snapshot(running(), ended(1), ended(2, 1), ended(4), pod(5)))
+    assert deleted(decision) == [("u-1", None)]
+    assert released(decision) == ["u-1", "u-2", "u-4"]
+
+
+def test_numbers_without_a_pod_on_a_node_push_no_log_out():
+    """A walk over three tiers raises three numbers; the failure's log must outlive it."""
+    waiting = job(status(attempt(9, AttemptState.ACQUIRING)))
+    assert deleted(settled(snapshot(waiting, ended(5, 1, finalized=False), pending(9)))) == []
+
+
+def test_a_live_pod_of_an_earlier_attempt_is_deleted_and_released_only_when_it_ended():
+    decision = settled(snapshot(running(), pod(3), pod(5)))
+    assert (deleted(decision), released(decision)) == ([("u-3", None)], [])
+
+
+def test_a_lost_pod_is_released_although_nobody_saw_its_end():
+    given = running(history=(record(3, estimated=True),))
+    decision = settled(snapshot(given, pod(3, deleted_at=at(-9)), pod(5)))
+    assert (deleted(decision), released(decision)) == ([], ["u-3"])
+
+
+def test_a_pending_pod_that_is_being_deleted_is_released():
+    assert released(settled(snapshot(running(), pending(4, deleted_at=at(0)), pod(5)))) == ["u-4"]
+
+
+def test_nothing_is_done_twice():
+    quiet = snapshot(running(), ended(4, finalized=False), pod(5))
+    assert settled(quiet).actions == ()
+
+
+@pytest.mark.parametrize("current", [5, None])
+def test_a_pod_of_a_later_attempt_means_that_our_view_is_stale(current):
+    """Deleting it would kill what a newer decision, which we have not seen, has started."""
+    given = running() if current else job(status(attempt=5, suspended_at=at(-9)), suspend=True)
+    decision = settled(snapshot(given, *((pod(5),) if current else ()), pod(6)))
+    assert decision.actions == ()
+
+
+def test_the_successors_pod_is_not_touched_from_a_stale_view():
+    leaving = job(status(attempt(5, AttemptState.DRAINING, drain=drain()), successor=attempt(6, AttemptState.INTENDED)))
+    assert deleted(settled(snapshot(leaving, pod(5, protected=False), pod(6)))) == []
+
+
+def test_a_lost_status_raises_the_number_above_every_pod():
+    decision = settled(snapshot(job(), ended(7, finalized=False)))
+    assert created(decision) == [8]
+
+
+def test_a_draining_pod_is_unprotected_once():
+    leaving = job(status(attempt(5, AttemptState.DRAINING, drain=drain())))
+    assert settled(snapshot(leaving, pod(5))).actions == (UnprotectPod("vit-5-0", "u-5"),)
+    assert settled(snapshot(leaving, pod(5, protected=False))).actions == ()
+
+
+def test_a_final_job_still_ends_and_releases_its_pods():
+    decision = settled(snapshot(job(status(**FINAL)), pod(8), ended(9)))
+    assert (deleted(decision), released(decision)) == ([("u-8", None)], ["u-9"])
+
+
+def test_final_is_final():
+    """Nothing that is seen, edited or asked for changes a finished job's status."""
+    given = job(
+        status(**FINAL), suspend=True, meta={"generation": 4, "annotations": {"holdfast.dev/move-requested": "x"}}
+    )
+    decision = settled(snapshot(given, pod(9), ended(8, 1)))
+    assert decision.status == given.status
+    assert decision.trace == ()
+
+
+def test_a_job_that_is_deleted_only_lets_go():
+    """Garbage collection deletes the pods; the finalizer must not hold them."""
+    given = job(status(attempt(5)), meta={"deletionTimestamp": "2026-11-21T08:59:00Z"})
+    decision = settled(snapshot(given, ended(4), pod(5)))
+    assert (released(decision), deleted(decision), decision.trace) == (["u-4"], [], ())
+    assert decision.status == given.status
+    gone = settled(snapshot(given, ended(5, deleted_at=at(0))))
+    assert released(gone) == ["u-5"]
+
+
+@pytest.mark.parametrize(("ttl", "gone"), [("1m", True), ("0s", True), ("61s", False)])
+def test_time_to_live(ttl, gone):
+    decision = settled(snapshot(job(status(**FINAL), ttlAfterFinished=ttl)))
+    assert (DeleteJob("u-job") in decision.actions) is gone
+    assert decision.requeue_at == (None if gone else at(1))
+
+
+def test_without_a_time_to_live_a_job_stays():
+    decision = settled(snapshot(job(status(**FINAL))))
+    assert (decision.actions, decision.requeue_at) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("current", "changes", "phase", "reason"),
+    [
+        (attempt(2, AttemptState.INTENDED, retry_at=at(9)), {"restarts": {"losses": 1}}, "Recovering", "BackOff"),
+        (attempt(1, AttemptState.INTENDED, retry_at=at(9), refusals=1), {}, "Acquiring", "PodRefused"),
+        (attempt(state=AttemptState.ACQUIRING), {}, "Acquiring", None),
+    ],
+)
+def test_phase_and_reason(current, changes, phase, reason):
+    pods = (pending(),) if current.state is AttemptState.ACQUIRING else ()
+    after = settled(snapshot(job(status(current, **changes)), *pods)).status
+    assert (after.phase, after.reason) == (phase, reason)
+
+
+def test_a_job_says_why_it_is_held_in_an_outage():
+    held = settled(snapshot(running(), pod(5), cluster=nodes(silent("n1"), silent("n2")))).status
+    assert held.decision.action == "Hold"
+    assert "together" in next(c.message for c in held.conditions if c.type == "Progressing")
+    back = settled(snapshot(job(held), pod(5))).status
+    assert (back.decision.action, back.decision.reason) == ("Run", "node n1 answers again")
+
+
+def test_columns():
+    after = settled(snapshot(running(), pod(5))).status
+    assert (after.tier, after.node, after.reason) == ("spot", "n1", None)

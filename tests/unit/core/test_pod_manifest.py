@@ -1,0 +1,275 @@
+"""The manifest of a training pod: what it must hold, and what a job can never put into it."""
+
+import json
+
+import pytest
+from tests.support.decisions.snapshots import CONFIG, TIERS, attempt, job, tier
+
+from holdfast.api.errors import SpecError
+from holdfast.api.profile import ProfileTier
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.pod_manifest import build_pod, pod_name
+from holdfast_train.environment import Environment, Every
+
+TRAINER = {"image": "registry.example/train:1", "command": ["torchrun", "train.py"], "args": ["--fast"]}
+
+
+def build(number=3, on=None, config=CONFIG, avoid=(), **changes):
+    return build_pod(job(**changes), attempt(number, tier=on or tier(), avoid_nodes=avoid), config, 7200.4)
+
+
+def env(container):
+    """The environment as the program sees it: of two variables of one name, the last counts."""
+    return {var["name"]: var.get("value", var.get("valueFrom")) for var in container["env"]}
+
+
+def trainer(pod):
+    return pod["spec"]["containers"][0]
+
+
+def volumes(pod):
+    return {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+
+
+def test_the_name_is_a_function_of_job_attempt_and_rank():
+    assert pod_name("vit", 12, 0) == "vit-12-0"
+    assert build(12)["metadata"]["name"] == "vit-12-0"
+
+
+def test_it_belongs_to_its_job_and_carries_our_finalizer():
+    meta = build()["metadata"]
+    assert meta["finalizers"] == ["holdfast.dev/end-recorded"]
+    assert meta["ownerReferences"] == [{
+        "apiVersion": "holdfast.dev/v1alpha1", "kind": "TrainingJob", "name": "vit", "uid": "u-job",
+        "controller": True, "blockOwnerDeletion": False,
+    }]  # fmt: skip
+    assert meta["labels"] == {
+        "app.kubernetes.io/managed-by": "holdfast", "holdfast.dev/job": "vit", "holdfast.dev/job-uid": "u-job",
+        "holdfast.dev/attempt": "3", "holdfast.dev/rank": "0", "holdfast.dev/tier": "spot",
+    }  # fmt: skip
+    digest = meta["annotations"].pop("holdfast.dev/program")
+    assert len(digest) == 16
+    assert meta["annotations"] == {
+        "karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    }  # fmt: skip
+
+
+def test_the_trainer_runs_under_the_launcher():
+    container = trainer(build(trainer=TRAINER))
+    launcher = ["python3", "/holdfast/bin/holdfast-run", "--"]
+    assert container["command"] == [*launcher, "torchrun", "train.py", "--fast"]
+    assert "args" not in container
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_it_never_restarts_by_itself_and_has_its_grace():
+    found = build(checkpoint={"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "gracePeriod": "1500ms"})["spec"]
+    assert (found["restartPolicy"], found["terminationGracePeriodSeconds"]) == ("Never", 2)
+    assert found["automountServiceAccountToken"] is False
+
+
+def test_its_environment():
+    found = env(trainer(build(goal={"steps": 900})))
+    assert found | {
+        "HOLDFAST_NAMESPACE": "vision", "HOLDFAST_JOB": "vit", "HOLDFAST_JOB_UID": "u-job", "HOLDFAST_ATTEMPT": "3",
+        "HOLDFAST_RANK": "0", "HOLDFAST_NODES": "1", "HOLDFAST_TIER": "spot", "HOLDFAST_ACCELERATORS": "1",
+        "HOLDFAST_POD_NAME": "vit-3-0", "HOLDFAST_POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
+        "HOLDFAST_CHECKPOINT_URI": "s3://runs/vision/vit", "HOLDFAST_CHECKPOINT_REGION": "us-east-1",
+        "HOLDFAST_CHECKPOINT_EVERY": "10m", "HOLDFAST_CHECKPOINT_KEEP_LAST": "3", "HOLDFAST_CHECKPOINT_RESUME": "Auto",
+        "HOLDFAST_SECONDS_BETWEEN_LOSSES": "7200",
+        "HOLDFAST_GRACE_SECONDS": "100", "HOLDFAST_GOAL_STEPS": "900",
+        "HOLDFAST_OPERATOR_URL": "https://holdfast.test:8443", "HOLDFAST_TOKEN_FILE": "/holdfast/token/token",
+        "HOLDFAST_CA_FILE": "/holdfast/ca/ca.crt", "HOLDFAST_TERMINATION_LOG": "/dev/termination-log",
+        "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1",
+    } == found  # fmt: skip
+
+
+def test_the_trainer_reads_what_is_written_there():
+    keep = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
+    wanted = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "every": "auto", "maxLoss": "1d1h", "keep": keep}
+    wanted["uploadRate"] = "0.3G"
+    found = env(trainer(build(checkpoint=wanted | {"gracePeriod": "100s"})))
+    assert found["HOLDFAST_CHECKPOINT_EVERY"] == "auto"
+    assert found["HOLDFAST_CHECKPOINT_UPLOAD_RATE"] == "300000000"
+    assert found["HOLDFAST_CHECKPOINT_MAX_LOSS"] == "1d1h"
+    read = Environment.read({name: value for name, value in found.items() if isinstance(value, str)})
+    assert read.every == Every(auto=True, between_losses=7200.0, max_loss=90000.0)
+    assert read.upload_rate == 3e8
+    assert (read.keep_last, read.keep_every, read.keep_best) == (2, 86400.0, 3)
+    assert (read.keep_metric, read.keep_mode) == ("eval/accuracy", "Max")
+
+
+def test_all_values_of_the_environment_are_text():
+    """The API server refuses numbers there."""
+    for var in trainer(build())["env"]:
+        assert isinstance(var.get("value", ""), str), var
+
+
+def test_without_an_operator_url_nothing_is_reported():
+    found = env(trainer(build(config=OperatorConfig(progress_url=None))))
+    assert "HOLDFAST_OPERATOR_URL" not in found
+    assert "HOLDFAST_GOAL_STEPS" not in found
+
+
+def test_the_init_container_knows_who_it_is_and_where_checkpoints_are_and_no_more():
+    pod = build()
+    (init,) = pod["spec"]["initContainers"]
+    assert init["image"] == CONFIG.init_image
+    assert init["command"] == ["holdfast-init"]
+    theirs = env(trainer(pod))
+    shared = (
+        "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_POD_UID",
+        "HOLDFAST_TERMINATION_LOG", "HOLDFAST_CHECKPOINT_URI", "HOLDFAST_CHECKPOINT_REGION",
+    )  # fmt: skip
+    assert env(init) == {**{name: theirs[name] for name in shared}, "HOLDFAST_LAUNCHER_DIR": "/holdfast/bin"}
+
+
+def test_credentials_come_from_a_secret_and_are_never_written_out():
+    storage = {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "https://s3.test", "credentialsSecret": "keys"}}
+    found = env(trainer(build(checkpoint={"storage": storage})))
+    assert found["HOLDFAST_CHECKPOINT_ENDPOINT"] == "https://s3.test"
+    for suffix, optional in (("ACCESS_KEY_ID", False), ("SECRET_ACCESS_KEY", False), ("SESSION_TOKEN", True)):
+        ref = {"name": "keys", "key": f"AWS_{suffix}", "optional": optional}
+        assert found[f"HOLDFAST_CHECKPOINT_{suffix}"] == {"secretKeyRef": ref}
+
+
+def test_a_volume_claim_is_mounted_for_trainer_and_init():
+    pod = build(checkpoint={"storage": {"volumeClaim": {"name": "disk", "path": "runs/vit"}}})
+    assert env(trainer(pod))["HOLDFAST_CHECKPOINT_URI"] == "file:///holdfast/checkpoints/runs/vit"
+    mount = {"name": "holdfast-checkpoints", "mountPath": "/holdfast/checkpoints"}
+    assert mount in trainer(pod)["volumeMounts"]
+    assert mount in pod["spec"]["initContainers"][0]["volumeMounts"]
+    assert volumes(pod)["holdfast-checkpoints"] == {
+        "name": "holdfast-checkpoints", "persistentVolumeClaim": {"claimName": "disk"},
+    }  # fmt: skip
+
+
+def test_the_token_is_bound_to_our_audience_and_the_init_container_has_none():
+    pod = build()
+    assert volumes(pod)["holdfast-token"]["projected"]["sources"] == [
+        {"serviceAccountToken": {"audience": "holdfast", "expirationSeconds": 3600, "path": "token"}}
+    ]
+    assert {"name": "holdfast-token", "mountPath": "/holdfast/token", "readOnly": True} in trainer(pod)["volumeMounts"]
+    assert "holdfast-token" not in {mount["name"] for mount in pod["spec"]["initContainers"][0]["volumeMounts"]}
+
+
+def test_requests_equal_limits_and_name_the_accelerator():
+    found = trainer(build(trainer={**TRAINER, "acceleratorsPerNode": 4, "resources": {"cpu": "16", "memory": "9Gi"}}))
+    wanted = {"cpu": "16", "memory": "9Gi", "nvidia.com/gpu": "4"}
+    assert found["resources"] == {"requests": wanted, "limits": wanted}
+    assert env(found)["PET_NPROC_PER_NODE"] == "4"
+
+
+def test_a_cpu_tier_asks_for_no_accelerator():
+    found = trainer(build(on=tier("cpu")))
+    assert found["resources"]["limits"].keys() == {"cpu", "memory"}
+    assert (env(found)["HOLDFAST_ACCELERATORS"], env(found)["PET_NPROC_PER_NODE"]) == ("0", "1")
+
+
+def test_the_tier_decides_where_it_runs():
+    fields = {"runtimeClassName": "nvidia", "priorityClassName": "low", "extraResources": {"rdma/hca": "1"}}
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    on = ProfileTier.model_validate({**TIERS[0], **fields, "tolerations": [toleration]})
+    pod = build(on=on)
+    spec = pod["spec"]
+    assert (spec["nodeSelector"], spec["runtimeClassName"], spec["priorityClassName"]) == (
+        {"tier": "spot"}, "nvidia", "low",
+    )  # fmt: skip
+    assert spec["tolerations"][0] == toleration
+    assert trainer(pod)["resources"]["limits"]["rdma/hca"] == "1"
+
+
+def test_a_silent_node_does_not_kill_it():
+    for what in ("not-ready", "unreachable"):
+        wanted = {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
+        assert wanted in build()["spec"]["tolerations"]
+
+
+def test_nodes_are_avoided_by_name():
+    """The API server takes exactly one value in a field requirement."""
+    terms = build(avoid=("n1", "n2"))["spec"]["affinity"]["nodeAffinity"]
+    assert terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == [
+        {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("n1", "n2")]}
+    ]
+    assert "affinity" not in build()["spec"]
+
+
+def test_shared_memory_and_own_volumes():
+    volume = {"name": "data", "mountPath": "/data", "subPath": "a", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = build(trainer={**TRAINER, "resources": {"sharedMemory": "2Gi"}, "volumes": [volume]})
+    assert volumes(pod)["data"] == {
+        "name": "data", "persistentVolumeClaim": {"claimName": "data", "readOnly": False},
+    }  # fmt: skip
+    assert volumes(pod)["holdfast-shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
+    mounts = trainer(pod)["volumeMounts"]
+    assert {"name": "data", "mountPath": "/data", "readOnly": False, "subPath": "a"} in mounts
+    assert {"name": "holdfast-shm", "mountPath": "/dev/shm"} in mounts
+
+
+@pytest.mark.parametrize("name", ["HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_CHECKPOINT_URI"])
+def test_our_variables_cannot_be_set(name):
+    with pytest.raises(SpecError, match="HOLDFAST_"):
+        build(trainer={**TRAINER, "env": [{"name": name, "value": "stolen"}]})
+
+
+def test_our_variables_come_last():
+    """If a name ever slipped past validation, ours would still be the one that counts."""
+    names = [
+        var["name"] for var in trainer(build(trainer={**TRAINER, "env": [{"name": "PET_NNODES", "value": "9"}]}))["env"]
+    ]
+    assert names[0] == "PET_NNODES"
+    assert env(trainer(build(trainer={**TRAINER, "env": [{"name": "PET_NNODES", "value": "9"}]})))["PET_NNODES"] == "1"
+
+
+HOSTILE = {
+    "hostNetwork": True,
+    "hostPID": True,
+    "serviceAccountName": "admin",
+    "nodeName": "control-plane",
+    "initContainers": [{"name": "evil", "image": "evil"}],
+    "securityContext": {"privileged": True, "runAsUser": 0, "capabilities": {"add": ["SYS_ADMIN"]}},
+    "lifecycle": {"postStart": {}},
+}
+
+
+def test_fields_off_the_list_have_no_effect():
+    text = json.dumps(build(trainer={**TRAINER, **HOSTILE}))
+    for word in ("hostNetwork", "hostPID", "serviceAccountName", "control-plane", "evil", "privileged", "SYS_ADMIN"):
+        assert word not in text
+
+
+@pytest.mark.parametrize("source", [{"hostPath": {"path": "/"}}, {"csi": {"driver": "x"}}, {"nfs": {"server": "x"}}])
+def test_no_other_volume_source(source):
+    with pytest.raises(SpecError, match="emptyDir"):
+        build(trainer={**TRAINER, "volumes": [{"name": "root", "mountPath": "/host", **source}]})
+
+
+def test_a_second_source_beside_an_allowed_one_is_dropped():
+    volume = {"name": "root", "mountPath": "/host", "emptyDir": {}, "hostPath": {"path": "/"}}
+    assert "hostPath" not in json.dumps(build(trainer={**TRAINER, "volumes": [volume]}))
+
+
+def test_a_user_that_is_not_root_makes_the_pod_restricted():
+    trainer = {"image": "registry.example/train:1", "securityContext": {"runAsUser": 1000, "fsGroup": 1000}}
+    spec = build_pod(job(trainer=trainer), attempt(), OperatorConfig(), 7200.0)["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] == 1000
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_pod_security_baseline_holds():
+    spec = build()["spec"]
+    assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    for container in (*spec["containers"], *spec["initContainers"]):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_the_digest_of_the_program_tells_programs_and_storages_apart_and_nothing_else():
+    def digest(**changes):
+        return build(**changes)["metadata"]["annotations"]["holdfast.dev/program"]
+
+    other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
+    assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
+    assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3

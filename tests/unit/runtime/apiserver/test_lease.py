@@ -1,0 +1,121 @@
+import pytest
+from tests.support.operator.fake_api_server import Clock, FakeClient
+
+from holdfast.runtime.apiserver.leadership_gate import Gate, NotLeadingError
+from holdfast.runtime.apiserver.lease import Elector
+from holdfast.runtime.errors import ApiError, LeadershipLostError
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/holdfast"
+UNREACHABLE = ApiError(0, "Unreachable", "no answer")
+
+
+def candidate(client: FakeClient, clock: Clock, name: str) -> tuple[Elector, Gate]:
+    gate = Gate(clock)
+    elector = Elector(client, gate, namespace="ns", identity=name, duration=15, renew=5, clock=clock)
+    return elector, gate
+
+
+async def test_the_first_one_leads_and_the_second_waits_out_the_duration() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate_one = candidate(client, clock, "one")
+    two, gate_two = candidate(client, clock, "two")
+    assert await one._try_acquire()
+    assert gate_one.open
+    assert not await two._try_acquire()
+    clock.tick(14)
+    assert not await two._try_acquire()
+    clock.tick(1.5)
+    assert not gate_one.open  # it has stopped before the other starts
+    assert await two._try_acquire()
+    assert gate_two.open
+    assert client.objects[PATH]["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_renewal_starts_the_others_wait_anew() -> None:
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    two, _ = candidate(client, clock, "two")
+    await one._try_acquire()
+    await two._try_acquire()
+    for _ in range(5):
+        clock.tick(10)
+        await one.renew_once()
+        assert not await two._try_acquire()
+
+
+async def test_the_gate_shuts_by_itself_before_the_lease_is_over() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    await one._try_acquire()
+    clock.tick(12.1)
+    assert not gate.open
+    with pytest.raises(NotLeadingError):
+        gate.check()
+
+
+async def test_an_unreachable_server_shuts_the_gate_and_an_untouched_lease_opens_it_again() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    await one._try_acquire()
+    client.on("PUT", PATH, *[UNREACHABLE] * 6)
+    for _ in range(6):
+        clock.tick(5)
+        await one.renew_once()
+    assert not gate.open
+    await one.renew_once()
+    assert gate.open
+
+
+async def test_another_holder_ends_the_leadership_for_good() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    two, _ = candidate(client, clock, "two")
+    await one._try_acquire()
+    await two._try_acquire()
+    clock.tick(20)
+    assert await two._try_acquire()
+    with pytest.raises(LeadershipLostError, match="two"):
+        await one.renew_once()
+    assert not gate.open
+
+
+async def test_a_lost_answer_renews_only_by_a_further_write() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    await one._try_acquire()
+    client.objects[PATH]["metadata"]["resourceVersion"] = "777"  # our own write, whose answer never came
+    clock.tick(5)
+    await one.renew_once()
+    assert [method for method, *_ in client.calls[-3:]] == ["PUT", "GET", "PUT"]
+    assert one.age == 0
+    clock.tick(11)
+    assert gate.open
+
+
+async def test_a_deleted_lease_ends_the_leadership() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    await one._try_acquire()
+    del client.objects[PATH]
+    with pytest.raises(LeadershipLostError, match="deleted"):
+        await one.renew_once()
+    assert not gate.open
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    client, clock = FakeClient(), Clock()
+    one, gate = candidate(client, clock, "one")
+    two, _ = candidate(client, clock, "two")
+    await one._try_acquire()
+    assert not await two._try_acquire()
+    await one.release()
+    assert not gate.open
+    assert await two._try_acquire()
+
+
+async def test_two_that_start_together_do_not_both_lead() -> None:
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    client.on("GET", PATH, ApiError(404, "NotFound", "no lease"))
+    client.objects[PATH] = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other"}}
+    assert not await one._try_acquire()

@@ -1,0 +1,54 @@
+import pytest
+from tests.support.operator.fake_api_server import raw_job, raw_pod
+
+from holdfast.runtime.endpoint.pod_membership import Membership
+from holdfast.runtime.informer.cache import Cache
+from holdfast.serve.progress_endpoint import Standing
+
+TIER = {"name": "cpu", "kind": "CPU"}
+AT = "2026-11-21T11:00:00Z"
+
+
+def members(*, synced: bool = True) -> tuple[Cache, Membership]:
+    cache = Cache()
+    current = {"number": 2, "state": "Running", "tier": TIER, "raisedAt": AT}
+    record = {"number": 1, "tier": "cpu", "kind": "Loss", "reason": "x", "raisedAt": AT, "endedAt": AT}
+    cache.put_job(raw_job(attempt=4, current=current, history=[record]))
+    cache.put_pod(raw_pod("a-1-0", "old", 11, attempt=1))
+    cache.put_pod(raw_pod("a-2-0", "now", 12, attempt=2))
+    cache.put_pod(raw_pod("a-7-0", "alien", 13, attempt=2, job_uid="u9"))
+    cache.put_pod(raw_pod("b-1-0", "b", 14, job="b", job_uid="u2"))
+    cache.put_pod(raw_pod("a-3-0", "nobodys", 15, attempt=3))
+    return cache, Membership(cache, lambda: synced)
+
+
+@pytest.mark.parametrize(
+    ("pod", "attempt", "expected"),
+    [
+        ("now", 2, Standing.MEMBER),
+        ("now", None, Standing.MEMBER),
+        ("now", 3, Standing.STRANGER),
+        ("old", 1, Standing.STRANGER),  # its attempt is over
+        ("nobodys", 3, Standing.STRANGER),  # neither over nor in anybody's hands
+        ("alien", 2, Standing.STRANGER),  # a job of the same name, deleted before
+        ("b", 1, Standing.STRANGER),
+        ("nobody", 1, Standing.STRANGER),
+    ],
+)
+def test_who_may_report(pod: str, attempt: int | None, expected: Standing) -> None:
+    assert members()[1]("ns", "a", pod, attempt) is expected
+
+
+def test_the_first_pod_may_report_before_anything_is_in_status() -> None:
+    cache = Cache()
+    cache.put_job(raw_job())
+    cache.put_pod(raw_pod("a-1-0", "first", 11))
+    cache.put_pod(raw_pod("a-2-0", "second", 12, attempt=2))
+    ask = Membership(cache, lambda: True)
+    assert ask("ns", "a", "first", 1) is Standing.MEMBER
+    assert ask("ns", "a", "second", 2) is Standing.STRANGER
+
+
+def test_before_the_first_sync_nobody_is_turned_away_for_good() -> None:
+    assert members(synced=False)[1]("ns", "a", "nobody", 1) is Standing.UNKNOWN
+    assert members()[1]("ns", "other", "now", 2) is Standing.STRANGER

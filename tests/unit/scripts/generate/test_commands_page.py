@@ -1,0 +1,16 @@
+"""The generated command reference."""
+
+from scripts.generate import commands_page
+
+
+# Breaks if a command is left out of the documentation, or shown under another name than it has.
+def test_every_command_is_there() -> None:
+    page = commands_page.markdown()
+    for command in ("watch", "describe", "checkpoint", "move", "check", "demo", "version", "local up", "operator run"):
+        assert f"## holdfast {command}\n" in page
+        assert f"Usage: holdfast {command} " in page
+    assert "holdfast holdfast" not in page
+
+
+def test_no_line_ends_in_blanks() -> None:
+    assert not [line for line in commands_page.markdown().splitlines() if line != line.rstrip()]

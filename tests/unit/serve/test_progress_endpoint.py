@@ -1,0 +1,152 @@
+"""The endpoint over plain HTTP; TLS and real tokens are tested against the real API server."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from tests.support.operator.fake_api_server import Clock
+
+from holdfast.core.decision import Order
+from holdfast.runtime.errors import ApiError
+from holdfast.serve.auth import Authenticator, Identity
+from holdfast.serve.body import MAX_BODY
+from holdfast.serve.orders import OrderBoard
+from holdfast.serve.progress_endpoint import ProgressServer, Standing
+from holdfast.serve.reports import ReportBook
+
+URL = "/v1/namespaces/ns/jobs/a"
+GOOD = {"attempt": 1, "podUID": "p1", "state": "training", "step": 3, "mood": "fine"}
+FOR_US = ".eyJhdWQiOlsiaG9sZGZhc3QiXX0.s"  # says {"aud":["holdfast"]}
+TOKENS = {"one": Identity("ns", "p1"), "two": Identity("ns", "p2"), "far": Identity("other", "p1")}
+
+
+class Site:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.leading = True
+        self.standing: Standing | None = None
+        self.book = ReportBook(lambda job, urgent: None, timedelta(seconds=15))
+        self.board = OrderBoard(self.clock.now, self.clock)
+        self.server = ProgressServer(
+            auth=Authenticator(self.review),
+            book=self.book,
+            board=self.board,
+            membership=self.membership,
+            leading=lambda: self.leading,
+            now=self.clock.now,
+            clock=self.clock,
+        )
+        self.client: TestClient[Any, Any]
+
+    async def review(self, token: str) -> Identity | None:
+        mark = token.partition(".")[0]
+        if mark == "down":
+            raise ApiError(0, "Unreachable", "x")
+        return TOKENS.get(mark)
+
+    def membership(self, namespace: str, job: str, pod: str, attempt: int | None) -> Standing:
+        fits = (namespace, job, pod) == ("ns", "a", "p1") and attempt in (None, 1)
+        return self.standing or (Standing.MEMBER if fits else Standing.STRANGER)
+
+    async def post(self, body: Any = GOOD, token: str | None = "one", url: str = URL) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {token}{FOR_US}"} if token else {}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.client.post(f"{url}/progress", data=data, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def orders(self, query: str, token: str = "one") -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {token}{FOR_US}"}
+        async with self.client.get(f"{URL}/orders?{query}", headers=headers) as answer:
+            return answer.status, await answer.json()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    site.client = TestClient(TestServer(site.server.application()))
+    async with site.client:
+        yield site
+
+
+async def test_a_report_is_taken_and_open_orders_come_back(site: Site) -> None:
+    site.board.replace("u1", (Order(7, "checkpoint", "p1", None, "asked"),))
+    status, answer = await site.post()
+    assert status == 200
+    assert answer == {
+        "orders": [{"id": 7, "type": "checkpoint", "secondsLeft": 0.0, "reason": "asked"}],
+        "reportEverySeconds": 15.0,
+    }
+    assert site.book.of(["p1"])["p1"].step == 3
+    assert (await site.post({**GOOD, "acknowledged": 7}))[1]["orders"] == []
+
+
+@pytest.mark.parametrize(
+    ("token", "url", "body", "expected"),
+    [
+        (None, URL, GOOD, 401),
+        ("wrong", URL, GOOD, 401),
+        ("down", URL, GOOD, 503),
+        ("two", URL, GOOD, 403),
+        ("far", URL, GOOD, 403),
+        ("one", "/v1/namespaces/ns/jobs/b", GOOD, 403),
+        ("one", "/v1/namespaces/other/jobs/a", GOOD, 403),
+        ("one", URL, {**GOOD, "podUID": "p2"}, 403),
+        ("one", URL, {**GOOD, "attempt": 2}, 403),
+        ("one", URL, b"{", 400),
+        ("one", URL, {**GOOD, "loss": "many"}, 400),
+        ("one", URL, b" " * (MAX_BODY + 1), 413),
+        (None, URL, b" " * (MAX_BODY + 1), 401),
+    ],
+)
+async def test_refusals(site: Site, token: str | None, url: str, body: Any, expected: int) -> None:
+    status, answer = await site.post(body, token, url)
+    assert status == expected
+    assert answer["error"]
+    assert len(site.book) == 0
+
+
+async def test_only_a_synced_leader_answers(site: Site) -> None:
+    site.leading = False
+    async with site.client.get(f"{URL}/orders") as answer:
+        assert answer.status == 503
+        assert answer.headers["Connection"] == "close"  # the next connection may find the leader
+    assert (await site.post())[0] == 503
+    site.leading, site.standing = True, Standing.UNKNOWN
+    assert (await site.post())[0] == 503
+
+
+async def test_one_pod_cannot_flood(site: Site) -> None:
+    statuses = [(await site.post())[0] for _ in range(60)]
+    assert statuses.count(200) == 40
+    assert statuses.count(429) == 20
+    site.clock.tick(1)
+    assert (await site.post())[0] == 200
+
+
+async def test_orders_by_long_poll(site: Site) -> None:
+    assert await site.orders("podUID=p1&attempt=1&after=0&wait=0.01") == (200, {"orders": []})
+    site.board.replace("u1", (Order(7, "drain", "p1", site.clock.now() + timedelta(seconds=9), "notice"),))
+    status, answer = await site.orders("podUID=p1&attempt=1&after=6&wait=30")
+    assert (status, answer["orders"][0]["secondsLeft"]) == (200, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("podUID=p2&attempt=1&after=0&wait=1", 403),
+        ("podUID=p1&attempt=2&after=0&wait=1", 403),
+        ("podUID=p1&attempt=1&after=x&wait=1", 400),
+        ("podUID=p1&attempt=1&after=0&wait=61", 400),
+        ("podUID=p1&attempt=1&after=0&wait=nan", 400),
+        ("podUID=p1&attempt=1&after=-1&wait=1", 400),
+    ],
+)
+async def test_bad_polls(site: Site, query: str, expected: int) -> None:
+    assert (await site.orders(query))[0] == expected
+
+
+async def test_the_token_is_never_told_back(site: Site) -> None:
+    assert "wrong" not in json.dumps((await site.post(token="wrong"))[1])

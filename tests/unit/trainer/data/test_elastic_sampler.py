@@ -1,0 +1,235 @@
+"""ElasticSampler: one order of the samples, whatever the world, and a position that counts what was trained."""
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import Dataset
+
+from holdfast_train.data.elastic_sampler import ElasticSampler, check_share
+from holdfast_train.data.seeded import Index
+from holdfast_train.errors import StateError
+
+
+class Numbers(Dataset[int]):
+    """The samples are their own numbers."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def fingerprint(self) -> str:
+        return f"numbers-{self.count}"
+
+
+def divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+@st.composite
+def trainings(draw: st.DrawFn) -> tuple[int, int, int, list[tuple[int, int | None, int, int]]]:
+    """Samples, batch, seed; and attempts: ranks, micro-batch, steps trained, batches that the loader is ahead."""
+    batch = draw(st.integers(1, 24))
+    samples = draw(st.integers(batch, 60))
+    attempts = []
+    for _ in range(draw(st.integers(1, 6))):
+        ranks = draw(st.sampled_from(divisors(batch)))
+        micro = draw(st.none() | st.sampled_from(divisors(batch // ranks)))
+        attempts.append((ranks, micro, draw(st.integers(0, 6)), draw(st.integers(0, 9))))
+    return samples, batch, draw(st.integers(0, 3)), attempts
+
+
+@given(trainings())
+def test_any_sequence_of_worlds_sees_the_samples_of_one_uninterrupted_run(
+    training: tuple[int, int, int, list[tuple[int, int | None, int, int]]],
+) -> None:
+    samples, batch, seed, attempts = training
+    state: str | None = None
+    seen: list[int] = []
+    for ranks, micro, steps, ahead in attempts:
+        world = [
+            ElasticSampler(samples, batch=batch, micro_batch=micro, seed=seed, rank=rank, ranks=ranks)
+            for rank in range(ranks)
+        ]
+        drawn: list[list[list[int]]] = []
+        begun = 0
+        for sampler in world:
+            if state is not None:
+                sampler.load_state_dict(json.loads(state))
+            begun = sampler.step
+            drawn.append(list(islice(iter(sampler), steps * sampler.accumulate + ahead)))
+        for step in range(steps):
+            for sampler, batches in zip(world, drawn, strict=True):
+                pieces = batches[step * sampler.accumulate : (step + 1) * sampler.accumulate]
+                assert {len(piece) for piece in pieces} == {micro or batch // ranks}
+                seen += [index for piece in pieces for index in piece]
+                sampler.trained(begun + step + 1)
+        states = {json.dumps(sampler.state_dict()) for sampler in world}
+        assert len(states) == 1  # replicated: one rank may save for all
+        state = states.pop()
+    whole = ElasticSampler(samples, batch=batch, seed=seed, rank=0, ranks=1)
+    assert seen == [index for indices in islice(iter(whole), len(seen) // batch) for index in indices]
+    for start in range(0, len(seen) - samples + 1, samples):
+        assert sorted(seen[start : start + samples]) == list(range(samples))
+
+
+def test_epochs() -> None:
+    sampler = ElasticSampler(10, batch=4)
+    assert [sampler.steps(epochs) for epochs in (0, 1, 2, 4)] == [0, 3, 5, 10]
+    batches = list(islice(iter(sampler), 5))
+    row = [index for batch in batches for index in batch]
+    assert sorted(row[:10]) == sorted(row[10:]) == list(range(10))
+    assert row[:10] != row[10:]
+    epochs = []
+    for step in range(1, 6):
+        sampler.trained(step)
+        epochs.append(sampler.epoch)
+    assert epochs == [0, 0, 1, 1, 2]
+
+
+def test_no_torch_is_needed() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from holdfast_train import ElasticSampler, Values\n"
+        "from holdfast_train.format import program\n"
+        "print(ElasticSampler(9, batch=3, seed=2).indices(4), len(program.describe().words))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith(str([int(index) for index in ElasticSampler(9, batch=3, seed=2).indices(4)]))
+
+
+def test_indices_are_plain_to_a_data_set() -> None:
+    (index,) = ElasticSampler(5, batch=1, seed=3).indices(7)
+    assert isinstance(index, Index)
+    assert index.place == 7
+    assert list(range(5))[index] == index
+    assert json.dumps(index) == str(int(index))
+
+
+@pytest.mark.parametrize(
+    ("batch", "micro", "ranks", "words"),
+    [
+        (512, None, 3, "3 ranks cannot share a global batch of 512 samples evenly; 1, 2, 4, 8, 16"),
+        (512, 64, 16, "512 samples in micro-batches of 64 evenly; 1, 2, 4, 8 ranks can"),
+        (7, None, 2, "1, 7 ranks can"),
+        (720720, None, 17, "the nearest of 240"),
+        (512, 100, 2, "not made of whole micro-batches of 100"),
+    ],
+)
+def test_worlds_that_cannot_share(batch: int, micro: int | None, ranks: int, words: str) -> None:
+    with pytest.raises(StateError) as error:
+        check_share(batch, micro, ranks)
+    assert words in str(error.value)
+    with pytest.raises(StateError):
+        ElasticSampler(10**9, batch=batch, micro_batch=micro, rank=0, ranks=ranks)
+
+
+def test_the_world_is_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = ElasticSampler(100, batch=12)
+    assert len(sampler.indices(0)) == 12
+    whole = sampler.indices(3)
+    monkeypatch.setenv("WORLD_SIZE", "3")  # known only after the sampler was made
+    monkeypatch.setenv("RANK", "2")
+    assert sampler.indices(3) == whole[8:]
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    with pytest.raises(StateError, match="5 ranks cannot share"):
+        iter(sampler)
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [(0, None), (None, 2), (2, 2), (-1, 2)])
+def test_half_a_world(rank: int | None, ranks: int | None) -> None:
+    with pytest.raises(StateError, match="set both or none"):
+        ElasticSampler(100, batch=12, rank=rank, ranks=ranks)
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(3, 4), (0, 1), (5, 0)])
+def test_batches_that_cannot_be(samples: int, batch: int) -> None:
+    with pytest.raises(StateError, match="1 to all of the samples"):
+        ElasticSampler(samples, batch=batch)
+
+
+def test_another_order_is_refused() -> None:
+    state = ElasticSampler(100, batch=10, seed=1).state_dict()
+    for wrong in ({"seed": 2}, {"batch": 20}, {"order": 0}):
+        with pytest.raises(StateError, match="checkpoint"):
+            ElasticSampler(100, batch=10, seed=1).load_state_dict({**state, **wrong})
+
+
+def test_other_data_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    state = ElasticSampler(100, batch=10).state_dict()
+    ElasticSampler(100, batch=10).load_state_dict(state)
+    assert capsys.readouterr().err == ""
+    ElasticSampler(101, batch=10).load_state_dict(state)
+    assert "101 samples, that of the checkpoint had 100" in capsys.readouterr().err
+
+
+def test_fingerprint_is_of_the_data_too() -> None:
+    assert ElasticSampler(100, batch=10, seed=1).fingerprint() == {"seed": "1", "batch": "10", "samples": "100"}
+    assert ElasticSampler(Numbers(100), batch=10).fingerprint()["data"] == "numbers-100"
+
+
+# Mistakes that a loop can make.
+
+
+def test_a_loader_started_before_the_resume_is_refused() -> None:
+    sampler = ElasticSampler(100, batch=10)
+    early = iter(sampler.loader(Numbers(100)))
+    sampler.load_state_dict({**sampler.state_dict(), "step": 4})
+    with pytest.raises(StateError, match=r"inside the `with Run"):
+        next(early)
+    again = next(iter(sampler.loader(Numbers(100))))
+    assert again.tolist() == sampler.indices(4)
+
+
+def test_too_few_batches_in_a_step_are_noticed() -> None:
+    sampler = ElasticSampler(1000, batch=12, micro_batch=3)
+    batches = iter(sampler)
+    with pytest.raises(StateError, match="on this rank 4 batches of the loader"):
+        for step in range(100):
+            next(batches)  # one of four
+            sampler.trained(step + 1)
+
+
+@pytest.mark.parametrize("loader_first", [False, True])
+def test_zip_in_either_order(loader_first: bool) -> None:
+    """The batch that zip has drawn and nobody has trained on does not count."""
+    sampler = ElasticSampler(100, batch=10)
+    seen: list[list[int]] = []
+
+    def steps() -> Any:
+        for step in range(sampler.step, sampler.step + 3):
+            yield step
+            sampler.trained(step + 1)
+
+    for _ in range(2):
+        loader = sampler.loader(Numbers(100))
+        pairs = zip(loader, steps(), strict=False) if loader_first else zip(steps(), loader, strict=False)
+        seen += [(pair[0] if loader_first else pair[1]).tolist() for pair in pairs]
+    assert seen == [sampler.indices(step) for step in range(6)]
+
+
+def test_a_loader_started_anew_goes_on() -> None:
+    """`next(iter(loader))` in each step is slow, but right."""
+    sampler = ElasticSampler(100, batch=10)
+    loader = sampler.loader(Numbers(100))
+    for step in range(5):
+        assert next(iter(loader)).tolist() == sampler.indices(step)
+        sampler.trained(step + 1)
+
+
+def test_a_loader_leaves_the_training_its_random_numbers() -> None:
+    sampler = ElasticSampler(100, batch=10)
+    before = torch.get_rng_state()
+    next(iter(sampler.loader(Numbers(100))))
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,88 @@
+"""The torch-free trainer that operator tests use: it must start quickly and do what it is told."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from tests.support.trainer.stores import variables
+
+
+def run(*options: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast_train.examples.stub", "--step-seconds=0", *options],
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_counts_every_step_once() -> None:
+    found = run("--steps=10")
+    assert found.returncode == 0
+    assert found.stdout.splitlines()[-1] == "done at step 10, total 55"
+    assert found.stdout.splitlines()[0].startswith("step 1 loss 4.0")
+
+
+def test_fails_on_demand(tmp_path: Path) -> None:
+    assert "told to fail at step 3" in run("--fail-at=3").stderr
+    assert run("--exit-at=3", "--exit-code=42").returncode == 42
+    later = run("--fail-at=3", "--fail-attempts=1", "--steps=5", **variables(f"file://{tmp_path}/p", 2))
+    assert later.returncode == 0
+
+
+def test_goal_of_the_job(tmp_path: Path) -> None:
+    found = run("--quiet", **variables(f"file://{tmp_path}/p"), HOLDFAST_GOAL_STEPS="7")
+    assert found.stdout == "done at step 7, total 28\n"
+
+
+def wait_for(text: str, output: IO[str] | None) -> None:
+    assert output is not None
+    for line in output:
+        if text in line:
+            return
+    raise AssertionError(f"it ended without {text!r}")
+
+
+def test_holds_and_hands_over(tmp_path: Path) -> None:
+    """Three processes, as in a change of nodes: one trains, the second waits for it, the third is told not to wait."""
+
+    def start(attempt: int, *options: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast_train.examples.stub", *options],
+            env={**os.environ, **variables(f"file://{tmp_path}/p", attempt, **more)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    with start(1, "--steps=1000", "--step-seconds=0.01") as first:
+        wait_for("step 1 ", first.stdout)
+        with (
+            start(2, "--steps=1000", "--step-seconds=0", HOLDFAST_PREDECESSOR="1") as second,
+            start(3, "--steps=1000", HOLDFAST_PREDECESSOR="2") as third,
+        ):
+            wait_for("holds at the fence until attempt 2", third.stdout)
+            third.send_signal(signal.SIGTERM)
+            assert third.communicate(timeout=30)[0].splitlines()[-1] == "left at step 0, total 0"
+            wait_for("holds at the fence until attempt 1", second.stdout)
+            assert first.poll() is None
+            first.send_signal(signal.SIGTERM)
+            left = first.communicate(timeout=30)[0].splitlines()[-1]
+            output = second.communicate(timeout=30)[0]
+    step = left.split()[3].rstrip(",")
+    assert f"until: attempt 1 has handed over at step {step}" in output
+    assert f"resumed from step {step} " in output
+    assert output.splitlines()[-1] == "done at step 1000, total 500500"
+    assert [first.returncode, second.returncode, third.returncode] == [0, 0, 0]
+
+
+def test_imports_no_torch_and_no_boto3() -> None:
+    """Its start-up is in every operator test, and boto3 alone takes longer than the rest together."""
+    code = "import sys, holdfast_train.examples.stub; print(sorted({'torch', 'boto3', 'numpy'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -1,0 +1,180 @@
+"""State to bytes and back, exactly."""
+
+import math
+import subprocess
+import sys
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.trainer.stores import packed, unpacked
+
+from holdfast_train.errors import CheckpointCorruptError, StateError
+from holdfast_train.format.manifest import Manifest, Part, check_chunks, decode, encode
+from holdfast_train.format.stateful import Stateful
+from holdfast_train.format.tree import Tree, Walk, unpack
+from holdfast_train.storage.checksums import chunk_sums
+
+
+def round_trip(value: Any) -> Any:
+    tree, tensors, data = packed(value)
+    manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
+    again = decode(encode(manifest))  # through JSON, as in storage
+    return unpacked(again.state, again.tensors, data)
+
+
+leaves = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text() | st.binary()
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(st.text() | st.integers(), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    back = round_trip(value)
+    assert back == value
+    assert repr(back) == repr(value)  # 1 and True and 1.0 are equal, but not the same
+
+
+def test_special_floats_and_order() -> None:
+    assert math.isnan(round_trip(math.nan))
+    assert round_trip([math.inf, -math.inf, -0.0]) == [math.inf, -math.inf, -0.0]
+    assert list(round_trip(OrderedDict(b=1, a=2))) == ["b", "a"]
+
+
+TENSORS = [
+    torch.arange(12, dtype=torch.float32).reshape(3, 4).t(),
+    torch.tensor(3.5),
+    torch.empty(0, 3),
+    torch.tensor([True, False]),
+    torch.randn(5).to(torch.bfloat16),
+    torch.randn(5).to(torch.float16),
+    torch.randn(5, dtype=torch.float64),
+    torch.tensor([2**62, -1]),
+    torch.randn(3, dtype=torch.complex64),
+    torch.randn(4).to(torch.float8_e4m3fn),
+    torch.randn(4, requires_grad=True),
+]
+
+
+@pytest.mark.parametrize("tensor", TENSORS, ids=lambda t: f"{t.dtype}{tuple(t.shape)}")
+def test_tensors(tensor: torch.Tensor) -> None:
+    back = round_trip({"t": tensor})["t"]
+    assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+    assert back.reshape(-1).view(torch.uint8).tolist() == tensor.detach().reshape(-1).view(torch.uint8).tolist()
+
+
+def test_arrays() -> None:
+    for array in (np.arange(6, dtype=">i4").reshape(2, 3), np.zeros((0, 2)), np.array(2.5), np.array(["ab", "c"])):
+        back = round_trip([array])[0]
+        assert (back.dtype, back.shape) == (array.dtype, array.shape)
+        assert (back == array).all()
+    assert type(round_trip(np.float32(1.5))) is np.float32
+
+
+def test_views_that_have_other_values_than_their_memory() -> None:
+    """Breaks if x.conj() is stored as x, or as one tensor with it."""
+    x = torch.tensor([1 + 2j, 3 - 4j])
+    imaginary = torch.tensor([1 + 2j]).conj().imag
+    assert imaginary.is_contiguous()
+    state = {"x": x, "conjugated": x.conj(), "negated": imaginary, "both": x.conj().imag}
+    back = round_trip(state)
+    for name, value in state.items():
+        assert torch.equal(back[name], value), name
+
+
+@pytest.mark.parametrize("array", [np.zeros(2, dtype=[("a", "i4"), ("b", "f4")]), np.zeros(2, "i4,i4")[0]])
+def test_arrays_of_fields_are_refused(array: Any) -> None:
+    """Breaks if they come back as bytes without fields."""
+    with pytest.raises(StateError, match=r"state/x is a NumPy array of \[.*give each field by itself"):
+        Walk().tree({"x": array}, "state")
+
+
+def test_tied_weights_are_stored_once() -> None:
+    weight = torch.randn(100)
+    tree, tensors, data = packed({"a": weight, "b": weight, "c": weight[:50]})
+    assert [entry.size for entry in tensors] == [400, 200]
+    back = unpacked(tree, tensors, data)
+    assert torch.equal(back["b"], weight)
+    assert back["a"].data_ptr() != back["b"].data_ptr()
+
+
+def test_optimizer_state_comes_back() -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(4, 3)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    back = round_trip(state)
+    assert str(back) == str(state)
+    optimizer.load_state_dict(back)
+    assert isinstance(optimizer, Stateful)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), torch.eye(2).to_sparse(), range(3)])
+def test_what_cannot_be_held_is_named(value: Any) -> None:
+    with pytest.raises(StateError, match="state/x/1 is a"):
+        Walk().tree({"x": [0, value]}, "state")
+
+
+@pytest.mark.parametrize("tree", [{"$new": 1}, {}, {"$dict": [[1]]}, {"$tensor": 5}, {"$dict": [1]}])
+def test_trees_of_another_kind_are_refused(tree: Tree) -> None:
+    with pytest.raises(StateError):
+        unpack(tree, {}, lambda entry, scalar: entry)
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        "n", 7, 1, "u", "t", {"python": "3"}, {}, {}, (Part("k", 3, 2, ("1", "2")),), (), {"$dict": [["a", 1]]}, (None,)
+    )
+
+
+def test_every_changed_byte_of_a_manifest_is_found() -> None:
+    data = encode(manifest())
+    assert decode(data) == manifest()
+    for place in range(len(data)):
+        for bit in (1, 32):
+            changed = bytearray(data)
+            changed[place] ^= bit
+            with pytest.raises(CheckpointCorruptError):
+                decode(bytes(changed))
+
+
+def test_every_changed_byte_of_data_is_found() -> None:
+    data = bytes(range(100))
+    part = Part("k", 100, 30, chunk_sums(data, 30))
+    check_chunks(part, 0, data)
+    for place in range(100):
+        changed = bytearray(data)
+        changed[place] ^= 4
+        with pytest.raises(CheckpointCorruptError, match=f"chunk {place // 30}"):
+            check_chunks(part, 0, bytes(changed))
+    with pytest.raises(CheckpointCorruptError, match="chunk 3"):
+        check_chunks(part, 3, data[90:99])
+
+
+def test_nothing_but_the_language_model_needs_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.modules['numpy'] = None\n"
+        "import holdfast_train, holdfast_train.examples.stub, holdfast_train.pod.init_container\n"
+        "import holdfast_train.pod.loader_workers, holdfast_train.storage.s3"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_leaf_keeps_the_memory_that_its_tensor_had() -> None:
+    """Breaks if a program that gives its tensor other memory while it is copied tears a checkpoint."""
+    tensor, walk = torch.ones(4), Walk()
+    walk.tree({"x": tensor}, "")
+    tensor.data = torch.zeros(4)
+    assert walk.leaves[0].value.tolist() == [1.0] * 4

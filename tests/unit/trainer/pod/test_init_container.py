@@ -1,0 +1,103 @@
+"""The init container: what is wrong with the storage is known before a GPU waits for it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.stores import LAUNCHER, MemoryStorage, identity, variables
+
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.errors import (
+    EnvironmentVariableError,
+    FencedError,
+    StorageDeniedError,
+    StorageNotAtomicError,
+    StoragePrefixInUseError,
+)
+from holdfast_train.pod import init_container
+
+
+def test_good_store_is_left_clean() -> None:
+    storage = MemoryStorage()
+    init_container.probe(storage, identity())
+    assert storage.content == {}
+
+
+def test_store_that_lets_several_win_is_refused() -> None:
+    """SeaweedFS before 4.x and versitygw 1.7 do: two attempts would both believe that they had committed."""
+    storage = MemoryStorage()
+    storage.atomic = False
+    with pytest.raises(StorageNotAtomicError, match="8 of 8"):
+        init_container.probe(storage, identity())
+    assert storage.content == {}
+
+
+def test_store_that_does_not_delete() -> None:
+    storage = MemoryStorage()
+
+    def before(method: str, key: str) -> None:
+        if method == "delete":
+            raise StorageDeniedError("no delete")
+
+    storage.before = before
+    with pytest.raises(StorageDeniedError):
+        init_container.probe(storage, identity())
+
+
+def test_prefix_of_another_job() -> None:
+    storage = MemoryStorage()
+    CommitLog(storage, identity(1, uid="u", job="other")).own("Auto")
+    with pytest.raises(StoragePrefixInUseError):
+        init_container.probe(storage, identity())
+
+
+def test_pod_of_a_job_that_was_created_anew() -> None:
+    storage = MemoryStorage()
+    CommitLog(storage, identity(1)).own("Auto")
+    CommitLog(storage, identity(1, uid="uid-2")).own("Auto")
+    with pytest.raises(FencedError):
+        init_container.probe(storage, identity(2))
+
+
+def test_launcher_is_copied_whole(tmp_path: Path) -> None:
+    target = init_container.copy_launcher(tmp_path)
+    assert target.read_bytes() == LAUNCHER.read_bytes()
+    assert os.access(target, os.X_OK)
+    assert [path.name for path in tmp_path.iterdir()] == ["holdfast-run"]
+    with pytest.raises(EnvironmentVariableError, match="HOLDFAST_LAUNCHER_DIR"):
+        init_container.copy_launcher(tmp_path / "missing")
+
+
+def run(tmp_path: Path, *options: str, **more: str) -> tuple[int, dict[str, object]]:
+    log = tmp_path / "termination-log"
+    more = {"HOLDFAST_LAUNCHER_DIR": str(tmp_path), "HOLDFAST_TERMINATION_LOG": str(log)} | more
+    command = [sys.executable, "-m", "holdfast_train.pod.init_container", *options]
+    found = subprocess.run(command, env={**os.environ, **variables(None), **more}, check=False, timeout=60)
+    return found.returncode, json.loads(log.read_text()) if log.exists() else {}
+
+
+def test_main_on_a_folder(tmp_path: Path) -> None:
+    assert run(tmp_path, HOLDFAST_CHECKPOINT_URI=f"file://{tmp_path}/prefix") == (0, {})
+    assert (tmp_path / "holdfast-run").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "code", "outcome", "reason"),
+    [
+        ("gs://bucket/x", 78, "misconfigured", "StorageInvalid"),
+        ("s3://bucket/x", 75, "failed", "StorageUnreachable"),
+    ],
+)
+def test_main_says_what_is_wrong(tmp_path: Path, uri: str, code: int, outcome: str, reason: str) -> None:
+    found, verdict = run(
+        tmp_path,
+        "--patience=0",
+        HOLDFAST_CHECKPOINT_URI=uri,
+        HOLDFAST_CHECKPOINT_ENDPOINT="http://127.0.0.1:9",
+        HOLDFAST_CHECKPOINT_ACCESS_KEY_ID="a",
+        HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY="b",
+    )
+    assert (found, verdict["outcome"], verdict["reason"], verdict["exitCode"]) == (code, outcome, reason, code)

@@ -1,0 +1,37 @@
+"""What a starting attempt writes and reads before it has anything to train."""
+
+from tests.support.trainer import stores
+from tests.support.trainer.stores import MemoryStorage, environment, identity
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.errors import CheckpointCorruptError, StorageUnreachableError
+from holdfast_train.restore.candidates import Candidates
+from holdfast_train.storage.retrying import Patient
+
+
+def test_a_store_that_is_away_when_one_goes_into_quarantine_is_waited_for() -> None:
+    """Breaks if a single 503 for that record ends the start, and costs the attempt."""
+    storage = MemoryStorage()
+    first = Checkpoints(storage, identity(1), Keep())
+    first.start("Auto")
+    for step in (10, 20):
+        stores.save(first, step, {"objects": {}}, [{}])
+    waits: list[float] = []
+    patient = Patient(storage, sleep=waits.append)
+    checkpoints = Checkpoints(patient, identity(2), Keep())
+    checkpoints.start("Auto")
+    candidates = Candidates(environment("memory://store", 2), patient, checkpoints)
+
+    def before(method: str, key: str) -> None:
+        if method == "put_if_absent" and not waits:
+            raise StorageUnreachableError("503 SlowDown")
+
+    storage.before = before
+    for _ in range(2):
+        found = candidates.newest()
+        assert found is not None
+        assert found.manifest.step == 20
+        candidates.pass_over(found, CheckpointCorruptError("broken"))
+    assert len(waits) == 1
+    assert [(commit.step, commit.corrupt) for commit in checkpoints.log.state.commits] == [(10, False), (20, True)]

@@ -1,0 +1,154 @@
+"""Notices, and the handover as the last act of an attempt that leaves."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.stores import MemoryStorage, identity
+
+from holdfast_train.commitlog import records
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
+from holdfast_train.pod.launcher import LEAVE_NOW
+from holdfast_train.run import leaving
+from holdfast_train.run.leaving import hand_over
+from holdfast_train.run.notice import Notice
+from holdfast_train.storage.retrying import Patient
+
+
+class Attempt:
+    """Attempt 1, training."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStorage()
+        self.storage = Patient(self.memory)
+        self.checkpoints = Checkpoints(self.storage, identity(1), records.Keep())
+        self.checkpoints.start("Auto")
+
+    def hand_over(self, seconds: float) -> None:
+        hand_over(self.checkpoints, self.storage, seconds)
+
+    @property
+    def handovers(self) -> int:
+        keys = enumerate(self.memory.keys("log/"), 1)
+        return [records.decode(self.memory.content[key], seq)[0].kind for seq, key in keys].count("handover")
+
+
+@pytest.fixture
+def attempt() -> Attempt:
+    return Attempt()
+
+
+def test_earliest_deadline_and_first_reason_count() -> None:
+    told: list[str] = []
+    notice = Notice(100.0, lambda: 50.0, told=told.append)
+    assert (notice.given, notice.seconds_left(7.0)) == (False, 7.0)
+    notice.give(20.0, "a drain order")
+    notice.give(30.0, "SIGTERM")
+    assert (notice.given, notice.seconds_left(7.0), notice.why) == (True, 20.0, "a drain order")
+    notice.give(10.0, "SIGTERM")
+    assert notice.seconds_left(7.0) == 10.0
+    assert told == ["a drain order"] * 3
+
+
+class Sigterms:
+    """A notice that hears SIGTERM at times of our own. `now` counts how often it was told to leave at once."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.at = 50.0
+        self.now = 0
+        self.notice = Notice(100.0, lambda: self.at, now=self._on_now, folder=str(folder) if folder else None)
+
+    def _on_now(self) -> None:
+        self.now += 1
+
+    def term(self, after: float) -> int:
+        self.at += after
+        self.notice._on_sigterm(signal.SIGTERM, None)
+        return self.now
+
+
+def test_a_second_sigterm_means_now() -> None:
+    told = Sigterms()
+    assert (told.term(0.0), told.notice.given) == (0, True)
+    assert told.term(0.5) == 0, "a whole group was signalled, and its first process passed that on"
+    assert told.term(0.6) == 1
+    assert told.notice.seconds_left(0.0) == pytest.approx(98.9), "what came together moves the deadline no further"
+
+
+def test_an_order_and_a_sigterm_are_no_second_time() -> None:
+    told = Sigterms()
+    told.notice.give(60.0, "a drain order")
+    assert told.term(30.0) == 0
+    told.notice.give(60.0, "a drain order")
+    assert told.term(0.1) == 0
+    assert told.term(5.0) == 1
+
+
+def test_under_a_launcher_it_alone_counts(tmp_path: Path) -> None:
+    """Breaks if what torchrun sends by itself, after a rank of it has ended, is taken for a second time."""
+    told = Sigterms(tmp_path)
+    assert [told.term(5.0), told.term(5.0)] == [0, 0]
+    (tmp_path / LEAVE_NOW).touch()
+    assert told.term(0.0) == 1
+    late = Sigterms(tmp_path)
+    assert late.term(0.0) == 1, "both may have come while nobody could listen: the system remembers only one"
+
+
+def test_handover(attempt: Attempt, capsys: pytest.CaptureFixture[str]) -> None:
+    attempt.hand_over(10.0)
+    attempt.hand_over(10.0)
+    assert attempt.handovers == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_handover_that_is_refused_is_one_line(attempt: Attempt, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_method: str, _key: str) -> None:
+        raise StorageDeniedError("a rotated key")
+
+    attempt.memory.before = refuse
+    attempt.hand_over(10.0)
+    assert capsys.readouterr().err.count("\n") == 1
+    attempt.memory.before = lambda _method, _key: None
+    assert attempt.handovers == 0
+
+
+def test_handover_when_the_successor_has_begun_already(attempt: Attempt, capsys: pytest.CaptureFixture[str]) -> None:
+    Checkpoints(attempt.storage, identity(2), records.Keep()).start("Auto")
+    attempt.hand_over(10.0)
+    assert attempt.handovers == 0
+    assert "attempt 2 (pod pod-uid-1-2) has started" in capsys.readouterr().err
+
+
+def test_handover_without_time_is_not_tried(attempt: Attempt) -> None:
+    attempt.hand_over(0.0)
+    assert attempt.handovers == 0
+
+
+def test_handover_is_tried_again_while_there_is_time(attempt: Attempt) -> None:
+    failures = iter([StorageUnreachableError("down")] * 2)
+
+    def flaky(_method: str, _key: str) -> None:
+        for error in failures:
+            raise error
+
+    attempt.memory.before = flaky
+    attempt.hand_over(10.0)
+    assert attempt.handovers == 1
+
+
+@pytest.mark.parametrize(("left", "limit"), [(0.1, 5.0), (100.0, 0.1)])
+def test_handover_that_hangs_makes_nobody_late(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: float, limit: float
+) -> None:
+    """One try may hang for 20 s; what is left of the grace may be less, and a long grace is not used up for this."""
+    monkeypatch.setattr(leaving, "HANDOVER_SECONDS", limit)
+    released = threading.Event()
+    attempt.memory.before = lambda _method, _key: (released.wait(30), None)[1]
+    started = time.monotonic()
+    attempt.hand_over(left)
+    assert time.monotonic() - started < 5
+    assert "could not hand over within 0.1 s" in capsys.readouterr().err
+    released.set()

@@ -1,0 +1,64 @@
+"""What each rank copies: together all bytes, each once."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast_train.format.tree import Leaf
+from holdfast_train.save.plan import GRAIN, merged, plan
+
+sizes = st.lists(st.integers(0, 20_000), max_size=12)
+
+
+def leaves(sizes: list[int], prefix: str = "t") -> list[Leaf]:
+    return [Leaf(f"{prefix}{number}", "numpy", "|u1", (size,), size, None) for number, size in enumerate(sizes)]
+
+
+@given(sizes, sizes, st.integers(1, 5))
+def test_the_ranks_together_write_every_byte_once(alike: list[int], own: list[int], ranks: int) -> None:
+    common, mine = leaves(alike), leaves(own, "own")
+    plans = [plan([*common, *mine], len(common), rank, ranks) for rank in range(ranks)]
+    written: dict[int, list[tuple[int, int]]] = {}
+    for made in plans:
+        used: list[tuple[int, int]] = []
+        for copy in made.copies:
+            if copy.leaf < len(common):
+                written.setdefault(copy.leaf, []).append((copy.start, copy.stop))
+            else:
+                assert (copy.start, copy.stop) == (0, own[copy.leaf - len(common)])
+            used.append((copy.at, copy.at + copy.stop - copy.start))
+        assert used == sorted(used)
+        assert all(before[1] <= after[0] for before, after in pairwise(used))
+        assert all(stop <= made.size for _, stop in used)
+        assert made.share % GRAIN == made.size % GRAIN == 0  # else they cannot be written past the page cache
+    for number, size in enumerate(alike):
+        edges = sorted(written.get(number, []))
+        assert [edge[0] for edge in edges] == [0, *(edge[1] for edge in edges)][:-1] if size else not edges
+        assert sum(stop - start for start, stop in edges) == size
+
+
+@given(sizes, st.integers(1, 5))
+def test_shares_end_to_end_are_the_common_stream(alike: list[int], ranks: int) -> None:
+    """Offsets of tensors count through the shares of all ranks in order, and those differ by a grain at most."""
+    plans = [plan(leaves(alike), len(alike), rank, ranks) for rank in range(ranks)]
+    ends = [entry.shards[0].offset + entry.size for entry in plans[0].common]
+    assert sum(made.share for made in plans) >= max(ends, default=0)
+    assert max(made.share for made in plans) - min(made.share for made in plans) <= 2 * GRAIN
+    assert all(made.common == plans[0].common for made in plans)
+    begin = 0
+    for made in plans:
+        for copy in made.copies:
+            assert plans[0].common[copy.leaf].shards[0].offset + copy.start == begin + copy.at
+        begin += made.share
+
+
+def test_shards_of_one_tensor_become_one_entry() -> None:
+    boxes = [((0, 0), (2, 3)), ((2, 0), (1, 3))]
+    entries = []
+    for number, box in enumerate(boxes):
+        leaf = Leaf("w", "torch", "float32", (3, 3), 4 * 3 * box[1][0], None, box)
+        entries.append((plan([leaf], 1, number, 2).own_tensors, 1000 * number))
+    (entry,) = merged(entries)
+    assert (entry.shape, entry.size) == ((3, 3), 36)
+    assert [(s.offset, s.start, s.shape) for s in entry.shards] == [(0, (0, 0), (2, 3)), (1000, (2, 0), (1, 3))]
