@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support import guard
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 
 from holdfast.local.cluster import Cluster
@@ -17,6 +18,11 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing that a run starts outlives it, even if the run is killed."""
+    guard.start()
 
 
 @pytest.fixture(scope="session")

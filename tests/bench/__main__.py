@@ -16,6 +16,7 @@ from tests.bench.context import Bench
 from tests.bench.figures import creation, idle, losses, notice, overhead, silent, switch
 from tests.bench.goals import Measured
 from tests.bench.kwok import Kwok
+from tests.support import guard
 
 Measure = Callable[[Bench], Awaitable[list[Measured]]]
 
@@ -64,6 +65,7 @@ async def measure(wanted: Sequence[str], quick: bool, say: Callable[[str], None]
 def main() -> int:
     """Measure, print, write. A goal that is missed is shown, and is not an error."""
     options = parse()
+    guard.start()
     err, out = Console(stderr=True), Console()
     if not out.is_terminal:
         out = Console(width=200)

@@ -137,7 +137,7 @@ class Kwok(AbstractContextManager["Kwok"]):
         with (folder / "kwok.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder,
-                env={"PATH": os.environ["PATH"], "HOME": str(folder)}, start_new_session=True,
+                env=os.environ | {"HOME": str(folder)}, start_new_session=True,
             )  # fmt: skip
         return self
 

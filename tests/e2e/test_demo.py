@@ -1,26 +1,24 @@
 """The demo cleans up. That it plays to its end is what `make demo` shows; here it is stopped on the way."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.guard import temporary_folder
 from tests.support.waiting import wait_for
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A short folder for the demo's files: pytest's own are too long for a unix socket."""
-    made = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    with temporary_folder("hf-") as made:
+        yield made
 
 
 def processes_below(folder: Path) -> list[str]:

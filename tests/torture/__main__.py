@@ -2,8 +2,9 @@
 
     python -m tests.torture --trials 1000 [--seed 1] [--storage folder|s3|both] [--job 3]
 
-Trials come in jobs of 25 on a prefix of their own. The last line are the figures. It ends with 1 if something does not
-hold, says how to repeat that job, and leaves its folder. tests/integration/trainer/test_torture.py runs some trials.
+Trials come in jobs of 25, each on a prefix of its own. The last line has the figures. If something that must be true is
+not, it ends with 1, says how to repeat that job, and keeps a copy of the job's folder.
+tests/integration/trainer/test_torture.py runs some trials.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from time import monotonic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from tests.integration.trainer.conftest import S3Server
+from tests.support.guard import temporary_folder
 from tests.torture.campaign import Tally, plans, run_job
 from tests.torture.chain import BrokenError
 from tests.torture.places import in_bucket, in_folder
@@ -43,6 +45,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """The S3 server, with a bucket."""
+    folder.mkdir()
     server = S3Server(toolchain.build("versitygw"), folder)
     server.start()
     try:
@@ -55,12 +58,11 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if everything held, 1 if not."""
     wanted = parse(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
     begun, tally, err = monotonic(), Tally(), Console(stderr=True)
     jobs = range(-(-wanted.trials // JOB)) if wanted.job is None else range(wanted.job, wanted.job + 1)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    (folder / "s3").mkdir()
     with (
+        temporary_folder("holdfast-torture-") as folder,
         s3_server(folder / "s3") as s3,
         ForkServer(folder) as server,
         Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress,
@@ -79,10 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except BrokenError as error:
                 progress.stop()
                 again = f"--seed {wanted.seed} --job {job} --storage {'s3' if bucket else 'folder'}"
-                print(f"broken in {place.uri}: {error}\nrepeat it: make torture ARGS='{again}'", file=sys.stderr)
+                kept = shutil.copytree(folder, tempfile.mkdtemp(prefix="holdfast-broken-"), dirs_exist_ok=True)
+                print(
+                    f"broken in {place.uri}: {error}\na copy of its files: {kept}\n"
+                    f"repeat it: make torture ARGS='{again}'",
+                    file=sys.stderr,
+                )
                 return 1
             shutil.rmtree(home)
-    shutil.rmtree(folder)
     print(f"{tally.line()} ({monotonic() - begun:.0f} s, seed {wanted.seed})")
     return 0
 

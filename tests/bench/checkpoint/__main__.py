@@ -15,10 +15,11 @@ from rich.console import Console
 from tests.bench.checkpoint import report
 from tests.bench.checkpoint.beside import beside
 from tests.bench.checkpoint.restores import restore
-from tests.bench.checkpoint.section import Section
+from tests.bench.checkpoint.section import Section, tell
 from tests.bench.checkpoint.soak import soak
 from tests.bench.checkpoint.stalls import stalls
 from tests.bench.checkpoint.uploads import upload
+from tests.support import guard
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "benchmarks-checkpoint.md"
 LARGE: Final = 1000  # MB
@@ -54,17 +55,13 @@ def measure(options: argparse.Namespace, name: str, say: Callable[[str], None]) 
         case "restore":
             return [restore(size, rounds, say)]
         case _:
-            return [_alone(soak, options.saves, partial(_tell, name))]
-
-
-def _tell(what: str, text: str) -> None:
-    sys.stderr.write(f"{what}: {text}\n")
+            return [_alone(soak, options.saves, partial(tell, name))]
 
 
 def _stalls(state: int, rounds: int) -> Section:
     """A large state is saved less often, or it would take an hour."""
     rounds = rounds if state < LARGE else max(5, rounds // 4)
-    return _alone(stalls, state, rounds, partial(_tell, f"stalls, {state} MB"))
+    return _alone(stalls, state, rounds, partial(tell, f"stalls, {state} MB"))
 
 
 def _alone(figure: Callable[..., Section], *arguments: Any) -> Section:
@@ -76,6 +73,7 @@ def _alone(figure: Callable[..., Section], *arguments: Any) -> Section:
 def main() -> int:
     """Measure and print. A goal that is missed is shown, and is not an error."""
     options = parse()
+    guard.start()
     # s3torchconnector takes keys from the environment alone; nothing here leaves the machine.
     os.environ |= {"AWS_ACCESS_KEY_ID": "access", "AWS_SECRET_ACCESS_KEY": "secret"}
     out = Console()
@@ -83,7 +81,7 @@ def main() -> int:
         out = Console(width=160)
     found: list[Section] = []
     for name in options.only or FIGURES:
-        found += measure(options, name, partial(_tell, name))
+        found += measure(options, name, partial(tell, name))
     report.show(found, out)
     if options.json:
         options.json.write_text(json.dumps(report.as_json(found), indent=2) + "\n", encoding="utf-8")

@@ -1,10 +1,11 @@
 """What one benchmark has to say: its table, what became of its goals, and all its rounds."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Section", "Verdict"]
+__all__ = ["Section", "Verdict", "tell"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,8 @@ class Section:
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
     rounds: Mapping[str, Any] = field(default_factory=dict)
+
+
+def tell(what: str, text: str) -> None:
+    """One line of progress. It is not in `__main__`, since a process that is spawned does not find it there."""
+    sys.stderr.write(f"{what}: {text}\n")

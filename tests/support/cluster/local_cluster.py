@@ -1,8 +1,6 @@
 """A local cluster for tests, and namespaces in it."""
 
 import json
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from tests.support.guard import guarded_cluster, temporary_folder
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -22,20 +21,13 @@ from holdfast.local.layout import Layout
 
 @contextmanager
 def running_cluster(**options: Any) -> Iterator[Cluster]:
-    """A cluster that is taken down at the end. Options are fields of ClusterConfig.
-
-    The root is a short folder of its own: a unix socket's path may not be longer than 107 bytes, which pytest's
-    temporary folders easily are.
-    """
-    parent = Path(tempfile.mkdtemp(prefix="hf-"))
-    try:
+    """A cluster that is taken down at the end, or when the run is gone. Options are fields of ClusterConfig."""
+    with temporary_folder("hf-") as parent, guarded_cluster(parent / "c"):
         cluster = up(ClusterConfig(root=parent / "c", **options))
         try:
             yield cluster
         finally:
             cluster.down()
-    finally:
-        shutil.rmtree(parent, ignore_errors=True)
 
 
 @contextmanager

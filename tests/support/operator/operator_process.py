@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,7 +37,7 @@ class OperatorProcess:
         self.progress_port = free_port()
         self.health_port = free_port()
         self.progress_url = f"https://127.0.0.1:{self.progress_port}"
-        self.logs = Path(tempfile.mkdtemp(prefix="hf-op-")) / "operator.log"
+        self.logs = cluster.root / f"operator-{self.health_port}.log"
         self._decider = decider
         self._settings = {
             "namespace": NAMESPACE,

@@ -1,0 +1,58 @@
+"""A run of tests that is killed leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.guard import REPOSITORY
+from tests.support.waiting import wait_for
+
+RUN = """
+import subprocess
+from pathlib import Path
+
+from tests.support import guard
+from tests.support.operator.operator_process import OperatorProcess
+
+
+def test_run(cluster, tmp_path):
+    cluster.install()
+    operator = OperatorProcess(cluster).start()
+    trainer = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    with guard.temporary_folder("hf-guard-") as folder:
+        (folder / "file").touch()
+        note = f"{cluster.root.parent}\\n{folder}\\n{trainer.pid} {operator.pid}\\n"
+        Path("NOTE").write_text(note)
+        trainer.wait()
+"""
+
+
+# Breaks if a test run that is told to leave, or is killed, leaves an API server, an operator, a trainer or a folder.
+@pytest.mark.cluster
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_run_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    note, name = tmp_path / "note", f"test_{os.getpid()}_{number.name.lower()}.py"
+    program = tmp_path / name
+    program.write_text(textwrap.dedent(RUN).replace("NOTE", str(note)))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-c", str(REPOSITORY / "pyproject.toml")]
+    with (tmp_path / "log").open("wb") as log:
+        run = subprocess.Popen([*command, str(program)], stdout=log, stderr=log, cwd=REPOSITORY)
+    try:
+        wait_for(note.exists, 120, "the run to have a cluster, an operator and a trainer")
+        wait_for(lambda: note.read_text().count("\n") == 3, 10, "the note")
+        cluster, folder, pids = note.read_text().splitlines()
+        started = [psutil.Process(int(pid)) for pid in pids.split()]
+        started += [p for p in psutil.process_iter(["cmdline"]) if cluster in " ".join(p.info["cmdline"] or ())]
+        assert len(started) > 5  # etcd, the control plane's three, the agent, S3, operator, trainer
+        run.send_signal(number)
+        assert run.wait(20) == -number
+    finally:
+        run.kill()
+        run.wait()
+    wait_for(lambda: not any(process.is_running() for process in started), 60, "every process to end")
+    wait_for(lambda: not Path(cluster).exists() and not Path(folder).exists(), 20, "the folders to be removed")
