@@ -16,13 +16,15 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from filelock import Timeout
+
 from holdfast.local import access, bringup, control, processes, toolchain
 from holdfast.local.agent import procfs
 from holdfast.local.agent.process import agent_mark
 from holdfast.local.config import DEFAULT_NODES, ClusterConfig, ImageSpec, NodeSpec, Timings
 from holdfast.local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError
 from holdfast.local.layout import Layout
-from holdfast.local.locking import BusyError, exclusive
+from holdfast.local.locking import exclusive
 from holdfast.local.processes import ProcessState
 from holdfast.local.progress_bar import Report, Silent
 from holdfast.local.state import ClusterState, S3Access
@@ -282,7 +284,7 @@ def _root_lock(root: Path, *, wait: bool) -> Iterator[None]:
                 if list(root.iterdir()) == [layout.lock]:
                     layout.lock.unlink()
                     root.rmdir()
-    except BusyError:
+    except Timeout:
         raise AlreadyUpError(f"another `holdfast local` command is at work in {root}: wait for it to end") from None
 
 

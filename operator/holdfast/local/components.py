@@ -10,7 +10,7 @@ import yaml
 
 from holdfast.local.config import ClusterConfig
 from holdfast.local.layout import Layout
-from holdfast.local.pki import Authority, KeyPair
+from holdfast.local.pki import KeyFiles, Pki
 from holdfast.local.ports import HOST
 from holdfast.local.processes import ProcessRecord, clean_environment
 from holdfast.local.state import ClusterState
@@ -42,13 +42,13 @@ _AUDIT_POLICY = {
 
 def write_pki(layout: Layout, server: str) -> None:
     """Make the certificate authority, every certificate, and the kubeconfigs that use them."""
-    authority = Authority(layout.pki)
-    authority.issue("etcd", "etcd", hosts=(HOST, "localhost"))
-    authority.issue("etcd-client", "kube-apiserver-etcd-client")
-    authority.issue("kube-apiserver", "kube-apiserver", hosts=_SERVER_NAMES)
-    authority.issue("kubelet-client", "kube-apiserver-kubelet-client", _MASTERS)
-    authority.issue("agent", "holdfast-node-agent", hosts=(HOST, "localhost"))
-    authority.signing_key("service-accounts")
+    pki = Pki(layout.pki)
+    pki.issue("etcd", "etcd", hosts=(HOST, "localhost"))
+    pki.issue("etcd-client", "kube-apiserver-etcd-client")
+    pki.issue("kube-apiserver", "kube-apiserver", hosts=_SERVER_NAMES)
+    pki.issue("kubelet-client", "kube-apiserver-kubelet-client", _MASTERS)
+    pki.issue("agent", "holdfast-node-agent", hosts=(HOST, "localhost"))
+    pki.signing_key("service-accounts")
     layout.kubeconfigs.mkdir(mode=0o700)
     users = (
         ("admin", "holdfast-admin", _MASTERS, layout.admin_kubeconfig),
@@ -57,13 +57,13 @@ def write_pki(layout: Layout, server: str) -> None:
         ("scheduler", "system:kube-scheduler", "", layout.kubeconfig("kube-scheduler")),
     )
     for name, user, group, path in users:
-        pair = authority.issue(name, user, group)
-        write_kubeconfig(path, server, authority.cert, certificate_user(pair))
+        files = pki.issue(name, user, group)
+        write_kubeconfig(path, server, pki.cert, certificate_user(files))
 
 
-def certificate_user(pair: KeyPair) -> dict[str, str]:
+def certificate_user(files: KeyFiles) -> dict[str, str]:
     """The user of a kubeconfig that logs in by certificate."""
-    return {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    return {"client-certificate": str(files.cert), "client-key": str(files.key)}
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, user: dict[str, str], namespace: str = "default") -> Path:

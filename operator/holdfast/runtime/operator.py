@@ -37,7 +37,8 @@ from holdfast.runtime.loop.progress_slots import ProgressSlots
 from holdfast.runtime.loop.reconcile import Decide, Reconciler
 from holdfast.runtime.settings import Settings, split_address
 from holdfast.serve.auth import Authenticator
-from holdfast.serve.certs import KeyPair, hosts_of, make_serving, server_context
+from holdfast.serve.authority import KeyPair
+from holdfast.serve.certs import hosts_of, make_serving, server_context
 from holdfast.serve.collectors import JobCollector, ProfileCollector
 from holdfast.serve.metrics import Metrics
 from holdfast.serve.orders import OrderBoard

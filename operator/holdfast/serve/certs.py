@@ -1,117 +1,31 @@
-"""The certificates of the progress endpoint: an own CA, and a serving certificate made from it."""
+"""The certificates of the progress endpoint: a CA of its own, and a serving certificate under it."""
 
 import ssl
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from holdfast.serve.authority import Authority, KeyPair
 
 CA_LIFE = timedelta(days=3650)
 SERVING_LIFE = timedelta(days=365)
-SKEW = timedelta(minutes=5)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """A certificate and its private key, both PEM. The key never appears in logs: see `__repr__`."""
-
-    certificate: str
-    key: str
-
-    def __repr__(self) -> str:
-        return "KeyPair(...)"
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "holdfast"), x509.NameAttribute(NameOID.COMMON_NAME, common)]
-    )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+ORGANIZATION = "holdfast"
 
 
 def make_ca(now: datetime | None = None) -> KeyPair:
-    """A new CA on P-256, good for ten years."""
-    now = now or datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_name("holdfast progress CA"))
-        .issuer_name(_name("holdfast progress CA"))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + CA_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM).decode(), _pem(key))
+    """A new CA, valid for ten years."""
+    return Authority.create("holdfast progress CA", CA_LIFE, organization=ORGANIZATION, now=now).pair
 
 
 def make_serving(ca: KeyPair, hosts: Iterable[str], now: datetime | None = None) -> KeyPair:
-    """A certificate for these host names and IP addresses, good for a year, signed by the CA.
+    """A certificate for these host names and IP addresses, valid for a year, signed by the CA, with the CA's behind it.
 
     Raises ValueError if the CA's PEM cannot be read.
     """
-    now = now or datetime.now(UTC)
-    issuer = x509.load_pem_x509_certificate(ca.certificate.encode())
-    signer = serialization.load_pem_private_key(ca.key.encode(), password=None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - a bad value, not a bad call
-    key = ec.generate_private_key(ec.SECP256R1())
-    hosts = list(dict.fromkeys(hosts))
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_name(hosts[0][:64]))
-        .issuer_name(issuer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(min(now + SERVING_LIFE, issuer.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .sign(signer, hashes.SHA256())
-    )
-    chain = certificate.public_bytes(serialization.Encoding.PEM).decode() + ca.certificate
-    return KeyPair(chain, _pem(key))
-
-
-def _alternative(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+    names = list(dict.fromkeys(hosts))
+    pair = Authority(ca).issue(names[0], SERVING_LIFE, organization=ORGANIZATION, hosts=names, now=now)
+    return KeyPair(pair.certificate + ca.certificate, pair.key)
 
 
 def hosts_of(namespace: str, extra: Iterable[str] = ()) -> list[str]:

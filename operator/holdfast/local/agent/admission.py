@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from holdfast.local.agent import quantity
+from holdfast.api.scalars import quantity_value
 
 Object = dict[str, Any]
 
@@ -20,24 +20,24 @@ class Rejection:
     message: str
 
 
-def requests(pod: Object) -> dict[str, Decimal]:
+def requests(pod: Object) -> dict[str, Fraction]:
     """What a pod asks for: the sum over its containers, or one init container where that is more; and one pod."""
-    total: dict[str, Decimal] = {}
+    total: dict[str, Fraction] = {}
     for container in pod["spec"]["containers"]:
         for name, value in _requests(container).items():
-            total[name] = total.get(name, Decimal(0)) + value
+            total[name] = total.get(name, Fraction(0)) + value
     for container in pod["spec"].get("initContainers") or []:
         for name, value in _requests(container).items():
-            total[name] = max(total.get(name, Decimal(0)), value)
+            total[name] = max(total.get(name, Fraction(0)), value)
     for name, value in (pod["spec"].get("overhead") or {}).items():
-        total[name] = total.get(name, Decimal(0)) + quantity.parse(value)
-    return {**total, "pods": Decimal(1)}
+        total[name] = total.get(name, Fraction(0)) + quantity_value(value)
+    return {**total, "pods": Fraction(1)}
 
 
-def _requests(container: Object) -> dict[str, Decimal]:
+def _requests(container: Object) -> dict[str, Fraction]:
     resources = container.get("resources") or {}
     wanted = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: quantity.parse(value) for name, value in wanted.items()}
+    return {name: quantity_value(value) for name, value in wanted.items()}
 
 
 def admit(
@@ -67,16 +67,16 @@ def admit(
 
 
 def _fits(pod: Object, active: Iterable[Object], allocatable: dict[str, str]) -> Rejection | None:
-    used: dict[str, Decimal] = {}
+    used: dict[str, Fraction] = {}
     for other in active:
         for name, value in requests(other).items():
-            used[name] = used.get(name, Decimal(0)) + value
+            used[name] = used.get(name, Fraction(0)) + value
     wanted = requests(pod)
     for name in sorted(wanted, key=lambda one: (one != "pods", one)):
-        have = quantity.parse(allocatable.get(name, "0"))
-        if wanted[name] > 0 and used.get(name, Decimal(0)) + wanted[name] > have:
+        have = quantity_value(allocatable.get(name, "0"))
+        if wanted[name] > 0 and used.get(name, Fraction(0)) + wanted[name] > have:
             scale = 1000 if name == "cpu" else 1
-            numbers = [int(value * scale) for value in (wanted[name], used.get(name, Decimal(0)), have)]
+            numbers = [int(value * scale) for value in (wanted[name], used.get(name, Fraction(0)), have)]
             return Rejection(
                 f"OutOf{name}",
                 f"Pod was rejected: Node didn't have enough resource: {name}, "

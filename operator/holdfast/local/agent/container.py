@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.local.agent import env, images, logs, procfs, quantity
+from holdfast.api.scalars import quantity_value
+from holdfast.local.agent import env, images, logs, procfs
 from holdfast.local.agent.api import ApiClient, Backoff
 from holdfast.local.agent.config import AgentConfig, ImageSpec
 from holdfast.local.agent.downward import PodFacts
@@ -303,7 +304,7 @@ class Container:
 
 def _memory_limit(spec: Object) -> int | None:
     limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
-    return int(quantity.parse(limit)) if limit is not None else None
+    return int(quantity_value(limit)) if limit is not None else None
 
 
 def measure(containers: list[Container]) -> list[Container]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from decimal import Decimal
 from typing import Any
 
-from holdfast.local.agent import quantity
+from holdfast.api.scalars import quantity_value
 from holdfast.local.agent.errors import EnvError
 
 Object = dict[str, Any]
@@ -62,5 +62,5 @@ class PodFacts:
         value = owner.get("resources", {}).get(kind, {}).get(resource)
         if value is None:
             value = self._allocatable.get(resource, "0") if kind == "limits" else "0"
-        divisor = quantity.parse(ref.get("divisor") or "1")
-        return str(quantity.ceil_div(quantity.parse(value), divisor or Decimal(1)))
+        divisor = quantity_value(ref.get("divisor") or "1") or 1
+        return str(math.ceil(quantity_value(value) / divisor))

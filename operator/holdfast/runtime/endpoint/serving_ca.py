@@ -9,7 +9,8 @@ from holdfast.api.rbac import SERVING_SECRET
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import Requester
 from holdfast.runtime.errors import ApiError, ConfigurationError
-from holdfast.serve.certs import KeyPair, make_ca
+from holdfast.serve.authority import KeyPair
+from holdfast.serve.certs import make_ca
 
 log = logging.getLogger(__name__)
 
