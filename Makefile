@@ -38,6 +38,7 @@ lint: setup ## Check style, types, layers and generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy operator/holdfast images/trainer/holdfast_train scripts
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.limits
 	$(BIN)/python -m scripts.generate --check
 
 .PHONY: format

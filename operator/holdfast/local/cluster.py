@@ -19,8 +19,8 @@ from pathlib import Path
 from filelock import Timeout
 
 from holdfast.local import access, bringup, control, processes, toolchain
-from holdfast.local.agent import procfs
-from holdfast.local.agent.process import agent_mark
+from holdfast.local.agent.container import procfs
+from holdfast.local.agent.container.process import agent_mark
 from holdfast.local.config import DEFAULT_NODES, ClusterConfig, ImageSpec, NodeSpec, Timings
 from holdfast.local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError
 from holdfast.local.layout import Layout

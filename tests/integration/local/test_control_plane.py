@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 from holdfast.local.access import OPERATOR_NAMESPACE
-from holdfast.local.agent import procfs
-from holdfast.local.agent.process import agent_mark
+from holdfast.local.agent.container import procfs
+from holdfast.local.agent.container.process import agent_mark
 from holdfast.local.cluster import Cluster, ClusterConfig, NodeSpec, up
 from holdfast.local.config import COMPONENTS
 from holdfast.local.errors import AlreadyUpError, LocalError

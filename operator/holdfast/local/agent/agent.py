@@ -12,13 +12,13 @@ from typing import IO
 
 from holdfast.local.agent.api import ApiClient, insist
 from holdfast.local.agent.config import AgentConfig
-from holdfast.local.agent.container import Container, Machine, measure
+from holdfast.local.agent.container.container import Container, Machine, measure
+from holdfast.local.agent.container.process import Reaper, agent_mark, kill_children, kill_marked
 from holdfast.local.agent.control import Control
 from holdfast.local.agent.errors import AgentError
 from holdfast.local.agent.heartbeat import NodeFacts
 from holdfast.local.agent.node import Node
 from holdfast.local.agent.pod import PodWorker
-from holdfast.local.agent.process import Reaper, agent_mark, kill_children, kill_marked
 from holdfast.local.agent.server import LogServer
 
 _IDLE_FACTOR = 4

@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.local.agent.api import MERGE, STRATEGIC, Backoff, insist
 from holdfast.local.agent.config import NodeSpec
-from holdfast.local.agent.container import Machine
+from holdfast.local.agent.container.container import Machine
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError
 from holdfast.local.agent.status import micro_timestamp, timestamp
 

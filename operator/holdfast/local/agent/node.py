@@ -14,7 +14,7 @@ from typing import Any, Literal
 from holdfast.local.agent import admission
 from holdfast.local.agent.api import follow
 from holdfast.local.agent.config import NodeSpec
-from holdfast.local.agent.container import Machine
+from holdfast.local.agent.container.container import Machine
 from holdfast.local.agent.errors import AgentError
 from holdfast.local.agent.heartbeat import Heartbeat, NodeFacts
 from holdfast.local.agent.pod import PodWorker

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from holdfast.local.agent import status
 from holdfast.local.agent.admission import Rejection
 from holdfast.local.agent.api import Backoff
-from holdfast.local.agent.container import Container, Machine, Sandbox, temporary_folder
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container.container import Container, Machine, Sandbox, temporary_folder
+from holdfast.local.agent.container.downward import PodFacts
+from holdfast.local.agent.container.volumes import Volumes
 from holdfast.local.agent.errors import AgentError, ApiUnreachableError
 from holdfast.local.agent.report import Reporter
 from holdfast.local.agent.status import PodState, Terminated, Waiting
-from holdfast.local.agent.volumes import Volumes
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from holdfast.local.agent import status
 from holdfast.local.agent.api import STRATEGIC, insist
-from holdfast.local.agent.container import Machine
+from holdfast.local.agent.container.container import Machine
 from holdfast.local.agent.errors import AgentError, ApiError
 
 Object = dict[str, Any]

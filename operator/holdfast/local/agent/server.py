@@ -11,9 +11,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from holdfast.local.agent import logs
 from holdfast.local.agent.config import AgentConfig
-from holdfast.local.agent.container import Container
+from holdfast.local.agent.container import logs
+from holdfast.local.agent.container.container import Container
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.status import Waiting
 

@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from holdfast.local.agent import procfs
+from holdfast.local.agent.container import procfs
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_ROUNDS = 200

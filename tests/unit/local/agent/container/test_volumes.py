@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container.downward import PodFacts
+from holdfast.local.agent.container.volumes import Volumes, write_atomically
 from holdfast.local.agent.errors import ApiError, EnvError, VolumeError
-from holdfast.local.agent.volumes import Volumes, write_atomically
 
 
 class Api:

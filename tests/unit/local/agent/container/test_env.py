@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent import env
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container import env
+from holdfast.local.agent.container.downward import PodFacts
 from holdfast.local.agent.errors import ApiError, EnvError
 
 POD: dict[str, Any] = {

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.local.agent import env
 from holdfast.local.agent.api import ApiClient, Backoff
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container import env
+from holdfast.local.agent.container.downward import PodFacts
+from holdfast.local.agent.container.tokens import Token, request_token
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError, EnvError, VolumeError
-from holdfast.local.agent.tokens import Token, request_token
 
 Object = dict[str, Any]
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container.downward import PodFacts
 from holdfast.local.agent.errors import ApiError, EnvError
 
 Object = dict[str, Any]

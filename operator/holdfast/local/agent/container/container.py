@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api.scalars import quantity_value
-from holdfast.local.agent import env, images, logs, procfs
 from holdfast.local.agent.api import ApiClient, Backoff
 from holdfast.local.agent.config import AgentConfig, ImageSpec
-from holdfast.local.agent.downward import PodFacts
+from holdfast.local.agent.container import env, images, logs, procfs
+from holdfast.local.agent.container.downward import PodFacts
+from holdfast.local.agent.container.probes import Prober
+from holdfast.local.agent.container.process import ContainerProcess, Reaper, agent_mark
+from holdfast.local.agent.container.rewrite import PathMap
+from holdfast.local.agent.container.volumes import Volumes
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError
-from holdfast.local.agent.probes import Prober
-from holdfast.local.agent.process import ContainerProcess, Reaper, agent_mark
-from holdfast.local.agent.rewrite import PathMap
 from holdfast.local.agent.status import (
     FALLBACK_BYTES,
     FALLBACK_LINES,
@@ -31,7 +32,6 @@ from holdfast.local.agent.status import (
     Waiting,
     clip,
 )
-from holdfast.local.agent.volumes import Volumes
 
 Object = dict[str, Any]
 

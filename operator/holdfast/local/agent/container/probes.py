@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from holdfast.local.agent.process import Reaper
+from holdfast.local.agent.container.process import Reaper
 
 Object = dict[str, Any]
 

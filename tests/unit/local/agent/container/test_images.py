@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.local.agent import images
 from holdfast.local.agent.config import ImageSpec
+from holdfast.local.agent.container import images
 
 KNOWN = {"holdfast.dev/plain:local": ImageSpec(), "python:latest": ImageSpec(path=("/x",))}
 
