@@ -43,7 +43,7 @@ def kubectl(layout: Layout, args: Sequence[str], stdin: str | None, timeout: flo
 
 
 def kubeconfig_for(layout: Layout, server: str, namespace: str, account: str) -> Path:
-    """Write a kubeconfig with a token of a service account. Raises LocalError if there is no such account."""
+    """Write a kubeconfig with a token of a service account. Raises LocalError if the account does not exist."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -73,7 +73,7 @@ def apply(layout: Layout, manifests: Sequence[dict[str, Any]]) -> None:
 
 
 def _definitions() -> list[dict[str, Any]]:
-    # Late: the generator is heavy, and a cluster that only holds nodes does not need it.
+    # Imported late: the generator is heavy, and a cluster that only has nodes does not need it.
     module = importlib.import_module("holdfast.api.crds")
     manifests: list[dict[str, Any]] = module.manifests()
     return manifests

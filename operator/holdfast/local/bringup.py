@@ -49,7 +49,7 @@ def prepare(config: ClusterConfig, tools: dict[str, str]) -> ClusterState:
     state = ClusterState.model_validate(
         {"config": config, "server": server, "ports": ports, "tools": tools, "s3": access}
     )
-    state.save()  # first of all: whatever happens from here on, `down` knows that this folder is a cluster's
+    state.save()  # first of all: from here on `down` knows that this folder belongs to a cluster, also after a crash
     layout.logs.mkdir(mode=0o700)
     layout.bin.mkdir()
     (layout.bin / "kubectl").symlink_to(state.tools["kubernetes"])

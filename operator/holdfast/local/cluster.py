@@ -136,7 +136,7 @@ class Cluster:
 
     @property
     def bin(self) -> Path:
-        """A folder for PATH; holds kubectl."""
+        """A folder for PATH with kubectl in it."""
         return self._layout.bin
 
     def reclaim(
@@ -155,7 +155,7 @@ class Cluster:
         control.order(self._layout, "crash", node)
 
     def partition(self, node: str) -> None:
-        """Cut a node off: its heartbeats and reports stop, its processes go on. Raises ControlError."""
+        """Cut a node off: its heartbeats and reports stop, its processes run on. Raises ControlError."""
         control.order(self._layout, "crash", node, mode="partition")
 
     def restore(self, node: str) -> None:
@@ -178,7 +178,7 @@ class Cluster:
         self._signal(name, signal.SIGSTOP)
 
     def resume_component(self, name: str) -> None:
-        """Let a paused part go on."""
+        """Let a paused part continue."""
         self._signal(name, signal.SIGCONT)
 
     def down(self, report: Report | None = None) -> None:
@@ -214,7 +214,7 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
     Raises:
         AlreadyUpError: there is a cluster in `config.root`; it is left as it is.
         ToolError: a tool cannot be built.
-        StartError: a part did not become ready; the message holds the end of its log.
+        StartError: a part did not become ready; the message ends with the tail of its log.
         LocalError: the folder cannot be used.
     """
     report = report or Silent()
@@ -256,13 +256,13 @@ def _refuse_second(root: Path) -> None:
     except NotUpError:
         found = [path.name for path in root.iterdir() if path.name != ".lock"] if root.is_dir() else []
         if found:
-            hint = "it is not empty and holds no local cluster: choose an empty or a new folder"
+            hint = "it is not empty and has no local cluster: choose an empty or a new folder"
             raise LocalError(f"{root} cannot be used: {hint} (found {', '.join(sorted(found)[:3])})") from None
         return
     alive = [name for name, record in state.processes.items() if processes.state(record) is not ProcessState.DEAD]
     if not alive:
         raise AlreadyUpError(
-            f"{root} holds a local cluster that is not running any more. Remove it and its data with "
+            f"{root} has a local cluster that does not run any more. Remove it and its data with "
             "`holdfast local down`, then start a new one"
         )
     raise AlreadyUpError(

@@ -67,7 +67,7 @@ def certificate_user(files: KeyFiles) -> dict[str, str]:
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, user: dict[str, str], namespace: str = "default") -> Path:
-    """Write a kubeconfig, readable by its owner only. It holds the CA's path, not its content."""
+    """Write a kubeconfig, readable by its owner only. It names the CA's path and does not contain the CA."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

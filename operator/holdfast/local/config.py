@@ -1,4 +1,4 @@
-"""What a local cluster is made of, and the file that lists its nodes."""
+"""The configuration of a local cluster, and the file that lists its nodes."""
 
 import os
 import sys
@@ -52,19 +52,19 @@ DEFAULT_IMAGES = {
 
 
 class ClusterConfig(BaseModel):
-    """What a local cluster is made of.
+    """The configuration of a local cluster.
 
     Attributes:
-        root: the folder that holds all of its state; made by `up`, removed by `down`.
+        root: the folder with all of its state; made by `up`, removed by `down`.
         nodes: the simulated nodes.
         images: what stands for each image reference. Images that are not here cannot be pulled.
         timings: periods, in seconds.
         audit: write one JSON line an API request to `root`/audit/audit.log. Writes carry their request object.
-        agent: run the node agent. Without it there are no nodes.
+        agent: run the node agent. Without it the cluster has no nodes.
         s3: run the S3 server.
         pod_security: the level that namespaces enforce unless their labels say otherwise.
         ports: ports to use instead of free ones, by name (kube-apiserver, s3, kubelet, ...).
-        extra_args: further arguments of a control-plane part, after ours, so that they win.
+        extra_args: further arguments of a control-plane part, after the default ones, so that they win.
         ready_timeout: seconds that each part gets to become ready.
     """
 

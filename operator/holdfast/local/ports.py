@@ -13,20 +13,20 @@ HOST = "127.0.0.1"
 def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
     """A free port for every name, all different.
 
-    Another process can take a port between this call and its use; who starts servers has to try again then.
+    Another process can take a port between this call and its use; the caller then tries again.
 
     Args:
         names: what the ports are for.
         fixed: ports that were asked for by name; they are only checked.
 
     Raises:
-        PortTakenError: a fixed port is in use; the message says by whom, where that can be seen.
+        PortTakenError: a fixed port is in use; the message names the process if it is visible.
     """
     fixed = fixed or {}
     held: list[socket.socket] = []
     ports: dict[str, int] = {}
     try:
-        # Fixed ports first, and all held until the end, so that no random choice can take one that is still to come.
+        # Fixed ports first, and all stay bound until the end, so that no random choice takes one that is still to come.
         for name in sorted(names, key=lambda name: name not in fixed):
             port = fixed.get(name, 0)
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -33,7 +33,7 @@ class ProcessState(StrEnum):
 class ProcessRecord(BaseModel):
     """A process that was started: enough to find it, end it, or start it again in the same way.
 
-    `env` None is the environment of whoever starts it, which is not stored: it may hold secrets of the user.
+    `env` None is the environment of the starting process, which is not stored: it may contain secrets of the user.
     `create_time` is in seconds since the epoch.
     """
 
@@ -147,7 +147,7 @@ def _runs(command_line: list[str], argv: list[str]) -> bool:
 def _wait(records: Sequence[ProcessRecord], timeout: float) -> list[ProcessRecord]:
     """Wait until the processes have ended, and return those that have not.
 
-    A zombie has ended: whoever has to reap it may be slow, and psutil's own wait would wait for that too.
+    A zombie has ended: its parent may be slow to reap it, and psutil's own wait would wait for that too.
     """
     deadline, pause = time.monotonic() + timeout, threading.Event()
     while (remaining := [record for record in records if not _gone(record)]) and time.monotonic() < deadline:
@@ -156,7 +156,7 @@ def _wait(records: Sequence[ProcessRecord], timeout: float) -> list[ProcessRecor
 
 
 def _gone(record: ProcessRecord) -> bool:
-    """Whether the process has ended and its last thread with it: until then its ports and file locks are held."""
+    """Whether the process has ended and its last thread with it: until then its ports and file locks are taken."""
     child = _children.get(record.pid)
     if child is not None:
         return child.poll() is not None

@@ -36,7 +36,7 @@ class ClusterState(BaseModel):
     processes: dict[str, ProcessRecord] = Field(default_factory=dict)
 
     def save(self) -> None:
-        """Write the file in one step, readable by its owner only: it holds keys."""
+        """Write the file in one step, readable by its owner only: it contains keys."""
         path = Layout(self.config.root).state
         fresh = path.with_suffix(".new")
         fresh.touch(mode=0o600)
@@ -55,7 +55,7 @@ class ClusterState(BaseModel):
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotUpError(f"there is no local cluster in {root}: start one with `holdfast local up`") from error
+            raise NotUpError(f"{root} has no local cluster: start one with `holdfast local up`") from error
         except (OSError, ValidationError) as error:
             raise LocalError(
                 f"{path} cannot be read: {error}\nIf another version of Holdfast wrote it, run `down` with that version"

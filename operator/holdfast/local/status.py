@@ -18,7 +18,7 @@ _TAIL = 5
 
 
 class PartStatus(BaseModel):
-    """One process. `state` is running, paused or crashed; `log` holds its last lines if it crashed.
+    """One process. `state` is running, paused or crashed; `log` has its last lines if it crashed.
 
     `uptime` is in seconds, `memory` in bytes (resident).
     """

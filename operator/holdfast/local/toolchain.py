@@ -29,7 +29,7 @@ _GIB = 1024**3
 
 @dataclass(frozen=True)
 class Tool:
-    """One binary that is built from a Go module of ours.
+    """One binary that is built from a Go module of this package.
 
     Attributes:
         name: of the module's folder and of the binary.
@@ -125,14 +125,14 @@ def cached(tool: Tool) -> Path:
 
 
 def build(name: str, report: Report | None = None) -> Path:
-    """The binary of a tool, built if this cache does not hold it yet.
+    """The binary of a tool, built if it is not in the cache yet.
 
     Args:
         name: a key of TOOLS.
-        report: told what is being built, and how far it is.
+        report: gets what is being built, and how far it is.
 
     Returns:
-        The path of the binary; names of a multi-call binary lie beside it.
+        The path of the binary; names of a multi-call binary are in the same folder.
 
     Raises:
         ToolError: no Go and no way to get it, too little disk space, or the build failed.
@@ -159,7 +159,7 @@ def build(name: str, report: Report | None = None) -> Path:
 def _build_into(tool: Tool, folder: Path, report: Report) -> None:
     """Build beside `folder` and rename. Only the holder of the tool's lock gets here, so any older attempt is dead.
 
-    The name is new each time: compilers that outlived a killed builder write into its folder, not into ours.
+    The name is new each time: compilers that outlive a killed builder write into its folder, not into this one.
     """
     for left in folder.parent.glob(f".{folder.name}.new-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -207,7 +207,7 @@ def _run_build(tool: Tool, go: golang.Go, binary: Path, update: Update) -> None:
                 update(f"{packages} packages compiled")
         code = process.wait()
     finally:
-        if process.poll() is None:  # interrupted: the compilers must not go on without us
+        if process.poll() is None:  # interrupted: the compilers must not outlive this process
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if process.stdout:
@@ -222,7 +222,7 @@ def _failure(tool: Tool, code: int, tail: str) -> str:
     if "no space left on device" in tail:
         hint = "the disk is full: make room, or set HOLDFAST_CACHE, GOCACHE and GOMODCACHE to folders on a larger disk"
     elif code < 0:
-        hint = f"it was ended by signal {-code}: too little memory, perhaps (a build needs about 4 GiB)"
+        hint = f"it was ended by signal {-code}: the memory may be too small (a build needs about 4 GiB)"
     else:
         hint = "the end of its output is below"
     return f"building {tool.name} failed (exit code {code}); {hint}\n{tail}"

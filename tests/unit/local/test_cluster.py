@@ -107,7 +107,7 @@ def test_a_missing_tool_makes_nothing(config: ClusterConfig, monkeypatch: pytest
 def test_a_folder_with_files_of_others_is_refused_and_kept(config: ClusterConfig) -> None:
     config.root.mkdir()
     (config.root / "thesis.tex").write_text("x")
-    with pytest.raises(LocalError, match=r"not empty and holds no local cluster.*thesis.tex"):
+    with pytest.raises(LocalError, match=r"not empty and has no local cluster.*thesis.tex"):
         up(config)
     assert [path.name for path in config.root.iterdir()] == ["thesis.tex"]
 
@@ -139,7 +139,7 @@ def test_a_second_up_is_refused_and_changes_nothing(config: ClusterConfig) -> No
 
 def test_the_rest_of_a_cluster_is_not_overwritten_but_explained(config: ClusterConfig) -> None:
     saved(config, ProcessRecord(name="etcd", argv=["etcd"], log=config.root / "log", pid=os.getpid(), create_time=1))
-    with pytest.raises(AlreadyUpError, match=r"not running any more.*holdfast local down"):
+    with pytest.raises(AlreadyUpError, match=r"does not run any more.*holdfast local down"):
         up(config)
 
 

@@ -7,7 +7,7 @@ What differs from a kubelet, on purpose:
 - PID 1 is an ordinary process, so SIGTERM ends it unless it has a handler. In a PID namespace the kernel drops the
   signal.
 - When the agent starts, it kills what an earlier agent left running and reports those pods as Failed (NodeRestarted),
-  whatever their restart policy. It adopts nothing. Every node of the configuration comes up, reclaimed ones too.
+  with any restart policy. It adopts nothing. Every node of the configuration comes up, reclaimed ones too.
 - The content of configMap and secret volumes is that of the pod's start; only tokens are renewed.
 - Liveness and startup probes, lifecycle hooks, sidecar init containers, hostPath and read-only mounts are not there.
   hostPath and sidecars are refused, the rest is ignored.

@@ -43,7 +43,7 @@ def _requests(container: Object) -> dict[str, Fraction]:
 def admit(
     pod: Object, active: Iterable[Object], allocatable: dict[str, str], labels: dict[str, str], node: str
 ) -> Rejection | None:
-    """None where the pod may run beside the active ones, else the kubelet's refusal."""
+    """The kubelet's refusal, or None if the pod may run beside the active ones."""
     for volume in pod["spec"].get("volumes") or []:
         if "hostPath" in volume:
             return Rejection(

@@ -99,7 +99,7 @@ class Agent:
             self.nodes[spec.name] = Node(spec, machine, facts, self._new_pod_ip)
         there = [node for node in self.nodes.values() if not node.spec.standby]
         await asyncio.gather(*(node.start() for node in there))
-        # The socket comes last: who can connect knows that every node is registered.
+        # The socket comes last: a client that can connect knows that every node is registered.
         await control.start()
         log.info("%d nodes are registered, kubelet port %d", len(there), port)
 

@@ -72,7 +72,7 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """One request. Raises ApiError for an answer of 400 or more, ApiUnreachableError when there is no answer."""
+        """One request. Raises ApiError for an answer of 400 or more, ApiUnreachableError without an answer."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "Accept": "application/json"}
         try:

@@ -1,4 +1,4 @@
-"""What the agent process is told when it starts: ROOT/agent.json, written by the local cluster, read by the agent."""
+"""The configuration of the agent process: ROOT/agent.json, written by the local cluster, read by the agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Capacity(_Model):
 
 
 class NodeSpec(_Model):
-    """One simulated node. A standby node is not there until it is restored, as a machine that nobody has rented yet."""
+    """One simulated node. A standby node appears when it is restored, like a machine that is rented later."""
 
     name: Annotated[str, AfterValidator(_dns_name)]
     labels: dict[str, str] = Field(default_factory=dict)
@@ -125,7 +125,7 @@ class AgentConfig(_Model):
 
     @property
     def data(self) -> Path:
-        """The folder that holds one folder a node."""
+        """The folder with one folder for each node."""
         return self.root / "nodes"
 
     def save(self) -> Path:

@@ -34,7 +34,7 @@ class Reclaim(_Order):
 
 
 class Crash(_Order):
-    """Kill a node (`kill`), or cut it off while its processes go on (`partition`)."""
+    """Kill a node (`kill`), or cut it off while its processes run on (`partition`)."""
 
     op: Literal["crash"]
     node: str

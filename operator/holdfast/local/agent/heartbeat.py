@@ -115,7 +115,7 @@ class Heartbeat:
                 problem = err
                 await asyncio.sleep(backoff.take())
             except ApiError as err:
-                if err.status != 409:  # 409: somebody else wrote the node in between
+                if err.status != 409:  # 409: another client wrote the node in between
                     raise
                 problem = err
             else:

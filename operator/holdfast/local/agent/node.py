@@ -192,7 +192,7 @@ class Node:
         return True
 
     async def partition(self) -> bool:
-        """Fall silent while the processes go on. False where it was partitioned before."""
+        """Fall silent while the processes run on. False where it was partitioned before."""
         if self.state == "partitioned":
             return False
         if self.state != "up":

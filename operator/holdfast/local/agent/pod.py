@@ -165,7 +165,7 @@ class PodWorker:
                     task.cancel()
 
     async def _volumes(self) -> bool:
-        """Make the volumes, trying again until they can be made; False when the pod is told to end before."""
+        """Make the volumes, trying again until they can be made; False if the pod is to end before that."""
         self.folder.mkdir(parents=True, exist_ok=True)
         backoff = Backoff(0.25, 10.0)
         while not self._sandbox.stopping.is_set():

@@ -96,7 +96,7 @@ class Reporter:
         return await self._host.machine.api.delete(self._path, uid=uid, grace=0)
 
     def _refused(self, what: str, err: ApiError) -> None:
-        # 404 and 409: the pod is gone, or another one has its name. Both mean that nobody waits for this report.
+        # 404 and 409: the pod is gone, or another one has its name. In both cases nothing waits for this report.
         if err.status not in (404, 409):
             log.error("%s of pod %s not written: %s", what, self._path, err)
 

@@ -116,7 +116,7 @@ def phase(pod: PodState) -> str:
             return "Succeeded" if good else "Failed"
         return "Succeeded" if good and policy == "OnFailure" else "Running"
     if pod.terminal:
-        return "Failed"  # it was told to end before all of it had started
+        return "Failed"  # it had to end before all of it had started
     if any(isinstance(state, Waiting) for state in states):
         restarted = any(one.last is not None for one in pod.containers)
         return "Running" if ended or restarted else "Pending"

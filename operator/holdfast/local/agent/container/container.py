@@ -65,7 +65,7 @@ class Sandbox:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not longer than until the pod is told to end."""
+        """Wait, at most until the pod is to end."""
         try:
             await asyncio.wait_for(self.stopping.wait(), seconds)
         except TimeoutError:
@@ -80,7 +80,7 @@ class _Launch:
 
 
 class Container:
-    """Runs one container until it has ended for good, or the pod is told to end."""
+    """Runs one container until it has ended for good, or until the pod is to end."""
 
     def __init__(self, spec: Object, sandbox: Sandbox, waiting: Waiting) -> None:
         self.state = ContainerState(spec, waiting)
@@ -308,7 +308,7 @@ def _memory_limit(spec: Object) -> int | None:
 
 
 def measure(containers: list[Container]) -> list[Container]:
-    """The containers whose processes hold more memory than their limit.
+    """The containers whose processes use more memory than their limit.
 
     Resident memory is read first, for it is cheap and never too small; only above the limit the exact charge is read.
     """

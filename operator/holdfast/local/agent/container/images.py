@@ -1,4 +1,4 @@
-"""Image names. There are no images here: a known name stands for folders on PATH and a few variables."""
+"""Image names. The local cluster has no images: a known name stands for folders on PATH and a few variables."""
 
 from __future__ import annotations
 

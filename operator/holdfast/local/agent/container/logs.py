@@ -40,7 +40,7 @@ class ContainerLog:
         self._file = path.open("ab")
         self._news: list[asyncio.Event] = []
         self._position = 0  # lines written over the life of the log, rotated ones included
-        self._recent: deque[Entry] = deque(maxlen=4096)  # for those who follow; kept only while somebody does
+        self._recent: deque[Entry] = deque(maxlen=4096)  # for followers; kept only while there are some
 
     def feed(self, chunk: bytes) -> None:
         """Take in output; an empty chunk is its end."""
@@ -59,7 +59,7 @@ class ContainerLog:
             event.set()
 
     def close(self) -> None:
-        """End the log; those who follow it come to their end."""
+        """End the log; its followers end too."""
         if not self.closed:
             self.closed = True
             self._file.close()

@@ -1,6 +1,6 @@
 """The processes of one container: start, signal, end of PID 1, and the end of everything it started.
 
-The agent is a child subreaper: a process that outlives its parent becomes a child of the agent, wherever it hides. Its
+The agent is a child subreaper: a process that outlives its parent always becomes a child of the agent. Its
 container is known by a variable in its environment or by the session that PID 1 leads. What escapes is a process that
 clears its environment, leaves the session and forks twice; it ends when the agent does.
 
@@ -35,14 +35,14 @@ def agent_mark(root: Path) -> str:
 
 
 class Reaper:
-    """Collects every ended child of this process: PID 1s for those who wait, orphans so that no zombie stays."""
+    """Collects every ended child of this process: PID 1s for their waiters, orphans so that no zombie stays."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._loop = asyncio.get_running_loop()
 
     def install(self) -> None:
-        """Take in orphans from now on and hear of every ended child. Only in a main thread."""
+        """Adopt orphans and notice every ended child from now on. Only in a main thread."""
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -53,7 +53,7 @@ class Reaper:
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
     def known(self) -> set[int]:
-        """PIDs that somebody waits for."""
+        """PIDs with a waiter."""
         return set(self._waiting)
 
     def start(
@@ -73,7 +73,7 @@ class Reaper:
             start_new_session=True,
             close_fds=True,
         )
-        # The signal handler runs in this thread, so nobody has waited for the PID yet. Popen must not do so either.
+        # The signal handler runs in this thread, so the PID has not been waited for yet. Popen must not do so either.
         process.returncode = 0
         ended: asyncio.Future[int] = self._loop.create_future()
         self._waiting[process.pid] = ended
@@ -139,7 +139,7 @@ class ContainerProcess:
             raise RuntimeError("wait() before start()")
         code = await asyncio.shield(self._ended)
         await self.kill_tree()
-        with contextlib.suppress(TimeoutError):  # only a process that escaped can hold the pipe
+        with contextlib.suppress(TimeoutError):  # only a process that escaped can keep the pipe open
             await asyncio.wait_for(asyncio.shield(self._drained), 1.0)
         return code
 
@@ -149,7 +149,7 @@ class ContainerProcess:
         return self._ended is not None and not self._ended.done()
 
     def terminate(self) -> None:
-        """SIGTERM to PID 1, and to nobody else."""
+        """SIGTERM to PID 1, and to no other process."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -172,7 +172,7 @@ class ContainerProcess:
             processes = procfs.table()
             alive = {pid for pid in self.members(processes) if processes[pid].state not in "ZX"}
             if not alive:
-                self._gone = not self.running  # its PID may belong to somebody else from now on
+                self._gone = not self.running  # from now on its PID may belong to another process
                 return
             _kill(alive)
             await asyncio.sleep(_KILL_PAUSE)

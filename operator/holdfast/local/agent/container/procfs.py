@@ -1,4 +1,4 @@
-"""Reading /proc: who is whose child, how much memory a tree holds, which processes carry a container's mark."""
+"""Reading /proc: children of a process, memory of a tree, processes that carry a container's mark."""
 
 from __future__ import annotations
 
