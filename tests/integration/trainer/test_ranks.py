@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from holdfast_train import Run
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 rank = dist.get_rank()
 torch.manual_seed(0)
 model = DistributedDataParallel(torch.nn.Linear(300, 700))
@@ -58,7 +58,7 @@ def train(storage: FolderStorage, tmp_path: Path, before: str = "") -> str:
     env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, str(program), "3"], env=env, capture_output=True, text=True, timeout=120, check=False
+        [*command, str(program), "3"], env=env, capture_output=True, text=True, timeout=240, check=False
     )
     return done.stdout + done.stderr
 
