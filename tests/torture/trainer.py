@@ -19,7 +19,7 @@ from holdfast_train.run import run as session
 from holdfast_train.save import coordinator, saver, schedule, upload
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel
-from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.writer import main
 from holdfast_train.storage import s3_upload
 
@@ -84,24 +84,24 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
     session.restore = slot.watching("restore", session.restore)
     session.Run._resume = slot.watching("restore", session.Run._resume)
 
-    def capture(*args: Any, copied: Any, failed: Any, **more: Any) -> Capture:
+    def capture(*args: Any, on_copied: Any, on_failed: Any, **more: Any) -> Capture:
         leave = slot.enter("capture")
         size = args[1].size
 
         def told(count: int) -> None:
-            copied(count)
+            on_copied(count)
             if count >= size:
                 leave()
 
-        return Capture(*args, copied=told, failed=lambda why: (failed(why), leave()), **more)
+        return Capture(*args, on_copied=told, on_failed=lambda why: (on_failed(why), leave()), **more)
 
-    def start_writer(lock: Lock) -> Channel:
+    def start_writer(lock: InFlightLock) -> Channel:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(requests, [json.dumps(order).encode()], [theirs.fileno(), lock.descriptor])
         return Channel(ours)
 
-    heard = coordinator.Checkpointer._on_result
+    heard = coordinator.SaveCoordinator._on_result
 
     def on_result(self: Any, result: Any) -> None:
         if isinstance(result, Saved):
@@ -110,7 +110,7 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
 
     saver.Capture = capture
     saver.start_writer = start_writer
-    coordinator.Checkpointer._on_result = on_result
+    coordinator.SaveCoordinator._on_result = on_result
 
 
 def _restored(run: Any) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def _ours(run: Run) -> Begin:
     def begin(_: int) -> Callable[[], bool]:
         run.step += 1
         checkpointer.begin(run.step, 60.0, math.inf)
-        return lambda: not checkpointer.saver.busy
+        return lambda: not checkpointer.saver.is_busy
 
     return begin
 

@@ -1,5 +1,5 @@
-"""A run that was killed and resumed is the run that was not, bit for bit; with another number of ranks, sample for
-sample."""
+"""A run that was killed and resumed equals an uninterrupted one bit for bit; with another number of ranks, it trains
+the same samples."""
 
 from pathlib import Path
 
@@ -29,14 +29,14 @@ def test_resume_is_bitwise(tmp_path: Path, setup: Setup) -> None:
     assert first == whole[: KILLED + 1]
     assert [step.step for step in second] == list(range(KILLED // SAVE_EVERY * SAVE_EVERY, STEPS))
     assert second == whole[KILLED // SAVE_EVERY * SAVE_EVERY :]
-    # And the comparison is worth something: every step changes every part of what is compared.
+    # The comparison is meaningful: every step changes every compared part.
     for part in ("bits", "losses", "random", "samples"):
         assert len({getattr(step, part) for step in whole}) == STEPS
 
 
 @pytest.mark.training
 def test_other_numbers_of_ranks_see_the_same_samples(tmp_path: Path) -> None:
-    """2 -> 1 -> 3 processes, each killed in the middle of a step, against one process that ran through."""
+    """2 -> 1 -> 3 processes, each killed in the middle of a step, equal one uninterrupted process."""
     whole = Trial(tmp_path / "whole").run(Setup(), to=STEPS)
     trial = Trial(tmp_path / "moved")
     parts = [
@@ -47,13 +47,13 @@ def test_other_numbers_of_ranks_see_the_same_samples(tmp_path: Path) -> None:
     steps = [step for part in parts for step in part]
     assert [(step.step, step.samples) for step in steps] == [(step.step, step.samples) for step in whole]
     assert [len(part[0].bits) for part in parts] == [2, 1, 3]
-    # The same mathematics, rounded in another order.
+    # The same sums, rounded in another order.
     last = sum(float.fromhex(loss) for loss in steps[-1].losses) / 3
     assert last == pytest.approx(float.fromhex(whole[-1].losses[0]), rel=1e-3)
 
 
-def test_precision_and_sharding_are_what_they_say(tmp_path: Path) -> None:
-    """bf16 has other bits than fp32; shards train as whole weights do, and gradients of pieces add up there too."""
+def test_precision_and_sharding_take_effect(tmp_path: Path) -> None:
+    """bf16 has other bits than fp32. Sharded weights train as whole ones, also with accumulated gradients."""
     setups = [Setup(2), Setup(2, "bf16"), Setup(2, sharded=True), Setup(2, "bf16", 2, sharded=True)]
     found = {setup: Trial(tmp_path / str(setup), saving=False).run(setup, to=8) for setup in setups}
     assert len({steps[0].bits for steps in found.values()}) == len(setups)

@@ -1,4 +1,4 @@
-"""holdfast-train export and import as a command, on a real S3 server; a real Run starts from what was imported."""
+"""The commands holdfast-train export and import on a real S3 server. A Run starts from the import."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def model(seed: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(1500, 1500), torch.nn.Linear(1500, 3)).to(torch.bfloat16)
 
 
-def test_from_files_to_a_job_and_back_to_files(s3: S3Server, prefix: str, tmp_path: Path) -> None:
+def test_import_train_and_export(s3: S3Server, prefix: str, tmp_path: Path) -> None:
     source = model(1)
     safetensors.torch.save_model(source, tmp_path / "model.safetensors")
     done = holdfast_train_command(s3, "import", tmp_path / "model.safetensors", "--to", f"{prefix}/in", "--step", 12)
@@ -65,7 +65,7 @@ def test_from_files_to_a_job_and_back_to_files(s3: S3Server, prefix: str, tmp_pa
     assert all(map(torch.equal, empty.parameters(), trained.parameters()))
 
 
-def test_errors_of_the_store(s3: S3Server, prefix: str, tmp_path: Path) -> None:
+def test_errors_of_the_storage(s3: S3Server, prefix: str, tmp_path: Path) -> None:
     for args, secret, code, said in (
         (("export", prefix, tmp_path / "out"), None, 78, "holds no checkpoint"),
         (("export", prefix, tmp_path / "out"), "wrong", 78, "SignatureDoesNotMatch"),

@@ -249,7 +249,7 @@ def test_told_twice_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
     writer, trainer = (process_of(env["HOLDFAST_POD_UID"], name) for name in ("holdfast_train.save.writer", "-m"))
     writer.suspend()
     pod.terminate()
-    pod.wait_for("how long a save takes is not known: one is tried")
+    pod.wait_for("the time of a save is not known: trying one")
 
     def counts() -> bool:
         pod.terminate()

@@ -1,4 +1,4 @@
-"""ElasticSampler with torch's DataLoader: real workers that draw ahead, real processes that are killed."""
+"""ElasticSampler with torch's DataLoader: real workers that draw ahead, and real processes that are killed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from holdfast_train.errors import StateError
 STEPS = 20
 
 
-def test_any_world_sees_the_samples_of_one_uninterrupted_run(tmp_path: Path) -> None:
+def test_any_world_size_sees_the_samples_of_one_uninterrupted_run(tmp_path: Path) -> None:
     """2 -> 1 -> 3 processes, each killed in a step, with batches drawn ahead; the noise of samples is the same."""
     folders = [tmp_path / name for name in ("whole", "moved")]
     for folder in folders:
@@ -26,14 +26,14 @@ def test_any_world_sees_the_samples_of_one_uninterrupted_run(tmp_path: Path) -> 
     third = Attempt(folders[1], 3, ranks=3, micro=2).run(STEPS)
     assert [(min(part), max(part)) for part in (first, second, third)] == [(0, 6), (4, 13), (12, 19)]
     for part in (first, second, third):
-        assert part == {step: whole[step] for step in part}  # also what was trained twice, since it was lost
+        assert part == {step: whole[step] for step in part}  # also steps that were lost and trained again
     row = [number for step in range(STEPS) for number, _ in whole[step]]
     assert sorted(row[:SAMPLES]) == list(range(SAMPLES))
     assert sorted(row[SAMPLES : 2 * SAMPLES]) == list(range(SAMPLES))
 
 
 def test_a_resume_on_the_same_shape_is_exact(tmp_path: Path) -> None:
-    """The training's own random numbers, too: starting the loader anew takes none of them."""
+    """The random numbers of training are the same too: a restart of the loader draws none of them."""
     folders = [tmp_path / name for name in ("whole", "killed")]
     for folder in folders:
         folder.mkdir()
@@ -51,10 +51,10 @@ def noise(sampler: ElasticSampler, batches: int, **options: Any) -> list[list[fl
     return [next(loader)[1].tolist() for _ in range(batches)]
 
 
-def test_noise_is_the_samples_own() -> None:
+def test_the_noise_depends_on_the_sample_alone() -> None:
     sampler = ElasticSampler(SAMPLES, batch=BATCH, seed=1)
     alone = noise(sampler, 9)
-    assert len({value for batch in alone for value in batch}) == 9 * BATCH  # in the second epoch it is another
+    assert len({value for batch in alone for value in batch}) == 9 * BATCH  # it differs between epochs
     assert noise(sampler, 9, num_workers=1) == noise(sampler, 9, num_workers=2, persistent_workers=True) == alone
     assert noise(ElasticSampler(SAMPLES, batch=BATCH, seed=2), 9) != alone
     before = torch.get_rng_state()
@@ -63,7 +63,7 @@ def test_noise_is_the_samples_own() -> None:
 
 
 def seeds(step: int, rank: int, workers: int = 2) -> list[int]:
-    """The seeds of a loader's workers, of a data set that is not wrapped."""
+    """The seeds of a loader's workers, with a data set that is not wrapped."""
     sampler = ElasticSampler(SAMPLES, batch=BATCH, rank=rank, ranks=2)
     sampler.load_state_dict({**sampler.state_dict(), "step": step})
     loader: Any = DataLoader(
@@ -80,10 +80,10 @@ class SeedOfWorker(Noisy):
         return torch.initial_seed()
 
 
-def test_seeds_of_workers_follow_from_step_rank_and_worker() -> None:
+def test_seeds_of_workers_depend_on_step_rank_and_worker() -> None:
     found = [seeds(step, rank) for step in (0, 7) for rank in (0, 1)]
     assert len({seed for pair in found for seed in pair}) == 8
-    assert seeds(7, 1) == found[3]  # of another process that resumes there
+    assert seeds(7, 1) == found[3]  # as in another process that resumes at this step
 
 
 def plain(sampler: ElasticSampler) -> Any:
@@ -95,8 +95,8 @@ def wrapped(sampler: ElasticSampler) -> Any:
 
 
 @pytest.mark.parametrize("loader", [plain, wrapped])
-def test_a_loader_without_its_generator_takes_a_number_of_the_training(loader: Callable[..., Any]) -> None:
-    """What the documentation warns of; should torch ever change it, the warning can go."""
+def test_a_loader_without_the_generator_draws_from_the_global_one(loader: Callable[..., Any]) -> None:
+    """The documentation warns of this. If torch changes it, the warning can be removed."""
     before = torch.get_rng_state()
     iter(loader(ElasticSampler(SAMPLES, batch=BATCH)))
     assert not torch.equal(torch.get_rng_state(), before)

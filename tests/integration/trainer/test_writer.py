@@ -1,4 +1,4 @@
-"""The writer as a process: it outlives its trainer, and a trainer outlives it."""
+"""The writer as a process: it goes on when its trainer dies, and the trainer goes on when the writer dies."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def start(
 
 
 def newest(storage: FolderStorage) -> tuple[int, bytes]:
-    """Step and state of the newest checkpoint, which must hold."""
+    """Step and state of the newest checkpoint, which must be intact."""
     found = Checkpoints(storage, identity(2), Keep())
     found.start("Auto")
     restored = restore_whole(found)
@@ -66,7 +66,7 @@ def newest(storage: FolderStorage) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "1 / 0"])
-def test_a_trainer_that_dies_after_its_capture_is_committed_all_the_same(
+def test_the_checkpoint_of_a_trainer_that_dies_after_its_capture_is_committed(
     storage: FolderStorage, tmp_path: Path, end: str
 ) -> None:
     trainer = start(storage, tmp_path, f"{end} if step == 5 else None", HOLDFAST_CHECKPOINT_EVERY="5 steps")
@@ -84,11 +84,11 @@ def test_a_trainer_goes_on_without_its_writer(storage: FolderStorage, tmp_path: 
     assert writer is not None
     writer.suspend()
     at = int(shown.read_text() or 0)
-    wait_for(lambda: int(shown.read_text() or 0) > at + 20, 30, "steps while a checkpoint is on its way")
+    wait_for(lambda: int(shown.read_text() or 0) > at + 20, 30, "steps while a checkpoint is in flight")
     writer.kill()
     trainer.send_signal(signal.SIGTERM)
     _, err = trainer.communicate(timeout=60)
-    assert "the writer process has ended before step" in err
+    assert "the writer process ended before step" in err
     step, values = newest(storage)
     assert step > at
     assert values == bytes([step % 256]) * SIZE

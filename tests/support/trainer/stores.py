@@ -19,12 +19,12 @@ from holdfast_train.format.program import versions
 from holdfast_train.format.tree import TensorEntry, Tree, Walk
 from holdfast_train.restore.lazy_tensors import materialise, outline
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.arriving import Source
+from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel, ClosedError
-from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.messages import Save
-from holdfast_train.save.plan import plan
+from holdfast_train.save.plan import make_plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.save.writer import Writer
 from holdfast_train.storage.base import Entry
@@ -143,10 +143,10 @@ def stub_command(*options: str) -> list[str]:
     return [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "holdfast_train.examples.stub", *options]
 
 
-def writer_in_thread(lock: Lock) -> Channel:
+def writer_in_thread(lock: InFlightLock) -> Channel:
     """A writer in this process instead of one of its own: quick to start, and what tests break is broken for it too."""
     ours, theirs = (Channel(end) for end in socket.socketpair())
-    its = Lock(os.dup(lock.descriptor))
+    its = InFlightLock(os.dup(lock.descriptor))
 
     def serve() -> None:
         try:
@@ -166,10 +166,10 @@ def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
     """A value as a checkpoint holds it: its tree, its tensors, and their bytes."""
     walk = Walk()
     tree = walk.tree(value, "state")
-    made = plan(walk.leaves, len(walk.leaves), 0, 1)
+    made = make_plan(walk.leaves, len(walk.leaves), 0, 1)
     arena = Arena(made.size)
     told: list[int | str] = []
-    Capture(arena, made, walk.leaves, guarded=frozenset(), copied=told.append, failed=told.append).wait()
+    Capture(arena, made, walk.leaves, guarded=frozenset(), on_copied=told.append, on_failed=told.append).wait()
     assert told == [made.size]
     return tree, made.common, arena.view
 
@@ -200,9 +200,11 @@ def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks:
         }
         alike = len(walk.leaves)
         own = walk.tree(ranks[rank], f"@{rank}")
-        made = plan(walk.leaves, alike, rank, len(ranks))
+        made = make_plan(walk.leaves, alike, rank, len(ranks))
         arena = Arena(made.size)
-        source = Source(arena.view[: made.size])
-        Capture(arena, made, walk.leaves, guarded=frozenset(), copied=source.has, failed=source.abandon).wait()
+        source = ArrivingBytes(arena.view[: made.size])
+        Capture(
+            arena, made, walk.leaves, guarded=frozenset(), on_copied=source.mark_ready, on_failed=source.abandon
+        ).wait()
         order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
         Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)

@@ -1,4 +1,4 @@
-"""`ElasticSampler`: the order of the samples, the same for any number of ranks, and what of it has been trained on."""
+"""`ElasticSampler`: an order of the samples that is the same for any number of ranks, and a position in it."""
 
 import hashlib
 import importlib
@@ -10,41 +10,42 @@ from typing import Any, Final
 import numpy as np
 
 from holdfast_train.data.permutation import in_epochs
-from holdfast_train.data.seeded import Index, Seeded
+from holdfast_train.data.seeded import Index, SeededDataset
 from holdfast_train.errors import StateError
-from holdfast_train.say import say
 
 __all__ = ["ElasticSampler"]
 
-ORDER: Final = 1  # raised if the same seed ever gives another order
-SHOWN: Final = 8  # numbers of ranks that a message names
+ORDER: Final = 1  # version of the order, to be raised if the same seed ever gives another one
+SHOWN: Final = 8  # allowed numbers of ranks that an error message names
 
 
 class ElasticSampler:
-    """A `batch_sampler` for torch's DataLoader. Endless: ask `steps` for how many steps some epochs are.
+    """A `batch_sampler` for torch's DataLoader. It never ends: `steps` returns how many steps a number of epochs takes.
+
+        from holdfast_train import ElasticSampler, Run
 
         sampler = ElasticSampler(dataset, batch=512, seed=0)  # samples in a step, over all ranks
-        loader = sampler.loader(dataset, num_workers=8)       # a DataLoader, its randomness made to follow the samples
-        with holdfast_train.Run(model=model, optimizer=optimizer, sampler=sampler) as run:
+        loader = sampler.loader(dataset, num_workers=8)  # a DataLoader whose random numbers depend on the samples alone
+        with Run(model=model, optimizer=optimizer, sampler=sampler) as run:
             for step, batch in zip(run.steps(sampler.steps(epochs=3)), loader):
                 ...
 
-    **Order.** The samples stand in one endless row, epoch after epoch, each epoch in an order of its own that follows
-    from `seed` and the epoch. Step n is places n * batch … (n + 1) * batch - 1 of that row; the number of ranks and the
-    micro-batch only say who takes which piece of them. So no sample is seen twice in an epoch and none is left out,
-    wherever the world changes. A batch may span two epochs: dropping an epoch's tail would skip samples, and a smaller
-    last batch would be another batch than the others.
+    **Order.** The samples form one endless row, epoch after epoch. Each epoch has its own order, which depends on
+    `seed` and the epoch alone. Step n takes places n * batch … (n + 1) * batch - 1 of the row; the number of ranks and
+    the micro-batch only decide which rank takes which of them. So each sample is seen once in an epoch, even if the
+    number of ranks changes. A batch may span two epochs: dropping the tail of an epoch would skip samples, and a
+    smaller last batch would differ from the others.
 
-    **Position.** It is the number of steps trained, which `Run` tells it (`trained`), and not what the loader has
-    drawn: its workers draw ahead. One step of the run is one global batch: with `micro_batch`, take `accumulate`
-    batches from the loader in each step.
+    **Position.** It is the number of trained steps, which `Run` reports (`trained`). Batches that the workers of the
+    loader have drawn ahead do not count. One step of the run is one global batch: with `micro_batch`, take
+    `accumulate` batches from the loader in each step.
 
-    `samples`: their number, or the data set (its `fingerprint()`, if it has one, is part of ours). `micro_batch`: how
-    many of them a rank takes at a time, by default its whole share. `rank` and `ranks`: by default those of
-    torch.distributed, or of torchrun's variables; set both where not every rank has samples of its own (tensor or
+    `samples`: their number, or the data set, whose `fingerprint()` becomes part of the sampler's if it has one.
+    `micro_batch`: samples that a rank takes at a time, by default its whole share. `rank` and `ranks`: by default those
+    of torch.distributed, or of torchrun's variables; set both if several ranks share the same samples (tensor or
     pipeline parallelism).
 
-    StateError if the batch cannot be shared evenly, which says between how many ranks it can.
+    StateError if the ranks cannot share the batch evenly; it names the numbers of ranks that can.
     """
 
     def __init__(
@@ -62,16 +63,16 @@ class ElasticSampler:
         self.step = 0
         self._data = _fingerprint(samples)
         self._given = (rank, ranks)
-        self._drawn: int | None = None  # steps whose batches the loader has drawn, all of them
+        self._drawn: int | None = None  # steps whose batches the loader has drawn completely
         self._loads = 0
         self._generator: Any = None
         if batch < 1 or self.samples < batch:
-            raise StateError(f"{self.samples} samples and a batch of {batch}: a batch takes 1 to all of the samples")
+            raise StateError(f"batch is {batch}; allowed: 1 to {self.samples}, the number of samples")
         if (rank is None) != (ranks is None) or (rank is not None and not 0 <= rank < (ranks or 0)):
             raise StateError(f"rank is {rank} of ranks {ranks}; set both or none, and count ranks from 0")
         self._world()
 
-    # What a training asks.
+    # For the training loop.
 
     @property
     def epoch(self) -> int:
@@ -85,26 +86,26 @@ class ElasticSampler:
         return 1 if self.micro_batch is None else self.batch // (ranks * self.micro_batch)
 
     def steps(self, epochs: int) -> int:
-        """The steps after which every sample has been seen `epochs` times: the goal of such a training."""
+        """The steps after which every sample was seen `epochs` times: the goal for `Run.steps`."""
         return -(-epochs * self.samples // self.batch)
 
     def loader(self, dataset: Any, **options: Any) -> Any:
-        """A torch DataLoader over `dataset` in this order. `options` are those of DataLoader.
+        """A torch DataLoader over `dataset` in this order. `options` are passed to DataLoader.
 
-        As DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()).
+        The same as DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()).
         """
         data = importlib.import_module("torch.utils.data")
         return data.DataLoader(self.seeded(dataset), batch_sampler=self, generator=self.generator(), **options)
 
-    def seeded(self, dataset: Any) -> Seeded:
-        """`dataset` with random numbers that follow from the seed, the epoch and the sample: see `Seeded`."""
-        return Seeded(dataset, self.seed)
+    def seeded(self, dataset: Any) -> SeededDataset:
+        """`dataset` with random numbers that depend on seed, epoch and sample alone: see `SeededDataset`."""
+        return SeededDataset(dataset, self.seed)
 
     def generator(self) -> Any:
-        """A torch.Generator for a DataLoader's `generator`: its workers' seeds follow from seed, step, rank and worker.
+        """A torch.Generator for DataLoader's `generator`: the seeds of workers depend on seed, step, rank and worker.
 
-        Without it a loader takes a number from torch's own generator each time it is started: a run that is resumed
-        starts it once more, and its random numbers are others from there on.
+        Without it a loader draws a number from torch's global generator each time it starts. A resumed run starts the
+        loader once more, so its random numbers would differ from then on.
         """
         if self._generator is None:
             self._generator = importlib.import_module("torch").Generator()
@@ -119,10 +120,10 @@ class ElasticSampler:
         found = in_epochs(places, self.samples, self.seed)
         return [Index(*pair) for pair in zip(found.tolist(), places.tolist(), strict=True)]
 
-    # What DataLoader asks.
+    # For DataLoader.
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The micro-batches of this rank from here on, without end."""
+        """The micro-batches of this rank from the current step on, without end."""
         rank, _ = self._world()
         if self._generator is not None:  # a loader draws its workers' seeds right after this call
             seed = hashlib.blake2b(f"{self.seed}/{self.step}/{rank}".encode(), person=b"holdfast loader").digest()
@@ -146,53 +147,49 @@ class ElasticSampler:
                 yield indices[start : start + size]
             step += 1
 
-    # What Run asks.
+    # For Run.
 
     def trained(self, step: int) -> None:
-        """`step` steps are done. StateError if the loader has not even drawn as many."""
+        """`step` steps are done. StateError if the loader has drawn fewer."""
         if self._drawn is not None and step > self._drawn:
             raise StateError(
-                f"{step} steps are done, but the loader was asked for the batches of {self._drawn} only: one step is a "
+                f"{step} steps are done, but the loader was asked for the batches of only {self._drawn}: one step is a "
                 f"global batch of {self.batch} samples, on this rank {self.accumulate} batches of the loader"
             )
         self.step = step
 
     def go_to(self, step: int) -> None:
-        """Go on at `step`, whatever was drawn: a loader that was started before is refused if that was elsewhere."""
+        """Go on at `step`. A loader that was started at another step raises StateError from now on."""
         if step != self.step:
             self._loads += 1
             self._drawn = None
         self.step = step
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, and what it is a position in. The same on every rank."""
+        """The position, and the order that it belongs to. The same on every rank."""
         return {"step": self.step, "seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
-        """Take over the position. StateError if the order is another; other data is allowed, and said."""
+        """Take over the position. StateError if the order differs. Other data is allowed; `Run` warns of it."""
         if state["order"] != ORDER:
             raise StateError(
-                f"the checkpoint's order of samples is of kind {state['order']}; this holdfast-train knows {ORDER} only"
+                f"the checkpoint's order of samples has version {state['order']}; this holdfast-train supports {ORDER} "
+                f"alone: use the release of holdfast-train that made the checkpoint"
             )
         if (state["seed"], state["batch"]) != (self.seed, self.batch):
             raise StateError(
-                f"the checkpoint was made with seed {state['seed']} and batch {state['batch']}, not {self.seed} and "
-                f"{self.batch}: steps would not mean the same samples; give the sampler those of the checkpoint"
-            )
-        if state["samples"] != self.samples:
-            say(
-                f"the data has {self.samples} samples, that of the checkpoint had {state['samples']}: in this epoch "
-                f"samples may be seen twice or not at all"
+                f"the checkpoint was made with seed {state['seed']} and batch {state['batch']}, the sampler with "
+                f"{self.seed} and {self.batch}: steps would take other samples; give the sampler the first two"
             )
         self.go_to(int(state["step"]))
 
     def fingerprint(self) -> dict[str, str]:
-        """What a resume should find unchanged, in words (see `program`)."""
+        """What a resume compares with the checkpoint (see `format.program`)."""
         words = {"seed": str(self.seed), "batch": str(self.batch), "samples": str(self.samples)}
         return words if self._data is None else {**words, "data": self._data}
 
     def _world(self) -> tuple[int, int]:
-        """This rank and the number of ranks. Asked anew each time: a process group may be made after the sampler."""
+        """This rank and the number of ranks. Read at each call: the process group may be created after the sampler."""
         rank, ranks = self._given if self._given[1] is not None else _ranks()
         assert rank is not None
         assert ranks is not None
@@ -201,10 +198,10 @@ class ElasticSampler:
 
 
 def check_share(batch: int, micro_batch: int | None, ranks: int) -> None:
-    """StateError if `ranks` cannot take equal shares of `batch` in whole micro-batches, with numbers that can."""
+    """StateError if `ranks` cannot take equal shares of `batch` in whole micro-batches. It names numbers that can."""
     pieces, rest = divmod(batch, micro_batch or 1)
     if rest:
-        raise StateError(f"a batch of {batch} samples is not made of whole micro-batches of {micro_batch}")
+        raise StateError(f"a batch of {batch} samples cannot be cut into whole micro-batches of {micro_batch}")
     if pieces % ranks == 0:
         return
     divisors = {d for small in range(1, int(pieces**0.5) + 1) if pieces % small == 0 for d in (small, pieces // small)}
@@ -212,8 +209,8 @@ def check_share(batch: int, micro_batch: int | None, ranks: int) -> None:
     what = f"a global batch of {batch} samples" + ("" if micro_batch is None else f" in micro-batches of {micro_batch}")
     more = "" if len(divisors) <= SHOWN else f" (the nearest of {len(divisors)})"
     raise StateError(
-        f"{ranks} ranks cannot share {what} evenly; {', '.join(map(str, near))}{more} ranks can: use one of these, "
-        f"since the batch has to stay the same for the whole training"
+        f"{ranks} ranks cannot share {what} evenly; {', '.join(map(str, near))}{more} ranks can: use one of these "
+        f"numbers, because the batch has to stay the same for the whole training"
     )
 
 

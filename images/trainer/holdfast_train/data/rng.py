@@ -1,4 +1,4 @@
-"""Random number generators: Python's, NumPy's and torch's. Only those that the program has loaded."""
+"""The state of random number generators: Python's, and NumPy's and torch's if the program has loaded them."""
 
 import hashlib
 import random
@@ -14,7 +14,8 @@ __all__ = ["Generators", "capture", "capture_host", "restore", "restore_host", "
 def capture() -> dict[str, Any]:
     """The state of every generator of this process.
 
-    CUDA: of all devices that it sees, this rank's current one first: on the next node it may have another number.
+    CUDA: of all visible devices, beginning with this rank's current device, which may have another number on the next
+    node.
     """
     state = capture_host()
     torch: Any = sys.modules.get("torch")
@@ -24,7 +25,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: Mapping[str, Any]) -> None:
-    """Take over what `capture` gave. A generator or device that this process has not loaded is left out."""
+    """Take over a state from `capture`. A generator or device that this process does not have is skipped."""
     restore_host(state)
     torch: Any = sys.modules.get("torch")
     if torch is not None and "cuda" in state and torch.cuda.is_available():
@@ -38,7 +39,7 @@ def _devices(torch: Any) -> list[int]:
 
 
 def capture_host() -> dict[str, Any]:
-    """The state of the generators whose numbers are made on the CPU."""
+    """The state of the generators that run on the CPU."""
     state: dict[str, Any] = {"python": random.getstate()}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
@@ -50,7 +51,7 @@ def capture_host() -> dict[str, Any]:
 
 
 def restore_host(state: Mapping[str, Any]) -> None:
-    """Take over what `capture_host` gave."""
+    """Take over a state from `capture_host`."""
     random.setstate(state["python"])
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and "numpy" in state:
@@ -61,7 +62,7 @@ def restore_host(state: Mapping[str, Any]) -> None:
 
 
 def seed_host(key: str) -> None:
-    """Seed them all from one text, each in its own way: with one seed, Python and NumPy make the same numbers."""
+    """Seed the CPU generators from `key`, each differently: from one seed Python and NumPy make the same numbers."""
     seeds = hashlib.blake2b(key.encode(), person=b"holdfast rng", digest_size=32).digest()
     random.seed(seeds[:8])
     numpy: Any = sys.modules.get("numpy")
@@ -69,17 +70,20 @@ def seed_host(key: str) -> None:
         numpy.random.seed(numpy.frombuffer(seeds[8:24], dtype="<u4"))
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        # Not torch.manual_seed, which seeds the GPUs too. It takes 32 of the 64 bits.
+        # Not torch.manual_seed, which also seeds the GPUs. The generator uses 32 of the 64 bits.
         torch.default_generator.manual_seed(int.from_bytes(seeds[24:], "little"))
 
 
 class Generators:
-    """Generators of the program's own, as one thing that a checkpoint holds: those of `random`, NumPy and torch.
+    """The program's own generators (of `random`, NumPy or torch), as one object for a checkpoint.
+
+        from holdfast_train import Generators, Run
 
         noise = torch.Generator(device)
         with Run(model=model, per_rank={"generators": Generators(noise=noise)}) as run:
+            ...
 
-    StateError if one is of another kind.
+    StateError if one is of another type.
     """
 
     def __init__(self, **generators: Any) -> None:
@@ -87,14 +91,14 @@ class Generators:
         self.state_dict()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of each, by name."""
+        """The states of the generators by name."""
         return {name: _state(name, generator) for name, generator in self._generators.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over the states. StateError if the checkpoint lacks one."""
         for name, generator in self._generators.items():
             if name not in state:
-                raise StateError(f"the checkpoint holds no generator {name!r}, only {', '.join(map(repr, state))}")
+                raise StateError(f"the checkpoint has no generator {name!r}, only {', '.join(map(repr, state))}")
             if isinstance(generator, random.Random):
                 generator.setstate(state[name])
             elif hasattr(generator, "bit_generator"):

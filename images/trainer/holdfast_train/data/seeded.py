@@ -1,4 +1,4 @@
-"""Random numbers of data loading that follow from the sample, not from the worker that happens to load it."""
+"""Random numbers of data loading that depend on the sample, and not on the worker that loads it."""
 
 import sys
 from typing import Any
@@ -6,28 +6,29 @@ from typing import Any
 from holdfast_train.data import rng
 from holdfast_train.errors import StateError
 
-__all__ = ["Index", "Seeded"]
+__all__ = ["Index", "SeededDataset"]
 
 
 class Index(int):
-    """The index of a sample, an int like any other, which also knows its `place` in the row of all epochs."""
+    """The index of a sample: an int that also has the sample's `place` in the row of all epochs."""
 
     place: int
 
     def __new__(cls, index: int, place: int = -1) -> "Index":
-        """`place`: counted from the first sample of epoch 0."""
+        """`place` counts from the first sample of epoch 0."""
         found = super().__new__(cls, index)
         found.place = place
         return found
 
 
-class Seeded:
-    """A data set whose random numbers (Python's, NumPy's and torch's global ones) are the sample's own.
+class SeededDataset:
+    """A data set whose random numbers (of the global generators of Python, NumPy and torch) depend on the sample alone.
 
-    They are seeded before each sample, from the seed and the sample's place in the row of all epochs: in another epoch
-    they are others, and in another worker, rank, world or process they are the same. Numbers of a worker cannot do
-    this: after a resume another worker loads the sample, at another place of its own sequence. What a `collate_fn`
-    draws in a worker follows from its batch. Without workers the generators are the training's own, and are put back.
+    The generators are seeded before each sample from the seed and the sample's place in the row of all epochs. So the
+    numbers differ between epochs, and are the same in any worker, rank or process. Generators of a worker cannot do
+    this: after a resume another worker loads the sample, at another place of its sequence. What a `collate_fn` draws
+    in a worker depends on its batch alone. Without workers the generators are those of the training; their state is
+    restored after each sample.
 
     Samples are read one by one (`__getitems__` of the data set is not used). The indices come from an ElasticSampler.
     """
@@ -41,9 +42,11 @@ class Seeded:
         return len(self.dataset)
 
     def __getitem__(self, index: Index) -> Any:
-        """The sample. StateError if the index was not made by an ElasticSampler."""
+        """The sample. StateError if the index does not come from an ElasticSampler."""
         if not isinstance(index, Index):
-            raise StateError(f"index {index!r} is not of an ElasticSampler: give the loader batch_sampler=sampler")
+            raise StateError(
+                f"index {index!r} does not come from an ElasticSampler: give the loader batch_sampler=sampler"
+            )
         before = None if _in_worker() else rng.capture_host()
         rng.seed_host(f"{self._seed}/{index.place}")
         try:

@@ -1,6 +1,6 @@
-"""Reference trainers, and a trainer without torch for tests.
+"""A reference trainer, and a trainer without torch for tests.
 
-Belongs here: programs that people read and start with `python -m`.
-Does not belong here: anything that the library imports.
+Belongs here: programs that people read, and start with `python -m`.
+Does not belong here: code that the library imports.
 Layers: the top; these programs use the public names of holdfast_train, as a user does.
 """

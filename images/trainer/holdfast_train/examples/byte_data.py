@@ -1,4 +1,4 @@
-"""Byte data for the language model: any folder of text, as one memory-mapped file of bytes."""
+"""Data for the language model: any folder of text as one memory-mapped file of bytes."""
 
 import glob
 import hashlib
@@ -12,9 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from holdfast_train.data.permutation import in_epochs
-from holdfast_train.errors import StateError
-from holdfast_train.say import say
+from holdfast_train import ElasticSampler
 
 __all__ = ["ByteData", "build"]
 
@@ -23,7 +21,7 @@ VOCABULARY: Final = 256
 
 
 def _cache_folder() -> Path:
-    """The user's cache folder, or a temporary one where that cannot be written (a pod may have no home)."""
+    """The user's cache folder, or a temporary folder if that cannot be written (a pod may have no home)."""
     base = os.environ.get("HOLDFAST_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     for folder in (Path(base) / "holdfast" / "data", Path(tempfile.gettempdir()) / f"holdfast-data-{os.getuid()}"):
         try:
@@ -32,7 +30,7 @@ def _cache_folder() -> Path:
             continue
         if os.access(folder, os.W_OK):
             return folder
-    raise StateError("no folder for the data cache can be written; set HOLDFAST_CACHE to one that can")
+    raise ValueError("no folder for the data cache can be written; set HOLDFAST_CACHE to a folder that can")
 
 
 def _files(source: str, pattern: str) -> Iterator[Path]:
@@ -48,19 +46,20 @@ def _files(source: str, pattern: str) -> Iterator[Path]:
 
 
 def build(source: str | None = None, pattern: str = "**/*.py") -> Path:
-    """The file that holds all bytes of `source`: a file, a folder (its files that match `pattern`), or a glob.
+    """A file with all bytes of `source`: of a file, of a folder's files that match `pattern`, or of a glob.
 
-    Built once and kept in the cache; by default the Python standard library's own source. StateError if there is none.
+    It is built once and kept in the cache. Without `source`: the source code of Python's standard library. ValueError
+    if no file matches.
     """
     source = source or sysconfig.get_paths()["stdlib"]
     files = list(_files(source, pattern))
     if not files:
-        raise StateError(f"--data {source!r} holds no file that matches {pattern!r}")
+        raise ValueError(f"--data {source!r} has no file that matches {pattern!r}")
     stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     target = _cache_folder() / f"{hashlib.sha256(repr(stats).encode()).hexdigest()[:24]}.bin"
     if target.exists():
         return target
-    # Under another name until it is whole: several ranks may build it at the same time.
+    # Under a temporary name until it is complete: several ranks may build it at the same time.
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".building-", delete=False) as out:
         try:
             for path in files:
@@ -73,10 +72,10 @@ def build(source: str | None = None, pattern: str = "**/*.py") -> Path:
 
 
 class ByteData:
-    """Windows of `length` + 1 bytes, shuffled anew in each epoch.
+    """Windows of `length` + 1 bytes, in a new random order in each epoch.
 
-    Order and position follow from seed and step alone: the position is the step, and any number of ranks sees the same
-    `batch` windows in one step.
+    The order depends on the seed alone, and the position is the step: any number of ranks sees the same `batch` windows
+    in one step.
     """
 
     def __init__(self, path: str | Path, *, length: int, batch: int, seed: int = 0) -> None:
@@ -84,7 +83,7 @@ class ByteData:
         self._length, self._batch, self._seed = length, batch, seed
         self.windows = (len(self._bytes) - 1) // length
         if self.windows < batch:
-            raise StateError(f"{path} has {self.windows} windows of {length} bytes, fewer than a batch of {batch}")
+            raise ValueError(f"{path} has {self.windows} windows of {length} bytes, fewer than a batch of {batch}")
         self.step = 0
 
     def batch(self, step: int, rank: int = 0, ranks: int = 1) -> npt.NDArray[np.int64]:
@@ -94,17 +93,16 @@ class ByteData:
         return np.stack([self._bytes[start : start + self._length + 1].astype(np.int64) for start in starts])
 
     def numbers(self, step: int, rank: int = 0, ranks: int = 1) -> npt.NDArray[np.int64]:
-        """Which windows those are, each 0 to `windows` - 1: shape (batch / ranks)."""
-        share = self._batch // ranks
-        first = step * self._batch + rank * share
-        return in_epochs(np.arange(first, first + share, dtype=np.int64), self.windows, self._seed)
+        """The numbers of those windows, each 0 to `windows` - 1: shape (batch / ranks)."""
+        sampler = ElasticSampler(self.windows, batch=self._batch, seed=self._seed, rank=rank, ranks=ranks)
+        return np.array(sampler.indices(step), dtype=np.int64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Position, and what it is a position in."""
+        """The position, and the order and data that it belongs to."""
         return {"step": self.step, "seed": self._seed, "batch": self._batch, **self._shape()}
 
     def fingerprint(self) -> dict[str, str]:
-        """What a resume should find unchanged, in words."""
+        """What a resume compares with the checkpoint."""
         words = {"seed": self._seed, "batch": self._batch, **self._shape()}
         return {word: str(value) for word, value in words.items()}
 
@@ -112,12 +110,10 @@ class ByteData:
         return {"length": self._length, "bytes": len(self._bytes)}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
-        """Take over the position. StateError if the seed differs; other data is allowed, and said."""
+        """Take over the position. ValueError if seed or batch differ. Other data is allowed; `Run` warns of it."""
         if (state["seed"], state["batch"]) != (self._seed, self._batch):
-            raise StateError(
+            raise ValueError(
                 f"the checkpoint was made with seed {state['seed']} and batch {state['batch']}, "
-                f"not {self._seed} and {self._batch}: steps would not mean the same data"
+                f"not {self._seed} and {self._batch}: steps would take other data; use the values of the checkpoint"
             )
-        if {key: state[key] for key in ("length", "bytes")} != self._shape():
-            say("the data is not that of the checkpoint: training goes on with other windows")
         self.step = int(state["step"])

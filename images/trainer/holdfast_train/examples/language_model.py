@@ -1,4 +1,4 @@
-"""A decoder-only transformer that learns bytes. Model, loss and training loop, to be read from top to bottom.
+"""A decoder-only transformer that learns bytes: model, loss and training loop, to be read from top to bottom.
 
 python -m holdfast_train.examples.language_model --steps 600
 torchrun --nproc-per-node 2 -m holdfast_train.examples.language_model --steps 600 --fsdp
@@ -26,7 +26,7 @@ from holdfast_train.examples.byte_data import VOCABULARY, ByteData, build
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of the model. `hidden` of the feed-forward is 8/3 of `dim`, in multiples of 32."""
+    """Size of the model. `hidden`, the width of the feed-forward, is 8/3 of `dim`, rounded up to a multiple of 32."""
 
     dim: int = 256
     layers: int = 4
@@ -39,7 +39,7 @@ class Shape:
 
 
 class Rotary(nn.Module):
-    """Rotary positions: a pair of channels turns by an angle that grows with the position, at its own frequency."""
+    """Rotary positions: each pair of channels turns by an angle that grows with the position, at its own frequency."""
 
     cos: Tensor
     sin: Tensor
@@ -115,7 +115,7 @@ class LanguageModel(nn.Module):
         self.norm = nn.RMSNorm(shape.dim)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                # Each block adds to the stream twice: its outputs start smaller, so that the sum does not grow.
+                # Each block adds to the residual stream twice: smaller initial outputs keep the sum from growing.
                 last = name.endswith(("out.weight", "down.weight"))
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * shape.layers) if last else 0.02)
 
@@ -127,7 +127,7 @@ class LanguageModel(nn.Module):
 
 
 def make_optimizer(model: nn.Module, rate: float, decay: float) -> torch.optim.AdamW:
-    """AdamW; only matrices decay."""
+    """AdamW. Weight decay applies to matrices only."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -136,7 +136,7 @@ def make_optimizer(model: nn.Module, rate: float, decay: float) -> torch.optim.A
 
 
 def shard(model: LanguageModel) -> None:
-    """FSDP2: each rank keeps a piece of every weight, its gradient and moments; a block is whole while it computes."""
+    """FSDP2: each rank keeps a piece of every weight, gradient and moment. A block is whole only while it computes."""
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
@@ -171,11 +171,11 @@ class Trainer:
             self.model.compile()
 
     def precision(self) -> contextlib.AbstractContextManager[object]:
-        """bf16 is for matrix products; weights, gradients and optimizer stay in fp32."""
+        """bf16 for matrix products. Weights, gradients and optimizer state stay in fp32."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16")
 
     def averaging(self, last: bool) -> contextlib.AbstractContextManager[object]:
-        """Gradients of all ranks are averaged once, with the last piece of a step."""
+        """Average the gradients of all ranks once in a step, with its last piece."""
         if isinstance(self.model, FSDPModule):
             self.model.set_requires_gradient_sync(last)
         elif isinstance(self.model, DistributedDataParallel) and not last:
@@ -189,7 +189,7 @@ class Trainer:
             yield piece[:, :-1], piece[:, 1:]
 
     def step(self, step: int) -> Tensor:
-        """Train on one batch; the mean loss in nats per byte, on the device."""
+        """Train on one batch. Return the mean loss in nats per byte, on the device."""
         pieces = list(self.micro_batches(step))
         total = torch.zeros((), device=self.device)
         for number, (inputs, targets) in enumerate(pieces):
@@ -207,14 +207,14 @@ class Trainer:
 
 
 def show(step: int, steps: int, loss: Tensor, seconds: float) -> None:
-    """One line: rewritten in place on a terminal, a plain line elsewhere."""
+    """Print one line, which replaces the last one on a terminal."""
     text = f"step {step:6d}/{steps}  loss {loss.item():.4f}  {1 / seconds:6.1f} steps/s"
     sys.stdout.write(f"\r{text}" if sys.stdout.isatty() else f"{text}\n")
     sys.stdout.flush()
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options. `--steps` defaults to the job's goal."""
+    """The options. The default of `--steps` is the job's goal."""
     parser = argparse.ArgumentParser(prog="python -m holdfast_train.examples.language_model", description=__doc__)
     goal = int(os.environ.get("HOLDFAST_GOAL_STEPS") or 600)
     parser.add_argument("--steps", type=int, default=goal, help=f"train up to this step (default {goal})")
@@ -240,14 +240,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if options.dim % (2 * options.heads):
         parser.error(f"--dim {options.dim} must be a multiple of twice --heads {options.heads}")
     if options.fsdp and "WORLD_SIZE" not in os.environ:
-        parser.error("--fsdp needs a process group; start it with torchrun, which may be of one process")
+        parser.error("--fsdp needs a process group; start it with torchrun, if only with one process")
     if options.batch % (int(os.environ.get("WORLD_SIZE", "1")) * options.accumulate):
         parser.error(f"--batch {options.batch} must be a multiple of the number of ranks times --accumulate")
     return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train to the goal, or until told to leave."""
+    """Train to the goal, or until the pod has to leave."""
     options = parse(argv)
     ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else None
@@ -258,9 +258,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_float32_matmul_precision("high")
     trainer = Trainer(options, device or torch.device("cpu"), rank, ranks)
     if rank == 0:
-        megabytes = trainer.data.windows * options.context / 1e6
+        size = trainer.data.windows * options.context / 2**20
         where = device or f"CPU, {torch.get_num_threads()} threads"
-        sys.stdout.write(f"{trainer.parameters / 1e6:.1f} M parameters, {megabytes:.1f} MB of text, {where}\n")
+        sys.stdout.write(f"{trainer.parameters / 1e6:.1f} M parameters, {size:.1f} MiB of text, {where}\n")
     with Run(
         config=options,
         model=trainer.model,

@@ -1,4 +1,4 @@
-"""A trainer without torch for tests: it steps, saves, leaves and fails on demand, by the same code as a real one."""
+"""A trainer without torch, for tests. It steps, saves, leaves and fails on demand, with the code of a real trainer."""
 
 import argparse
 import os
@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast_train.run.run import Run
+from holdfast_train import Run
 
 __all__ = ["Counter", "SlowBytes", "main"]
 
 
 class Counter:
-    """A sum that tells whether any step was lost or done twice: after n steps it is n * (n + 1) / 2."""
+    """A sum that shows if a step was lost or done twice: after n steps it is n * (n + 1) / 2."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -33,14 +33,14 @@ class Counter:
 
 
 class SlowBytes:
-    """State of `size` bytes that takes `seconds` to give."""
+    """A state of `size` bytes whose `state_dict` takes `seconds`."""
 
     def __init__(self, size: int, seconds: float) -> None:
         self._data = bytes(size)
         self._seconds = seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """The bytes, after a while."""
+        """The bytes, after `seconds`."""
         time.sleep(self._seconds)
         return {"data": self._data}
 
@@ -51,24 +51,24 @@ class SlowBytes:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m holdfast_train.examples.stub", description=__doc__)
-    parser.add_argument("--steps", type=int, default=None, help="the goal; HOLDFAST_GOAL_STEPS, else 200")
-    parser.add_argument("--start-seconds", type=float, default=0.0, help="how long it takes to load its program")
-    parser.add_argument("--step-seconds", type=float, default=0.05, help="how long a step takes")
-    parser.add_argument("--save-seconds", type=float, default=0.0, help="how much longer a save takes")
-    parser.add_argument("--bytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--steps", type=int, default=None, help="the goal (default: HOLDFAST_GOAL_STEPS, or 200)")
+    parser.add_argument("--start-seconds", type=float, default=0.0, help="seconds before the run starts")
+    parser.add_argument("--step-seconds", type=float, default=0.05, help="seconds of a step")
+    parser.add_argument("--save-seconds", type=float, default=0.0, help="extra seconds of a save")
+    parser.add_argument("--bytes", type=int, default=1024, help="bytes of the state")
     parser.add_argument("--fail-at", type=int, default=None, metavar="STEP", help="raise an exception at this step")
     parser.add_argument("--fail-attempts", type=int, default=None, metavar="N", help="fail only in attempts up to N")
-    parser.add_argument("--exit-at", type=int, default=None, metavar="STEP", help="exit at this step, without a word")
-    parser.add_argument("--exit-code", type=int, default=1, help="with what --exit-at exits")
+    parser.add_argument("--exit-at", type=int, default=None, metavar="STEP", help="exit at this step without a verdict")
+    parser.add_argument("--exit-code", type=int, default=1, help="exit code of --exit-at")
     parser.add_argument("--hang-at", type=int, default=None, metavar="STEP", help="stop making progress at this step")
-    parser.add_argument("--leak-memory", type=int, default=0, metavar="MB", help="take this much more memory each step")
-    parser.add_argument("--ignore-sigterm", action="store_true", help="go on after SIGTERM (orders still count)")
-    parser.add_argument("--quiet", action="store_true", help="no line for each step")
+    parser.add_argument("--leak-memory", type=int, default=0, metavar="MIB", help="MiB of memory to leak at each step")
+    parser.add_argument("--ignore-sigterm", action="store_true", help="ignore SIGTERM, but not orders")
+    parser.add_argument("--quiet", action="store_true", help="print no line at each step")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stub; the exit code is 0 unless an argument asks for another."""
+    """Run the stub. The exit code is 0 unless an option asks for another."""
     options = _parser().parse_args(argv)
     counter, state = Counter(), SlowBytes(options.bytes, options.save_seconds)
     leaked: list[bytearray] = []

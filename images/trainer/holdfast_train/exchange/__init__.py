@@ -1,5 +1,9 @@
-"""Checkpoints out of Holdfast and into it: safetensors, torch.distributed.checkpoint, torch.save.
+"""Export of checkpoints to, and import from, safetensors, torch.distributed.checkpoint and torch.save.
 
-Formats differ in what they can hold besides tensors. So what is exported carries a description of the state, a tree as
-manifests have it: an import of it gives back every number, key and tuple as it was.
+Formats differ in the values that they can contain besides tensors. So an exported file has a description of the state,
+a tree as in manifests: an import of the file restores every number, key and tuple.
+
+Belongs here: the command holdfast-train and the other formats.
+Does not belong here: the format of Holdfast's own checkpoints (format), restoring a run (restore).
+Layers: the top, beside the examples.
 """

@@ -1,24 +1,27 @@
-"""holdfast-train: checkpoints out of Holdfast, and into it."""
+"""The command holdfast-train: exports checkpoints of Holdfast to other formats, and imports files as checkpoints."""
 
 import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.exchange.exporting import FORMATS, Format, export
-from holdfast_train.exchange.importing import into_storage, opened
-from holdfast_train.exchange.progress_bar import Bar, size_of
+from holdfast_train.exchange.importing import import_checkpoint, open_source
+from holdfast_train.exchange.progress_bar import ProgressBar, format_size
 from holdfast_train.restore.source import open_address
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["main"]
 
 INTERRUPTED: Final = 130
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EXPORT: Final = """\
-Write what a checkpoint holds to files that other programs read.
+Write a checkpoint to files that other programs can read.
 
 examples:
   holdfast-train export s3://runs/vision/vit-faces weights --only model
@@ -27,8 +30,8 @@ examples:
   holdfast-train export /mnt/runs/vit-faces faces.safetensors --only model
 """
 IMPORT: Final = """\
-Make a checkpoint of files that other programs wrote. A new job starts from it with `checkpoint.resume: PREFIX`,
-and with a prefix of its own for what it saves.
+Make a checkpoint from files of other programs. A new job starts from it with `checkpoint.resume: PREFIX`, and saves
+under another prefix of its own.
 
 examples:
   holdfast-train import llama/model.safetensors.index.json --to s3://runs/imported/llama
@@ -36,89 +39,100 @@ examples:
 """
 FILES: Final = """\
 formats of files:
-  safetensors   tensors only, read by most; by the description that is in it, holdfast-train import reads it all back
+  safetensors   tensors, which most programs can read; other values are in a description for holdfast-train import
   dcp           a folder of torch.distributed.checkpoint
-  torch         a file of torch.save; read with weights_only=True
+  torch         a file of torch.save; it is read with weights_only=True
 
-exit codes: 0 done, 1 failed, 2 wrong command line, 75 try again later, 78 something has to be changed first"""
+sizes: the command prints KiB, MiB and GiB (1024 bytes and its powers).
+
+exit codes: 0 done, 1 failed, 2 wrong command line, 75 try again later, 78 change something first"""
 
 
 def size(text: str) -> int:
-    """`5GB` in bytes. ArgumentTypeError if it is no size."""
+    """`5GB` in bytes. ArgumentTypeError if it is not a size."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?i?[bB]?)", text)
     unit = _UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None or float(found[1]) * unit < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; allowed: a number with MB, GB, MiB or GiB, such as 5GB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; allowed: a number with MB, GB, MiB or GiB, as 5GB")
     return int(float(found[1]) * unit)
 
 
 def local(text: str) -> Path:
-    """A path of this machine. ArgumentTypeError for the address of a storage."""
+    """A path on this machine. ArgumentTypeError if it is the address of a storage."""
     scheme, separator, rest = text.partition("://")
     if separator and scheme != "file":
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no path of this machine; copy from or to {scheme} by other means"
+            f"{text!r} is not a path on this machine; use another program to copy files from or to {scheme}"
         )
     return Path(rest if separator else text).expanduser().absolute()
 
 
-def parser() -> argparse.ArgumentParser:
-    """What may be typed."""
-    found = argparse.ArgumentParser(prog="holdfast-train", description="Checkpoints out of Holdfast, and into it.")
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    raw = argparse.RawDescriptionHelpFormatter
-    storage = argparse.ArgumentParser(add_help=False)
-    where = storage.add_argument_group(
-        "S3", "Keys come from the environment, a profile, or the identity of the machine."
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="holdfast-train", description="Export checkpoints of Holdfast to other formats, and import them."
     )
-    where.add_argument("--endpoint", metavar="URL", help="address of the server (else $AWS_ENDPOINT_URL_S3, or AWS)")
-    where.add_argument("--region", metavar="NAME", help="region of the bucket (else $AWS_REGION)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    storage = argparse.ArgumentParser(add_help=False)
+    s3 = storage.add_argument_group("S3", "Keys come from the environment, a profile, or the identity of the machine.")
+    s3.add_argument("--endpoint", metavar="URL", help="address of the server (default: $AWS_ENDPOINT_URL_S3, or AWS)")
+    s3.add_argument("--region", metavar="NAME", help="region of the bucket (default: $AWS_REGION)")
+    _add_export(commands, storage)
+    _add_import(commands, storage)
+    return parser
 
-    out = commands.add_parser(
-        "export", parents=[storage], formatter_class=raw, description=EXPORT, epilog=FILES,
+
+def _add_export(commands: "Commands", storage: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "export", parents=[storage], formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=EXPORT, epilog=FILES,
         help="write a checkpoint as safetensors, torch.distributed.checkpoint or torch.save",
     )  # fmt: skip
-    out.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="a prefix (its newest that holds) or a manifest: s3://, file://, path"
-    )
-    out.add_argument(
-        "destination", metavar="DEST", type=local, help="what to write: a folder, or a file (torch; *.safetensors)"
-    )
-    out.add_argument("--format", choices=FORMATS, help="default: torch if DEST ends in .pt or .pth, else safetensors")
-    out.add_argument("--only", metavar="NAME", action="append",
-        help="only what has this dotted name, such as model or model.layers.0; may be given again")  # fmt: skip
-    out.add_argument("--max-shard-size", metavar="SIZE", type=size, default=size("5GB"),
-        help="of one safetensors file; more go into several, with an index (default: 5GB)")  # fmt: skip
+    parser.add_argument("checkpoint", metavar="CHECKPOINT",
+        help="a manifest, or a prefix for its newest intact checkpoint: s3://, file://, or a path")  # fmt: skip
+    parser.add_argument("destination", metavar="DEST", type=local,
+        help="the new folder, or the new file (torch; *.safetensors)")  # fmt: skip
+    parser.add_argument("--format", choices=FORMATS,
+        help="default: torch if DEST ends in .pt or .pth, otherwise safetensors")  # fmt: skip
+    parser.add_argument("--only", metavar="NAME", action="append",
+        help="export only this dotted name, such as model or model.layers.0; may be repeated")  # fmt: skip
+    parser.add_argument("--max-shard-size", metavar="SIZE", type=size, default=size("5GB"),
+        help="largest safetensors file; more data goes into several files with an index "
+        "(default: 5GB, as in Hugging Face Transformers; GB is 10^9 bytes, GiB 2^30)")  # fmt: skip
 
-    into = commands.add_parser(
-        "import", parents=[storage], formatter_class=raw, description=IMPORT, epilog=FILES,
-        help="make a checkpoint from such files, for a job to start from",
+
+def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "import", parents=[storage], formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=IMPORT, epilog=FILES,
+        help="make a checkpoint from such files, from which a job can start",
     )  # fmt: skip
-    into.add_argument("source", metavar="SOURCE", type=local, help="a file, an index of safetensors, or a folder")
-    into.add_argument("--to", metavar="PREFIX", required=True, help="where to: an unused prefix: s3://, file://, path")
-    into.add_argument("--step", metavar="N", type=int, help="the step that it is of (else what an export says, or 0)")
-    into.add_argument("--name", metavar="NAME", help="what Run calls the object that it is (default: model)")
-    return found
+    parser.add_argument("source", metavar="SOURCE", type=local, help="a file, an index of safetensors, or a folder")
+    parser.add_argument("--to", metavar="PREFIX", required=True, help="an unused prefix: s3://, file://, or a path")
+    parser.add_argument(
+        "--step", metavar="N", type=int, help="step of the checkpoint (default: that of an export, or 0)"
+    )
+    parser.add_argument("--name", metavar="NAME", help="name of the object in Run (default: model)")
 
 
 def _export(options: argparse.Namespace) -> None:
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
     form: Format = options.format or ("torch" if options.destination.suffix in (".pt", ".pth") else "safetensors")
-    with Bar("exporting") as bar:
+    with ProgressBar("exporting") as bar:
         done = export(
             storage, name, options.destination, form,
             only=options.only, max_shard_size=options.max_shard_size, begin=bar.begin,
         )  # fmt: skip
-    about = done.content.description
-    _line(f"{done.uri}")
-    _line(f"step {about.step:,}: {_several(len(done.content.tensors), 'tensor')}, {size_of(done.content.size)}")
+    content, description = done.content, done.content.description
+    _print(f"{done.uri}")
+    _print(f"step {description.step:,}: {_count(len(content.tensors), 'tensor')}, {format_size(content.size)}")
     for file in done.files:
-        _line(f"  {file}  {size_of(file.stat().st_size)}")
-    if form == "safetensors" and about.tied:
-        tied = ", ".join(f"{name} (is {kept})" for name, kept in about.tied.items())
-        _line(f"tied, and written once: {tied}")
-    if form == "safetensors" and done.beside:
-        _line(f"{_several(len(done.beside), 'value')} beside tensors: only holdfast-train import reads them")
+        _print(f"  {file}  {format_size(file.stat().st_size)}")
+    if form == "safetensors" and description.tied:
+        tied = ", ".join(f"{name} (is {kept})" for name, kept in description.tied.items())
+        _print(f"tied, and written once: {tied}")
+    if form == "safetensors" and done.values:
+        _print(f"{_count(len(done.values), 'value')} beside tensors: only holdfast-train import reads them")
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -126,23 +140,23 @@ def _import(options: argparse.Namespace) -> None:
         raise StateError(f"--step {options.step}: a step is 0 or more")
     storage, name = open_address(options.to, endpoint=options.endpoint, region=options.region)
     if name is not None:
-        raise StateError(f"--to {options.to} is a checkpoint; name a prefix in which nothing is yet")
-    with opened(options.source, options.name) as loaded, Bar("importing") as bar:
-        step = options.step if options.step is not None else loaded.step or 0
-        saved = into_storage(storage, loaded, step, bar.begin)
-        names = ", ".join(loaded.objects)
-    _line(f"{saved.uri}")
-    _line(f"step {step:,} from {loaded.form}: {names}, {size_of(saved.size)}")
-    if options.step is None and loaded.step is None:
-        _line(f"{options.source} does not say its step: 0 is taken; --step says another")
-    _line(f"a new job starts from it with checkpoint.resume: {storage.uri}")
+        raise StateError(f"--to {options.to} is a checkpoint; name an unused prefix")
+    with open_source(options.source, options.name) as source, ProgressBar("importing") as bar:
+        step = options.step if options.step is not None else source.step or 0
+        saved = import_checkpoint(storage, source, step, bar.begin)
+        names = ", ".join(source.objects)
+    _print(f"{saved.uri}")
+    _print(f"step {step:,} from {source.form}: {names}, {format_size(saved.size)}")
+    if options.step is None and source.step is None:
+        _print(f"{options.source} does not say its step, so it is step 0; use --step to say another")
+    _print(f"a new job starts from it with checkpoint.resume: {storage.uri}")
 
 
-def _line(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _several(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -150,8 +164,8 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {"export": _e
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Export or import. The exit code: 0, that of the error, or 1."""
-    options = parser().parse_args(argv)
+    """Export or import. Return the exit code: 0, that of the error, or 1."""
+    options = make_parser().parse_args(argv)
     try:
         COMMANDS[options.command](options)
     except HoldfastTrainError as error:

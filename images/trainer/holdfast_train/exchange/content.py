@@ -1,4 +1,4 @@
-"""What is exported or imported: tensors by flat names, and a description of the state that they are part of."""
+"""An exported state: tensors by flat names, and a description of the state that they belong to."""
 
 import json
 from collections.abc import Mapping
@@ -10,17 +10,18 @@ from holdfast_train.format.sharding import Box
 from holdfast_train.format.tree import Tree, Walk, unpack
 from holdfast_train.restore.lazy_tensors import Lazy
 
-__all__ = ["DESCRIPTION", "Content", "Description", "plain"]
+__all__ = ["DESCRIPTION", "Content", "Description", "to_tensor"]
 
-DESCRIPTION: Final = "holdfast"  # the key under which a file has it
+DESCRIPTION: Final = "holdfast"  # the key of the description in a file
 VERSION: Final = 1
 
 
 @dataclass(frozen=True)
 class Description:
-    """The state that some tensors are part of. `names` of objects; of a single one `tree` is its state, else of all.
+    """The state that some tensors belong to. `names`: of its objects. `tree`: of a single object, or of all by name.
 
-    `tied`: names that are another name's tensor. `arrays`: what was NumPy's, with its type and shape.
+    `tied`: names of tied tensors, each with the name of the tensor that it equals. `arrays`: names of NumPy arrays,
+    with type and shape.
     """
 
     step: int
@@ -36,35 +37,38 @@ class Description:
 
     @classmethod
     def decode(cls, text: str) -> "Description":
-        """From JSON. StateError if it is none of this version."""
+        """From JSON. StateError if `text` is not a description of this version."""
         try:
             body: dict[str, Any] = json.loads(text)
             if body["v"] != VERSION:
-                raise StateError(f"it was exported by another holdfast-train: version {body['v']}, not {VERSION}")
+                raise StateError(
+                    f"another holdfast-train exported it, with version {body['v']} of the description; this one reads "
+                    f"{VERSION}"
+                )
             arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
             return cls(int(body["step"]), tuple(body["names"]), body["tree"], dict(body["tied"]), arrays)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"its description of the state cannot be read: {error!r}") from error
+            raise StateError(f"the description of the state cannot be read: {error!r}") from error
 
     def objects(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """The states of the objects. StateError if `tensors` lacks one that they have."""
+        """The states of the objects by name. StateError if a tensor of theirs is not in `tensors`."""
         value = self.value(tensors)
         return {self.names[0]: value} if len(self.names) == 1 else dict(value)
 
     def value(self, tensors: Mapping[str, Any]) -> Any:
-        """The state, with `tensors` by their names in it; tied ones are the same one."""
+        """The state with `tensors` in it. Tied names get the same tensor."""
 
-        def array(name: str) -> Any:
+        def restore(name: str) -> Any:
             found = tensors[name]
-            return _array(found, *self.arrays[name]) if name in self.arrays else found
+            return _to_array(found, *self.arrays[name]) if name in self.arrays else found
 
-        made = {name: array(name) for name in tensors}
+        made = {name: restore(name) for name in tensors}
         return unpack(self.tree, made, lambda tensor, scalar: tensor[()] if scalar else tensor)
 
 
-def _array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+def _to_array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     """The NumPy array that was exported as `tensor`."""
-    import numpy as np  # noqa: PLC0415 - the library works without it
+    import numpy as np  # noqa: PLC0415 - the library works without NumPy
     import torch  # noqa: PLC0415
 
     if not tensor.numel():
@@ -72,19 +76,19 @@ def _array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(np.dtype(dtype)).reshape(shape)
 
 
-def plain(array: Any) -> Any:
-    """A NumPy array as a tensor: of its type where torch has that, else of its bytes."""
+def to_tensor(array: Any) -> Any:
+    """A NumPy array as a tensor: of the same type if torch has it, otherwise of bytes."""
     import numpy as np  # noqa: PLC0415
     import torch  # noqa: PLC0415
 
     try:
         return torch.from_numpy(array)
-    except (TypeError, ValueError):  # texts, times; another byte order
+    except (TypeError, ValueError):  # strings, times, or another byte order
         return torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 class _Naming(Walk):
-    """Flat names for tensors that are not read yet."""
+    """Gives flat names to tensors that are not read yet."""
 
     separator = "."
 
@@ -108,14 +112,14 @@ class _Naming(Walk):
 
 @dataclass(frozen=True)
 class Content:
-    """What is exported: `tensors` that are not read yet by their names, and what they are part of."""
+    """What is exported: `tensors` by name, which are not read yet, and the description of their state."""
 
     tensors: Mapping[str, Lazy]
     description: Description
 
     @classmethod
     def of(cls, step: int, objects: Mapping[str, Any]) -> "Content":
-        """Of outlines. The names of one object's tensors begin inside it, those of several with the object's name."""
+        """Of outlines. With several objects, the names of tensors begin with the name of the object."""
         walk = _Naming()
         (value, *more) = objects.values()
         tree = walk.tree(dict(objects) if more else value, "")

@@ -1,4 +1,4 @@
-"""From a checkpoint of Holdfast to files of another format: whole or not at all."""
+"""Export of a checkpoint to files of another format. After an error no file is left."""
 
 import shutil
 import tempfile
@@ -25,12 +25,12 @@ FILE: Final = "model.safetensors"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. `beside`: names of values that are no tensors, in an order."""
+    """What was written. `values`: names of values that are not tensors."""
 
     uri: str
     content: Content
     files: tuple[Path, ...]
-    beside: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 def export(
@@ -43,20 +43,20 @@ def export(
     max_shard_size: int,
     begin: Callable[[int], Callable[[int], None]],
 ) -> Exported:
-    """Write what `only` names of a checkpoint to `destination`, which must not exist. See `Exported`.
+    """Write the parts of a checkpoint that `only` names to `destination`, which must not exist.
 
-    A folder (safetensors, dcp) or a file (torch; safetensors if it ends so). Nothing is there after an error. `begin`
-    is told how many bytes there are, and gives what hears of those that are read. NoCheckpointError, StateError,
-    StorageErrors, OSError.
+    `destination` becomes a folder (safetensors, dcp) or a file (torch; safetensors if the name ends so). `begin` is
+    called with the number of bytes; the function that it returns is called with the bytes of each read.
+    NoCheckpointError, StateError, StorageErrors, OSError.
     """
     if destination.exists():
-        raise StateError(f"{destination} exists already: name one that does not, or remove it first")
+        raise StateError(f"{destination} exists already: use another name, or remove it first")
     alone = form == "safetensors" and destination.suffix == safetensors_files.SUFFIX
 
     def write(found: Found) -> Exported:
         objects = select(outline(found.manifest.state, found.manifest)["objects"], only)
         if not objects:
-            raise StateError(f"{found.uri} holds no objects: there is nothing to export")
+            raise StateError(f"{found.uri} has no objects: there is nothing to export")
         content = Content.of(found.manifest.step, objects)
         advance = begin(content.size)
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -73,21 +73,21 @@ def export(
                 files = safetensors_files.write(storage, found, content, file, most=max_shard_size, advance=advance)
             placed = tuple(destination.parent / file.relative_to(folder) for file in files)
             _move(list(zip(files, placed, strict=True)) if alone else [(made, destination)])
-        beside = tuple(path for path, value in dotted(objects) if _is_plain(value))
-        return Exported(found.uri, content, placed, beside)
+        values = tuple(path for path, value in dotted(objects) if _is_value(value))
+        return Exported(found.uri, content, placed, values)
 
     with storage.within(PATIENCE):
         return newest_that_holds(storage, name, write)[1]
 
 
-def _is_plain(value: object) -> bool:
-    """Is it a number, a text, or a list of such, which no format but ours reads as it was?"""
+def _is_value(value: object) -> bool:
+    """True for numbers, strings and lists of them: only the description of the state keeps them exactly."""
     return value is None or isinstance(value, bool | int | float | str | bytes | list | tuple)
 
 
 def _move(pairs: Sequence[tuple[Path, Path]]) -> None:
     for _, place in pairs:
         if place.exists():
-            raise StateError(f"{place} exists already: name another one, or remove it first")
+            raise StateError(f"{place} exists already: use another name, or remove it first")
     for made, place in pairs:
         shutil.move(made, place)

@@ -1,4 +1,4 @@
-"""A bar of bytes on a terminal, and nothing elsewhere."""
+"""A progress bar of bytes on a terminal, and nothing elsewhere."""
 
 import sys
 import threading
@@ -6,23 +6,23 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-__all__ = ["Bar", "size_of"]
+__all__ = ["ProgressBar", "format_size"]
 
 WIDTH: Final = 30
-EVERY: Final = 0.1  # seconds
+EVERY: Final = 0.1  # seconds between two updates
 
 
-def size_of(count: float) -> str:
-    """`1.5 GB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
+def format_size(count: float) -> str:
+    """`1.5 GiB`."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while count >= 1023.95 and len(units) > 1:
+        count /= 1024
+        units.pop(0)
+    return f"{count:.0f} B" if units[0] == "B" else f"{count:.1f} {units[0]}"
 
 
-class Bar:
-    """Shows on standard error how many of some bytes are done. `advance` may be called in any thread."""
+class ProgressBar:
+    """Shows on standard error how many bytes are done. Any thread may call `advance`."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -30,7 +30,7 @@ class Bar:
         self._done = 0
         self._began = self._shown_at = 0.0
         self._lock = threading.Lock()
-        self._shown = sys.stderr.isatty()
+        self._is_shown = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +39,7 @@ class Bar:
         self._write("\r\x1b[K")
 
     def begin(self, total: int) -> Callable[[int], None]:
-        """From nothing, also if there was something: what was done may have been for nothing. Gives `advance`."""
+        """Begin at 0 of `total` bytes, once more if the first checkpoint was corrupt. Return `advance`."""
         self._total, self._done, self._began = max(total, 1), 0, time.monotonic()
         return self.advance
 
@@ -48,15 +48,15 @@ class Bar:
         with self._lock:
             self._done += count
             now = time.monotonic()
-            if not self._shown or now < self._shown_at + EVERY:
+            if not self._is_shown or now < self._shown_at + EVERY:
                 return
             self._shown_at = now
             part = min(self._done / self._total, 1.0)
-            rate = self._done / max(now - self._began, 1e-3)
+            rate = format_size(self._done / max(now - self._began, 1e-3))
             filled = "━" * round(part * WIDTH)
-            self._write(f"\r\x1b[K{self._what} {filled:<{WIDTH}} {part:4.0%}  {size_of(self._done)}  {size_of(rate)}/s")
+            self._write(f"\r\x1b[K{self._what} {filled:<{WIDTH}} {part:4.0%}  {format_size(self._done)}  {rate}/s")
 
     def _write(self, text: str) -> None:
-        if self._shown:
+        if self._is_shown:
             sys.stderr.write(text)
             sys.stderr.flush()

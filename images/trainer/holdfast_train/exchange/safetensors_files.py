@@ -1,4 +1,4 @@
-"""Safetensors: one file, or several and an index, as Hugging Face lays them out."""
+"""Safetensors: one file, or several files and an index, in the layout of Hugging Face."""
 
 import contextlib
 import importlib
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
-from holdfast_train.exchange.content import DESCRIPTION, Content, Description, plain
+from holdfast_train.exchange.content import DESCRIPTION, Content, Description, to_tensor
 from holdfast_train.restore.lazy_tensors import Lazy, materialise
 from holdfast_train.storage.base import Storage
 
@@ -24,17 +24,17 @@ def _library() -> Any:
         return importlib.import_module("safetensors"), importlib.import_module("safetensors.torch")
     except ImportError as error:
         raise StateError(
-            f"safetensors cannot be read or written here ({error}); install it: pip install safetensors, "
-            f"or holdfast-train with its extra `torch`"
+            f"the package safetensors is missing ({error}); install it: pip install safetensors, or holdfast-train "
+            f"with its extra `torch`"
         ) from error
 
 
 def write(
     storage: Storage, found: Found, content: Content, path: Path, *, most: int, advance: Callable[[int], None]
 ) -> list[Path]:
-    """Write `path` (model.safetensors), or several files beside it with an index if it were larger than `most` bytes.
+    """Write `path` (model.safetensors), or several files beside it with an index if it would exceed `most` bytes.
 
-    One file's tensors are in memory at a time. StateError names a tensor of a type that the format does not have.
+    Only the tensors of one file are in memory at a time. StateError names a tensor whose type the format lacks.
     """
     _, library = _library()
     _check_types(content, library)
@@ -46,10 +46,12 @@ def write(
     about = {**content.description.tied, DESCRIPTION: content.description.encode()}
     for name, group in zip(names, groups, strict=True):
         arrays = materialise(storage, found.manifest, group, advance)
-        tensors = {key: plain(array) if group[key].entry.kind == "numpy" else array for key, array in arrays.items()}
-        # `format` is what Transformers asks for; tied names are as safetensors.torch.load_model wants them.
+        tensors = {
+            key: to_tensor(array) if group[key].entry.kind == "numpy" else array for key, array in arrays.items()
+        }
+        # Transformers requires `format`; safetensors.torch.load_model requires the tied names.
         file = path.with_name(name)
-        file.touch()  # with the mode that the umask says: save_file makes one that only its owner can read
+        file.touch()  # with the mode of the umask: save_file alone makes a file that only its owner can read
         mode = file.stat().st_mode
         library.save_file(tensors, file, {"format": "pt", **(about if len(groups) == 1 else {})})
         file.chmod(mode)
@@ -73,13 +75,13 @@ def _check_types(content: Content, library: Any) -> None:
             library.save({"t": torch.empty(0, dtype=getattr(torch, lazy.entry.dtype))})
         except KeyError as error:
             raise StateError(
-                f"{name} is of the type {lazy.entry.dtype}, which safetensors does not have; "
+                f"{name} has the type {lazy.entry.dtype}, which safetensors does not have; "
                 f"use --format dcp or torch, or --only to leave it out"
             ) from error
 
 
 def _groups(tensors: Mapping[str, Lazy], most: int) -> Iterator[dict[str, Lazy]]:
-    """In order, as many in a file as fit; a tensor that is larger has a file of its own."""
+    """In order, as many tensors in a file as fit. A tensor larger than `most` gets its own file."""
     group: dict[str, Lazy] = {}
     size = 0
     for name, lazy in tensors.items():
@@ -93,9 +95,9 @@ def _groups(tensors: Mapping[str, Lazy], most: int) -> Iterator[dict[str, Lazy]]
 
 @contextlib.contextmanager
 def read(path: Path) -> Iterator[tuple[dict[str, Any], Description | None]]:
-    """The tensors in a file, in those of an index, or in all of a folder, mapped; and the description, if there is one.
+    """The mapped tensors of a file, of an index or of a folder, and the description if there is one.
 
-    StateError if it cannot be read.
+    StateError if they cannot be read.
     """
     library, _ = _library()
     files, about = _files(path)
@@ -107,12 +109,14 @@ def read(path: Path) -> Iterator[tuple[dict[str, Any], Description | None]]:
             except (OSError, library.SafetensorError) as error:
                 raise StateError(f"{file} cannot be read as safetensors: {error}") from error
             about |= opened.metadata() or {}
-            for name in opened.keys():  # noqa: SIM118 - it is no mapping
+            for name in opened.keys():  # noqa: SIM118 - it is not a mapping
                 if name in tensors:
-                    raise StateError(f"{name} is in {file} and in another file of {path}; name one file, or the index")
+                    raise StateError(
+                        f"{name} is in {file} and in another file of {path}; import one file, or the index"
+                    )
                 tensors[name] = opened.get_tensor(name)
         description = Description.decode(about[DESCRIPTION]) if DESCRIPTION in about else None
-        if description is None:  # of safetensors.torch.save_model: names of what is tied, and which tensor it is
+        if description is None:  # by safetensors.torch.save_model: names of tied tensors
             tensors |= {name: tensors[kept] for name, kept in about.items() if kept in tensors and name not in tensors}
         yield tensors, description
 
@@ -121,7 +125,7 @@ def _files(path: Path) -> tuple[list[Path], dict[str, str]]:
     if path.is_dir():
         indexes = sorted(path.glob(f"*{INDEX}"))
         if len(indexes) > 1:
-            raise StateError(f"{path} has {len(indexes)} indexes; name one: {', '.join(map(str, indexes))}")
+            raise StateError(f"{path} has {len(indexes)} indexes; import one: {', '.join(map(str, indexes))}")
         if not indexes:
             return sorted(path.glob(f"*{SUFFIX}")), {}
         path = indexes[0]
@@ -132,8 +136,8 @@ def _files(path: Path) -> tuple[list[Path], dict[str, str]]:
         names = sorted(set(index["weight_map"].values()))
         about = {key: value for key, value in index.get("metadata", {}).items() if isinstance(value, str)}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise StateError(f"{path} is no index of safetensors files: {error!r}") from error
+        raise StateError(f"{path} is not an index of safetensors files: {error!r}") from error
     for name in names:
         if not (path.parent / name).is_file():
-            raise StateError(f"{path} names {name}, which is not beside it")
+            raise StateError(f"{path} names {name}, which is not in the same folder")
     return [path.parent / name for name in names], about

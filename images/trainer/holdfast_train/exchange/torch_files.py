@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
-from holdfast_train.exchange.content import DESCRIPTION, Content, Description, plain
+from holdfast_train.exchange.content import DESCRIPTION, Content, Description, to_tensor
 from holdfast_train.restore.lazy_tensors import materialise
 from holdfast_train.storage.base import Storage
 
 __all__ = ["METADATA", "read_dcp", "read_torch", "write_dcp", "write_torch"]
 
-METADATA: Final = ".metadata"  # what tells a folder of torch.distributed.checkpoint from others
-ALONE: Final = "torch.distributed is disabled"  # a warning that this is one process, which is meant
+METADATA: Final = ".metadata"  # every folder of torch.distributed.checkpoint has this file
+ALONE: Final = "torch.distributed is disabled"  # the warning that there is one process only, which is intended
 _ARRAYS: Final = re.compile(r"numpy\.(_?core\.multiarray\.(_reconstruct|scalar)|ndarray|dtype)")
 BESIDE: Final = f"{DESCRIPTION}.json"
 
@@ -26,7 +26,7 @@ BESIDE: Final = f"{DESCRIPTION}.json"
 def write_torch(
     storage: Storage, found: Found, content: Content, path: Path, advance: Callable[[int], None]
 ) -> list[Path]:
-    """Write the state with torch.save. All of it is in memory at once; tied tensors stay tied."""
+    """Write the state with torch.save. The whole state is in memory at once; tied tensors stay tied."""
     torch = importlib.import_module("torch")
     arrays = materialise(storage, found.manifest, content.tensors, advance)
     description = Description(
@@ -37,7 +37,7 @@ def write_torch(
 
 
 def read_torch(path: Path) -> Any:
-    """What torch.save wrote, without running code of it. StateError names what is refused, and what to do."""
+    """What torch.save wrote. No code in the file is run: StateError names what is refused, and what to do."""
     torch = importlib.import_module("torch")
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(path)
@@ -45,27 +45,27 @@ def read_torch(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         raise StateError(
-            f"{path} holds more than tensors and plain values: {_refused(error)}. To load such a file runs code of "
-            f"whoever wrote it, so it is refused. Where you trust it, load it with "
-            f"torch.load(..., weights_only=False), and torch.save the state dicts alone"
+            f"{path} contains more than tensors and plain values: {_refused(error)}. Loading it would run code from "
+            f"the file, so it is refused. If you trust the file, load it with torch.load(..., weights_only=False), "
+            f"and torch.save only the state dicts"
         ) from error
     except (OSError, RuntimeError, ValueError, EOFError) as error:
         raise StateError(f"{path} cannot be read as a file of torch.save: {_first_line(error)}") from error
 
 
 def _of_arrays(named: list[str]) -> list[Any]:
-    """What makes NumPy's arrays of numbers and texts, if `named` has some of it: to call that does no harm."""
+    """The functions in `named` that create NumPy arrays of numbers and strings, and their types: they are safe."""
     known = [name for name in named if _ARRAYS.fullmatch(name)]
     if not known:
         return []
     numpy = importlib.import_module("numpy")
     types = [kind for name, kind in vars(numpy.dtypes).items() if name.endswith("DType")]
     makers = [getattr(importlib.import_module(module), name) for module, _, name in (k.rpartition(".") for k in known)]
-    return [bytes, *types, *makers]  # bytes: of an array without elements
+    return [bytes, *types, *makers]  # bytes: for an array without elements
 
 
 def _refused(error: pickle.UnpicklingError) -> str:
-    """What weights_only does not let pass."""
+    """The name that weights_only refuses."""
     found = re.search(r"GLOBAL (\S+)", str(error))
     return found[1] if found else _first_line(error)
 
@@ -73,23 +73,25 @@ def _refused(error: pickle.UnpicklingError) -> str:
 def write_dcp(
     storage: Storage, found: Found, content: Content, path: Path, advance: Callable[[int], None]
 ) -> list[Path]:
-    """Write the folder `path` with torch.distributed.checkpoint. All of the state is in memory at once."""
+    """Write the folder `path` with torch.distributed.checkpoint. The whole state is in memory at once."""
     dcp = importlib.import_module("torch.distributed.checkpoint")
     arrays = materialise(storage, found.manifest, content.tensors, advance)
-    tensors = {name: plain(array) if name in content.description.arrays else array for name, array in arrays.items()}
+    tensors = {
+        name: to_tensor(array) if name in content.description.arrays else array for name, array in arrays.items()
+    }
     bare = Description(content.description.step, content.description.names, content.description.tree)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ALONE)
             dcp.save(_mappings_and_lists(bare.value(tensors)), checkpoint_id=path, no_dist=True)
-    except ValueError as error:  # two ways of keys that have one name when they are joined by dots
-        raise StateError(f"torch.distributed.checkpoint cannot hold this state: {_first_line(error)}") from error
+    except ValueError as error:  # two paths of keys are the same when they are joined by dots
+        raise StateError(f"torch.distributed.checkpoint cannot contain this state: {_first_line(error)}") from error
     (path / BESIDE).write_text(content.description.encode())
     return sorted(path.iterdir())
 
 
 def _mappings_and_lists(value: Any) -> Any:
-    """torch.distributed.checkpoint finds tensors in these, and not in tuples."""
+    """`value` with lists for tuples: torch.distributed.checkpoint does not find tensors in tuples."""
     if isinstance(value, Mapping):
         return {key: _mappings_and_lists(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -98,10 +100,10 @@ def _mappings_and_lists(value: Any) -> Any:
 
 
 def read_dcp(path: Path) -> tuple[Any, Description | None]:
-    """The state in a folder: its tensors by name with the description of it, if there is one, else all of it.
+    """The state in a folder: its tensors by name and the description of it, or the whole state without a description.
 
-    Whole tensors, however they were sharded. Values beside tensors are read without running code of them, but
-    `.metadata` itself is a pickle, which torch.distributed.checkpoint loads. StateError if something is refused.
+    Sharded tensors are read as whole ones. Values beside tensors are read without running code in them, but `.metadata`
+    itself is a pickle, which torch.distributed.checkpoint loads. StateError if something is refused.
     """
     torch = importlib.import_module("torch")
     dcp = importlib.import_module("torch.distributed.checkpoint")
@@ -129,7 +131,7 @@ def read_dcp(path: Path) -> tuple[Any, Description | None]:
         raise StateError(f"{path} cannot be read by torch.distributed.checkpoint: {_first_line(error)}") from error
     except dcp.CheckpointException as error:
         causes = [
-            f"it holds {_refused(cause)}, which is refused: to load that may run code of whoever wrote it"
+            f"it contains {_refused(cause)}, which is refused: loading it may run code from the folder"
             if isinstance(cause, pickle.UnpicklingError)
             else _first_line(cause)
             for cause, _ in error.failures.values()
@@ -145,7 +147,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _nested(flat: Mapping[str, Any], paths: Mapping[str, tuple[Any, ...]]) -> Any:
-    """What was flattened, as it was: keys of mappings are strings, keys of lists numbers."""
+    """`flat` as the nested value that it was. In `paths`, keys of mappings are strings and keys of lists numbers."""
     tree: dict[Any, Any] = {}
     for name, value in flat.items():
         at = tree

@@ -26,11 +26,11 @@ from holdfast_train.restore.restored import Restored
 from holdfast_train.run.fence_wait import Hold
 from holdfast_train.run.leaving import end_now, hand_over
 from holdfast_train.run.notice import Notice
-from holdfast_train.save.coordinator import Checkpointer
-from holdfast_train.save.last_save import last_save
+from holdfast_train.save.coordinator import SaveCoordinator
+from holdfast_train.save.last_save import choose_last_save
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Content
-from holdfast_train.save.schedule import FINAL_PATIENCE, SAVE_PATIENCE, Saving, decimals
+from holdfast_train.save.saver import TrainingState
+from holdfast_train.save.schedule import FINAL_PATIENCE, SAVE_PATIENCE, SaveSchedule, decimals
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_patient
 from holdfast_train.storage.retrying import Patient
@@ -88,8 +88,8 @@ class Run:
         self._notice = Notice(0.0)
         self._storage: Patient | None = None
         self._checkpoints: Checkpoints | None = None
-        self._saving = Saving(self._progress)
-        self._checkpointer: Checkpointer | None = None
+        self._saving = SaveSchedule(self._progress)
+        self._checkpointer: SaveCoordinator | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -177,16 +177,16 @@ class Run:
                 self._checkpointer.saver.prepare()  # the optimizer has its state now
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
-        out = checkpointer is not None and checkpointer.out is not None
+        out = checkpointer is not None and checkpointer.stop_error is not None
         leave, save, full, out = self._ranks.any(self._notice.given, self._save_is_due(), full, out)
         if checkpointer is not None and out:
-            checkpointer.raise_out()
+            checkpointer.raise_stop_error()
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves anyway, and having completed is better than having left
         if leave:
             self._leave()
         elif save and full:
-            self._saving.skipped()
+            self._saving.record_skipped()
         elif save and checkpointer is not None:
             checkpointer.begin(self.step, SAVE_PATIENCE, math.inf)
             # Told to leave meanwhile: no further step is begun.
@@ -205,7 +205,7 @@ class Run:
         self._ranks = Ranks(connect=True)
         forget_rank_verdict(environment.verdict_folder, self._ranks.rank)
         self._progress.steps = environment.goal_steps
-        self._saving = Saving(self._progress, environment.credentials)  # before an order can ask for a save
+        self._saving = SaveSchedule(self._progress, environment.credentials)  # before an order can ask for a save
         folder = environment.verdict_folder
         self._notice = Notice(environment.grace, told=self._on_notice, now=self._leave_now, folder=folder)
         self._notice.listen()
@@ -229,16 +229,16 @@ class Run:
         if restored is not None:
             self._resume(restored)
         ours = restored is not None and restored.uri.startswith(f"{self._storage.uri}/manifests/")
-        self._saving.begin(restored.step if restored is not None and ours else None)
+        self._saving.start(restored.step if restored is not None and ours else None)
         checkpoints = self._checkpoints  # rank 0 has raised the fence, and read the log
         fence = checkpoints.log.fence if checkpoints else None
         opened = Open(environment, self._ranks.rank, self._ranks.size, fence)
-        self._checkpointer = Checkpointer(
+        self._checkpointer = SaveCoordinator(
             opened,
-            Content(self._objects, self._per_rank, self._program),
+            TrainingState(self._objects, self._per_rank, self._program),
             ranks=self._ranks,
-            saving=self._saving,
-            told=self._poke,
+            schedule=self._saving,
+            on_change=self._poke,
             metrics=lambda: decimals(self._of_step),
         )
 
@@ -285,10 +285,10 @@ class Run:
     def _save_is_due(self) -> bool:
         if self._environment is None or self._checkpoints is None:
             return False
-        return self._saving.due(self.step, self._environment.every)
+        return self._saving.is_due(self.step, self._environment.every)
 
     def _save(self, patience: float, *, last: bool = False) -> bool:
-        """Save this step, and wait until it is committed, or it is time to end: `Checkpointer.save`."""
+        """Save this step, and wait until it is committed, or it is time to end: `SaveCoordinator.save`."""
         if self._checkpointer is None:
             return False
         before, self._progress.state = self._progress.state, "saving"
@@ -304,7 +304,7 @@ class Run:
         if order.type == "drain":
             self._notice.give(order.seconds_left, order.reason or "a drain order")
         elif order.type == "checkpoint":
-            self._saving.asked = True
+            self._saving.requested = True
         elif order.type == "go":
             self._hold.end(f"told to go on ({order.reason or 'an order'})")
 
@@ -328,18 +328,18 @@ class Run:
         why = self._why()
         if not self._notice.given:  # another rank was: our time runs from now on
             self._notice.give(self._environment.grace, why)
-        if self._checkpointer is not None and self._checkpointer.busy:
+        if self._checkpointer is not None and self._checkpointer.is_busy:
             say(f"told to leave ({why}); finishing the checkpoint that is on its way")
             self._checkpointer.wait(self.step, self._left)
         left, saved, costs = self._ranks.share(
-            (self._notice.seconds_left(0.0), self._saving.step == self.step, self._saving.costs)
+            (self._notice.seconds_left(0.0), self._saving.saved_step == self.step, self._saving.costs)
         )
         if not saved and self.step > 0:
             limited = self._environment.upload_rate is not None  # then costs say nothing of one without a limit
-            rule = last_save(left, costs[-1].size if costs else 0, () if limited else costs)
-            say(f"told to leave ({why}) in {left:.1f} s; {rule.words}")
-            saved = rule.act == "save" and self._save(left)
-        newest = self._saving.step
+            rule = choose_last_save(left, costs[-1].size if costs else 0, () if limited else costs)
+            say(f"told to leave ({why}) in {left:.1f} s; {rule.why}")
+            saved = rule.save and self._save(left)
+        newest = self._saving.saved_step
         known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
         message = f"told to leave ({why}) at step {self.step}; " + ("it is saved" if saved else known)
         self._end("saved" if saved else "left", message)
@@ -355,11 +355,11 @@ class Run:
     def _leave_now(self) -> None:
         """Told a second time. In a signal handler."""
         checkpoints, storage = self._checkpoints, self._storage
-        busy = self._checkpointer is not None and self._checkpointer.saver.busy
+        busy = self._checkpointer is not None and self._checkpointer.saver.is_busy
         last_act = None
         if checkpoints is not None and storage is not None and self._progress.state == "training":
             last_act = partial(hand_over, checkpoints, storage)
-        end_now(self.step, self._saving.step, busy=busy, verdict=self._last_words, last_act=last_act)
+        end_now(self.step, self._saving.saved_step, busy=busy, verdict=self._last_words, last_act=last_act)
 
     def _last_words(self, message: str) -> None:
         if not self._said:
@@ -370,9 +370,9 @@ class Run:
     def _finish(self) -> None:
         if not self.left:
             if self._storage is not None:
-                if self._checkpointer is not None and self._checkpointer.busy:
+                if self._checkpointer is not None and self._checkpointer.is_busy:
                     self._checkpointer.wait(self.step, self._left)
-                if self._saving.step != self.step:
+                if self._saving.saved_step != self.step:
                     self._save(FINAL_PATIENCE, last=True)
                 self._ranks.from_first(self._complete)
             self._progress.state = "completed"
@@ -388,7 +388,7 @@ class Run:
             with self._storage.within(FINAL_PATIENCE, at_most=self._left()):
                 self._checkpoints.complete(self.step)
         except StorageError as error:
-            raise self._saving.failed(error) from error
+            raise self._saving.record_failed(error) from error
 
     def _failed(self, error: BaseException) -> None:
         memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -404,7 +404,7 @@ class Run:
             uri = "" if self._storage is None else self._storage.uri
             note = "training was complete already"
             self._progress.resumed_from = {"step": error.step, "uri": uri, "note": note}
-            self.step = self._saving.step = self._progress.step = error.step
+            self.step = self._saving.saved_step = self._progress.step = error.step
         if not self.left:
             self._verdict(error.outcome, reason=error.reason, message=str(error))
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
@@ -421,7 +421,7 @@ class Run:
             reason=reason,
             message=message,
             step=self.step,
-            saved_step=self._saving.step,
+            saved_step=self._saving.saved_step,
         )
 
     def _poke(self) -> None:

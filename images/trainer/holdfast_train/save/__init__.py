@@ -1,6 +1,6 @@
-"""From the training loop to a commit: capture into an arena, upload and commit in a writer process.
+"""Saving: when a save is due, the copy of the state into an arena, its upload and its commit by a writer process.
 
-Belongs here: the trainer's side and the writer's side of a save, and when a save is due.
-Does not belong here: reading checkpoints (restore), why a run ends (run).
+Belongs here: what the trainer and the writer process do for a save, and the schedule of saves.
+Does not belong here: reading checkpoints (restore), the end of a run (run).
 Layers: imports commitlog, format and storage; never restore.
 """

@@ -1,4 +1,4 @@
-"""Shared memory that a rank copies its state into and from which its writer uploads."""
+"""Shared memory: a rank copies its state into it, and the rank's writer process uploads from it."""
 
 import ctypes
 import mmap
@@ -10,17 +10,17 @@ from holdfast_train.errors import StateError
 
 __all__ = ["ALIGNMENT", "Arena"]
 
-ALIGNMENT: Final = 64  # bytes: of tensors in the arena, and of what vector instructions like
+ALIGNMENT: Final = 64  # bytes: tensors in the arena start at multiples of it, as vector instructions prefer
 _MADV_POPULATE_WRITE: Final = 23  # <linux/mman.h>, since Linux 5.14; Python's mmap does not name it
-_POPULATE_BYTES: Final = 4 << 20  # at a time: nobody else can map memory meanwhile
+_POPULATE_BYTES: Final = 4 << 20  # for one call, during which no other thread can map memory
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Arena:
-    """`size` bytes of anonymous shared memory (memfd). They live until the last process that has them closes them."""
+    """`size` bytes of anonymous shared memory (memfd), freed when the last process that maps them closes them."""
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
-        """New memory, or that behind `descriptor`, which is closed with this. StateError if there is not enough."""
+        """New memory, or the memory of `descriptor`, which this object then owns. StateError if memory is short."""
         self.size = size
         length = max(size, mmap.PAGESIZE)
         self.descriptor = os.memfd_create("holdfast-arena", os.MFD_CLOEXEC) if descriptor is None else descriptor
@@ -30,15 +30,18 @@ class Arena:
             self._map = mmap.mmap(self.descriptor, length)
         except OSError as error:
             os.close(self.descriptor)
-            raise StateError(f"no shared memory for {size / 1e9:.2f} GB of state: {error.strerror}") from error
+            raise StateError(
+                f"no shared memory for {size / 2**30:.2f} GiB of state ({error.strerror}); give the trainer more "
+                f"(spec.trainer.resources.memory)"
+            ) from error
         self.view: Final = memoryview(self._map)
         self.address: Final = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._registered = False
 
     def populate(self) -> None:
-        """Have the kernel give the pages now, so that the first save is as fast as later ones. May run in a thread.
+        """Make the kernel allocate the pages now, so that the first save is as fast as later ones. May run in a thread.
 
-        Where the kernel cannot do that (Linux before 5.14), the first save does it.
+        A kernel that cannot do this (Linux before 5.14) allocates them during the first save.
         """
         for start in range(0, len(self._map), _POPULATE_BYTES):
             length = min(_POPULATE_BYTES, len(self._map) - start)
@@ -47,7 +50,7 @@ class Arena:
                 return
 
     def pin(self) -> None:
-        """Register the memory with CUDA, if this process uses it, so that a GPU can copy into it by itself."""
+        """Register the memory with CUDA, if this process uses CUDA, so that a GPU can copy into it directly."""
         torch: Any = sys.modules.get("torch")
         if self._registered or torch is None or not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return
@@ -55,7 +58,7 @@ class Arena:
         self._registered = True
 
     def tensor(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Any:
-        """A torch tensor of this memory, which `offset` must fit."""
+        """A torch tensor over this memory. `offset` must be aligned for `dtype`."""
         torch: Any = sys.modules["torch"]
         count = 1
         for length in shape:
@@ -63,15 +66,15 @@ class Arena:
         return torch.frombuffer(self._map, dtype=dtype, count=count, offset=offset).view(shape)
 
     def copy_from(self, offset: int, address: int, size: int) -> None:
-        """Copy `size` bytes from `address`, in this thread and without the interpreter's lock."""
+        """Copy `size` bytes from `address`, in this thread and without the interpreter's lock (GIL)."""
         ctypes.memmove(self.address + offset, address, size)
 
     def close_descriptor(self) -> None:
-        """Close the descriptor; the memory stays as long as this object, and wherever else it is mapped."""
+        """Close the descriptor. The memory stays as long as this object, or another process, maps it."""
         os.close(self.descriptor)
 
     def close(self) -> None:
-        """Nobody copies into it any more: undo what `pin` did, and close the descriptor."""
+        """Undo `pin` and close the descriptor. Nothing may copy into the arena after this call."""
         if self._registered:
             torch: Any = sys.modules["torch"]
             torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(self.address))

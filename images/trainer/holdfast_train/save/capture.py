@@ -1,7 +1,8 @@
-"""Copying a state into an arena while training goes on.
+"""The copy of a state into an arena while training goes on.
 
-What an optimizer of ours changes (parameters, and its own state) is copied beside the next forward and backward pass;
-the optimizer's next step waits for that. Everything else may change at any moment, so it is copied at once.
+What only a step of an optimizer changes (parameters and optimizer state) is copied during the next forward and backward
+pass; the next step of the optimizer waits for the copy. Everything else may change at any moment, so it is copied at
+once, while training waits.
 """
 
 import contextlib
@@ -17,11 +18,11 @@ from holdfast_train.save.plan import Copy, Plan
 
 __all__ = ["Capture", "Guard"]
 
-TELL_BYTES: Final = 64 << 20  # how much is copied before somebody hears of it
+REPORT_BYTES: Final = 64 << 20  # bytes that are copied between two calls of `on_copied`
 
 
 class Guard:
-    """Knows what the optimizers among `objects` change, and makes their steps wait for a copy that is on its way."""
+    """Finds what the optimizers among `objects` change, and makes their next step wait for a running copy."""
 
     def __init__(self, objects: Iterable[Any]) -> None:
         self._optimizers = [thing for thing in objects if hasattr(thing, "register_step_pre_hook")]
@@ -29,7 +30,7 @@ class Guard:
         self._capture: Capture | None = None
 
     def storages(self) -> frozenset[int]:
-        """Addresses of the memory that only a step of the optimizers changes."""
+        """Addresses of the memory that only steps of the optimizers change."""
         found: set[int] = set()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
@@ -38,12 +39,12 @@ class Guard:
                 found.update(_storage(value) for value in state.values() if hasattr(value, "untyped_storage"))
         return frozenset(found)
 
-    def hold(self, capture: "Capture") -> None:
-        """The next step of an optimizer waits for `capture`."""
+    def delay_steps(self, capture: "Capture") -> None:
+        """Make the next step of an optimizer wait for `capture`."""
         self._capture = capture
 
     def close(self) -> None:
-        """Let the optimizers go."""
+        """Remove the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
         self._capture = None
@@ -55,9 +56,10 @@ class Guard:
 
 
 class Capture:
-    """One state on its way into `arena`.
+    """The copy of one state into `arena`.
 
-    `copied` hears, in a thread, how many bytes from the arena's start are there; `failed` hears why it will not be all.
+    `on_copied` is called in a thread with the number of bytes that the arena has from its start; `on_failed` with the
+    reason if the copy cannot be completed.
     """
 
     def __init__(
@@ -67,14 +69,14 @@ class Capture:
         leaves: Sequence[Leaf],
         *,
         guarded: frozenset[int],
-        copied: Callable[[int], None],
-        failed: Callable[[str], None],
+        on_copied: Callable[[int], None],
+        on_failed: Callable[[str], None],
     ) -> None:
-        """Copies all but what lies in the `guarded` storages before it returns."""
+        """Copy all but the memory at the `guarded` addresses before it returns."""
         self._arena = arena
         self._size = plan.size
         self._leaves = leaves
-        self._copied, self._failed = copied, failed
+        self._on_copied, self._on_failed = on_copied, on_failed
         self._devices = _Devices.of(leaves)
         self._later: list[Copy] = []
         now: list[Copy] = []
@@ -84,7 +86,7 @@ class Capture:
             (self._later if safe else now).append(copy)
         self._versions = self._count_changes()
         self._may_change = self._changed = False
-        self.waited = 0.0  # seconds for which training stood still
+        self.waited = 0.0  # seconds for which the optimizer's step waited
         if self._devices is None:
             for copy in now:
                 self._copy(copy)
@@ -93,10 +95,10 @@ class Capture:
         self._thread = threading.Thread(target=self._finish, name="holdfast-capture", daemon=True)
         self._thread.start()
         if not self._later:
-            self._thread.join()  # nothing is left to be copied: it is told before anything else can happen
+            self._thread.join()  # nothing is left to copy: `on_copied` is called before anything else can happen
 
     def before_change(self) -> None:
-        """What training is about to change is safe on return; with CUDA it is the GPU that waits, not this thread."""
+        """Return when training may change the guarded memory. With CUDA the GPU waits, not this thread."""
         if self._devices is None:
             begun = time.monotonic()
             self._thread.join()
@@ -104,42 +106,42 @@ class Capture:
             return
         self._look_for_changes()
         self._may_change = True
-        self._devices.hold_training()
+        self._devices.make_training_wait()
 
     def wait(self) -> None:
-        """Return when all is copied, or will not be."""
+        """Return when the copy is complete or has failed."""
         self._thread.join()
 
     def _finish(self) -> None:
         try:
             self._copy_rest()
-        except (RuntimeError, OSError) as error:  # of CUDA
-            self._failed(f"the state could not be copied: {error}")
+        except (RuntimeError, OSError) as error:  # RuntimeError: from CUDA
+            self._on_failed(f"the state could not be copied: {error}")
 
     def _copy_rest(self) -> None:
-        told = 0
+        reported = 0
         for copy in self._later:
-            if copy.at - told >= TELL_BYTES:
-                told = copy.at
+            if copy.at - reported >= REPORT_BYTES:
+                reported = copy.at
                 if self._devices is not None:
                     self._devices.wait_for(copy)
-                self._copied(told)
+                self._on_copied(reported)
             if self._devices is None:
                 self._copy(copy)
         if self._devices is not None:
             self._devices.wait_for(None)
         self._look_for_changes()
         if self._changed:
-            self._failed("a parameter was changed by something else than the optimizer while it was copied")
+            self._on_failed("code other than the optimizer changed a parameter while it was copied")
         else:
-            self._copied(self._size)
+            self._on_copied(self._size)
 
     def _look_for_changes(self) -> None:
         if not self._may_change:
             self._changed = self._changed or self._versions != self._count_changes()
 
     def _count_changes(self) -> list[int]:
-        """How often each guarded tensor was changed in place: nobody but the optimizer may do that now."""
+        """How often each guarded tensor was changed in place. Until the copy is complete, no count may change."""
         return [self._leaves[copy.leaf].value._version for copy in self._later]
 
     def _copy(self, copy: Copy) -> None:
@@ -158,10 +160,10 @@ class Capture:
 
 
 class _Devices:
-    """Copies from GPUs, on a stream of each beside that of training.
+    """Copies from GPUs, on a stream of each GPU beside the stream of training.
 
-    A rank may have several of them, and the current one need not be among them: a copy runs on the current stream of
-    the device that it reads.
+    A rank may use several GPUs, and the current one need not be among them: a copy runs on the current stream of the
+    device that it reads.
     """
 
     def __init__(self, torch: Any, devices: Iterable[Any]) -> None:
@@ -172,48 +174,48 @@ class _Devices:
 
     @classmethod
     def of(cls, leaves: Sequence[Leaf]) -> "_Devices | None":
-        """None if no leaf is on a GPU."""
+        """The GPUs that `leaves` are on. None if there are none."""
         found = dict.fromkeys(leaf.value.device for leaf in leaves if leaf.kind == "torch" and leaf.value.is_cuda)
         return cls(sys.modules["torch"], found) if found else None
 
     def begin(self, now: Sequence[Copy], later: Sequence[Copy], copy_one: Callable[[Copy], None]) -> None:
-        """Start all copies; training's stream waits for those of `now`."""
+        """Start all copies. The streams of training wait for those of `now`."""
         for device, stream in self._streams.items():
             stream.wait_stream(self._cuda.current_stream(device))
-        with contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as stack:
             for stream in self._streams.values():
-                ours.enter_context(self._cuda.stream(stream))
+                stack.enter_context(self._cuda.stream(stream))
             for copy in now:
                 copy_one(copy)
             first = self._record()
             at = 0
             for copy in later:
-                if copy.at - at >= TELL_BYTES:
+                if copy.at - at >= REPORT_BYTES:
                     at = copy.at
                     self._marks[copy.at] = self._record()
                 copy_one(copy)
             self._end = self._record()
-        self._hold(first)
+        self._make_training_wait(first)
 
-    def hold_training(self) -> None:
-        """What training's streams are given from now on begins when all is copied."""
-        self._hold(self._end)
+    def make_training_wait(self) -> None:
+        """Work that training puts on its streams from now on begins when all is copied."""
+        self._make_training_wait(self._end)
 
     def wait_for(self, copy: Copy | None) -> None:
-        """Return when everything before `copy` (None: everything) is copied."""
+        """Return when everything before `copy` is copied; everything at all if `copy` is None."""
         for event in self._end if copy is None else self._marks[copy.at]:
             event.synchronize()
 
     def _record(self) -> list[Any]:
         return [stream.record_event() for stream in self._streams.values()]
 
-    def _hold(self, events: Iterable[Any]) -> None:
+    def _make_training_wait(self, events: Iterable[Any]) -> None:
         for device, event in zip(self._streams, events, strict=True):
             self._cuda.current_stream(device).wait_event(event)
 
 
 def _storage(value: Any) -> int:
-    """The address of the memory that a tensor is a view of."""
+    """The address of the memory that the tensor `value` is a view of."""
     local = value.to_local() if hasattr(value, "to_local") else value
     address: int = local.untyped_storage().data_ptr()
     return address

@@ -18,14 +18,14 @@ class ClosedError(Exception):
 
 
 class Channel:
-    """One end. Any thread may send; one at a time may receive. What comes is trusted: both ends are one program's."""
+    """One end. Any thread may send, one at a time may receive. Messages are trusted: one program has both ends."""
 
     def __init__(self, own: socket.socket) -> None:
         self._socket = own
         self._lock = threading.Lock()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send one object, and open files with it. ClosedError if nobody is there to read."""
+        """Send one object, and open files with it. ClosedError if the other side is closed."""
         body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         try:
             with self._lock:
@@ -35,7 +35,7 @@ class Channel:
             raise ClosedError(str(error)) from error
 
     def receive(self) -> tuple[Any, list[int]]:
-        """The next object and its open files. ClosedError if there will be none."""
+        """The next object and its open files. ClosedError if none will come."""
         try:
             header, descriptors, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
             header += self._read(_HEADER.size - len(header))
@@ -45,8 +45,8 @@ class Channel:
             raise ClosedError(str(error)) from error
 
     def finish(self) -> None:
-        """Send nothing more: the other side hears of it once it has read what was sent."""
-        with contextlib.suppress(OSError):  # the other side was faster
+        """Send nothing more. The other side gets a ClosedError once it has received what was sent."""
+        with contextlib.suppress(OSError):  # the other side may be closed already
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

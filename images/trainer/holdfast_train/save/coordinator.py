@@ -1,4 +1,4 @@
-"""Saving, by all ranks together: what rank 0's storage said is what every rank goes by."""
+"""Saves of all ranks together: every rank acts on the results that rank 0 has received from its writer."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -7,93 +7,93 @@ from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError, WriterLostError
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Content, Saver
-from holdfast_train.save.schedule import Saving
+from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.say import say
 
-__all__ = ["Checkpointer"]
+__all__ = ["SaveCoordinator"]
 
 
-class Checkpointer:
+class SaveCoordinator:
     """The saves of one run. Every rank has one and calls the same methods in the same order.
 
-    `out`: why this attempt must not go on, as rank 0 was told: a newer one has started. `told` is called in a thread
-    whenever there is something new to report; `metrics` says what was measured at this step, in decimals.
+    `stop_error`: why this attempt must end, on rank 0: a newer one has started. `on_change` is called in a thread when
+    there is something new to report. `metrics` returns what was measured in this step, as decimals.
     """
 
     def __init__(
         self,
         opened: Open,
-        content: Content,
+        state: TrainingState,
         *,
         ranks: Ranks,
-        saving: Saving,
-        told: Callable[[], None],
+        schedule: SaveSchedule,
+        on_change: Callable[[], None],
         metrics: Callable[[], Mapping[str, str]],
     ) -> None:
         self._attempt = opened.environment.identity.attempt
         self._ranks = ranks
-        self._saving = saving
-        self._told = told
+        self._schedule = schedule
+        self._on_change = on_change
         self._metrics = metrics
-        self.out: HoldfastTrainError | None = None
-        self.saver = Saver(opened, content, self._on_result)
+        self.stop_error: HoldfastTrainError | None = None
+        self.saver = Saver(opened, state, self._on_result)
 
-    def raise_out(self) -> None:
-        """Raise rank 0's `out`, on every rank."""
-        error: HoldfastTrainError = self._ranks.share(self.out)
+    def raise_stop_error(self) -> None:
+        """Raise the `stop_error` of rank 0 on every rank."""
+        error: HoldfastTrainError = self._ranks.share(self.stop_error)
         raise error
 
     def begin(self, step: int, patience: float, at_most: float) -> None:
-        """Begin to save `step`. For the times see `Patient.within`."""
-        self._saving.begun()
+        """Begin to save `step`. For the times see `Saver.begin`."""
+        self._schedule.record_begun()
         name = f"{step:012d}-a{self._attempt}-{uuid.uuid4().hex[:12]}"
         name, metrics = self._ranks.share((name, self._metrics()))
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
-        except StorageError as error:  # those before it are still on their way: this one comes to nothing, on all ranks
-            self._saving.failed(error)
+        except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
+            self._schedule.record_failed(error)
             say(str(error))
 
     def save(self, step: int, patience: float, left: Callable[[], float], *, last: bool = False) -> bool:
-        """Save `step` and wait until it is committed, or no seconds are `left`. FencedError if we are out.
+        """Save `step` and wait until it is committed, or no seconds are `left`. FencedError if a newer attempt runs.
 
-        False if the storage failed, but for the `last` save, which raises its error.
+        False if the storage failed; the `last` save raises the error instead.
         """
         self.begin(step, patience, left())
         saved = self.wait(step, left)
-        if not saved and isinstance(self._saving.failure, WriterLostError):
+        if not saved and isinstance(self._schedule.failure, WriterLostError):
             self.begin(step, patience, left())
             saved = self.wait(step, left)
         if last and not saved:
-            raise self._saving.failure or StorageUnreachableError(f"step {step} was not committed in time")
+            raise self._schedule.failure or StorageUnreachableError(f"step {step} was not committed in time")
         return saved
 
     def wait(self, step: int, left: Callable[[], float]) -> bool:
-        """Wait until no checkpoint is on its way, or no seconds are `left`. Is `step` committed?"""
+        """Wait until no checkpoint is in flight, or no seconds are `left`. True if `step` is committed."""
         if self._ranks.first:
             self.saver.wait(left)
-        self._saving.step, self._saving.failure, out = self._ranks.share(
-            (self._saving.step, self._saving.failure, self.out)
+        self._schedule.saved_step, self._schedule.failure, stop_error = self._ranks.share(
+            (self._schedule.saved_step, self._schedule.failure, self.stop_error)
         )
-        if out is not None:
-            raise out
-        return self._saving.step == step
+        if stop_error is not None:
+            raise stop_error
+        return self._schedule.saved_step == step
 
     @property
-    def busy(self) -> bool:
-        """Is a checkpoint on its way? The same answer on every rank."""
-        found: bool = self._ranks.share(self.saver.busy)
+    def is_busy(self) -> bool:
+        """True if a checkpoint is in flight. The same answer on every rank."""
+        found: bool = self._ranks.share(self.saver.is_busy)
         return found
 
     def _on_result(self, result: Saved | HoldfastTrainError) -> None:
-        """What came of a save: on rank 0, in a thread, and whatever the loop is doing."""
+        """Record the result of a save. Called on rank 0, in a thread, at any moment."""
         if isinstance(result, Saved):
-            self._saving.succeeded(result, self.saver.lost(result.step))
-            say(f"saved step {result.step}: {result.size / 1e6:.1f} MB in {result.seconds:.2f} s")
+            self._schedule.record_saved(result, self.saver.seconds_lost(result.step))
+            say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s")
         elif isinstance(result, StorageError):
-            self._saving.failed(result)
+            self._schedule.record_failed(result)
             say(f"a checkpoint could not be saved ({result}); training goes on and tries again")
         else:
-            self.out = result
-        self._told()
+            self.stop_error = result
+        self._on_change()

@@ -1,12 +1,10 @@
-"""One rank's share of a manifest, which it leaves for rank 0."""
+"""One rank's share of a manifest, which the rank writes to the storage for rank 0."""
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast_train.errors import (
-    CheckpointCorruptError,
-)
+from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Part
 from holdfast_train.format.sealed_json import canonical
@@ -17,9 +15,9 @@ __all__ = ["Fragment"]
 
 @dataclass(frozen=True)
 class Fragment:
-    """What one rank has written of a checkpoint: its `share` of what all have alike, its `own` bytes and its tree.
+    """What one rank has written of a checkpoint: its `share` of the replicated state, its `own` bytes and its tree.
 
-    `form` is that of its plan. `failed` says why there will be none.
+    `form` is `Plan.form` of its plan. `failed` says why the rank's part is missing; empty if it is written.
     """
 
     rank: int
@@ -36,7 +34,7 @@ class Fragment:
 
     @classmethod
     def decode(cls, data: bytes) -> "Fragment":
-        """From JSON. CheckpointCorruptError if it is none."""
+        """From JSON. CheckpointCorruptError if `data` is not a fragment."""
         try:
             body: dict[str, Any] = json.loads(data)
             return cls(

@@ -1,18 +1,18 @@
-"""A lock that says "a checkpoint is on its way" to the launcher, which must not end before it is committed."""
+"""A lock that shows the launcher that a checkpoint is in flight: the pod must not end before it is committed."""
 
 import fcntl
 import os
 import tempfile
 import threading
 
-__all__ = ["Lock"]
+__all__ = ["InFlightLock"]
 
 
-class Lock:
-    """A lock on one open file, which a trainer and its writer share: whoever of them lives longest holds it.
+class InFlightLock:
+    """A lock on one open file that a trainer and its writer share: it stays taken until the writer releases it.
 
-    The trainer takes it when it begins to save; the writer takes it too when it hears of that, and gives it back when
-    nothing is left to do.
+    The trainer takes it when it begins a save. The writer takes it too when it receives the save, and releases it when
+    no checkpoint is in flight any more. The kernel releases it when both processes have ended.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -21,26 +21,26 @@ class Lock:
         self._guard = threading.Lock()
 
     @classmethod
-    def new(cls, folder: str | None) -> "Lock":
-        """On a new file in `folder`, where the launcher looks for it. Without a launcher, one without a name."""
+    def new(cls, folder: str | None) -> "InFlightLock":
+        """On a new file in `folder`, where the launcher looks for it. Without a launcher: on a file without a name."""
         if folder is None:
             return cls(os.memfd_create("holdfast-writer", os.MFD_CLOEXEC))
         descriptor, _ = tempfile.mkstemp(prefix="writer-", dir=folder)
         return cls(descriptor)
 
     def take(self) -> None:
-        """One more checkpoint is on its way."""
+        """One more checkpoint is in flight."""
         with self._guard:
             self._count += 1
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
-    def give_back(self) -> None:
-        """One less."""
+    def release(self) -> None:
+        """One checkpoint fewer is in flight."""
         with self._guard:
             self._count -= 1
             if not self._count:
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """This process is done with it; the other one may still hold it."""
+        """Close the file in this process. The lock stays taken if the other process still has the file open."""
         os.close(self.descriptor)

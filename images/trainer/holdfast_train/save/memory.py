@@ -6,14 +6,14 @@ from typing import Final
 
 __all__ = ["available", "fits"]
 
-SPARE: Final = 1 << 30  # bytes that are left to the program, whatever it is about to do
+SPARE: Final = 1 << 30  # bytes that stay free for the program's own needs
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def available() -> int:
-    """Bytes that the machine has left, or the container's limit if that is nearer. Linux, control groups version 2.
+    """Bytes that are left on the machine or below the container's limit, whichever is less. Linux, cgroups version 2.
 
-    The page cache of files counts as left, as it does in MemAvailable: it is dropped before anybody is killed.
+    The page cache of files counts as free, as in MemAvailable: the kernel drops it before it kills a process.
     """
     left = _machine()
     folder = _CGROUP / _own_group()
@@ -27,7 +27,7 @@ def available() -> int:
 
 
 def fits(size: int) -> bool:
-    """May `size` bytes more be taken without bringing the program near its limit?"""
+    """True if `size` more bytes leave SPARE bytes free."""
     return available() >= size + SPARE
 
 
@@ -46,19 +46,19 @@ def _own_group() -> str:
 
 
 def _cache(folder: Path) -> int:
-    """Bytes of files that a control group has in memory, and that can be dropped. Shared memory is not among them.
+    """Bytes of files that a control group has in memory and the kernel can drop. Shared memory does not count.
 
-    Active pages too: data that every epoch reads once more is nothing but those.
+    Active pages count too: data that every epoch reads again consists of active pages alone.
     """
     text = ""
-    with suppress(OSError):  # no such statistics here
+    with suppress(OSError):  # the control group has no such statistics
         text = (folder / "memory.stat").read_text()
     words = (line.split() for line in text.splitlines())
     return sum(int(size) for name, size in words if name in ("active_file", "inactive_file"))
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file of a control group; None if it says "max", or there is none."""
+    """The number in a file of a control group; None if it says "max" or does not exist."""
     try:
         text = path.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a trainer and its writer tell each other. A trainer asks; a writer answers with `Saved` or `Failed`."""
+"""The messages between a trainer and its writer. The trainer sends requests; the writer answers `Saved` or `Failed`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from holdfast_train.errors import HoldfastTrainError, StorageError
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.plan import Plan
 
-__all__ = ["Abandon", "Copied", "Failed", "Free", "Hurry", "Map", "Open", "Save", "error_of"]
+__all__ = ["Abandon", "Copied", "Failed", "FreeArena", "MapArena", "Open", "Save", "ShortenDeadline"]
 
 
 @dataclass(frozen=True)
 class Open:
-    """The first message. `fence` is what rank 0 holds."""
+    """The first message. `fence`: the one that rank 0 has raised; None on other ranks."""
 
     environment: Environment
     rank: int
@@ -24,8 +24,8 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Map:
-    """A new arena of `size` bytes; its file comes with this. It takes the place of the one of that number, if any."""
+class MapArena:
+    """A new arena of `size` bytes, whose file descriptor is sent with this. It replaces the one of the same number."""
 
     arena: int
     size: int
@@ -33,11 +33,11 @@ class Map:
 
 @dataclass(frozen=True)
 class Save:
-    """Upload what is being copied into `arena`, and commit it.
+    """Upload and commit the state that is being copied into `arena`.
 
-    `plan` is sent when it is another than that of the save before. `tree` is what all ranks share, `own` what this one
-    has alone. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience` seconds, and nothing
-    is tried again after `at_most` seconds.
+    `plan`: None if it is the plan of the save before. `tree` describes the state of all ranks, `own` this rank's.
+    `begun`: time.monotonic() of the trainer. The storage may be silent for `patience` seconds, and nothing is retried
+    after `at_most` seconds.
     """
 
     name: str
@@ -64,24 +64,24 @@ class Copied:
 
 @dataclass(frozen=True)
 class Abandon:
-    """The checkpoint `name` will not be copied to its end."""
+    """The copy of the checkpoint `name` will not be completed."""
 
     name: str
     why: str
 
 
 @dataclass(frozen=True)
-class Hurry:
-    """Training stands still until all is committed, so no limit of speed holds. The next `Save` is limited again.
+class ShortenDeadline:
+    """Training waits until all is committed, so no limit of the upload rate applies until the next `Save`.
 
-    Nothing is tried again after `at_most` seconds from now, which may be infinite.
+    Nothing is retried after `at_most` seconds from now, which may be infinite.
     """
 
     at_most: float
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeArena:
     """The arena may be written again: its bytes are uploaded, or will not be."""
 
     arena: int
@@ -89,21 +89,20 @@ class Free:
 
 @dataclass(frozen=True)
 class Failed:
-    """A checkpoint that is not committed. `error` names a class of `errors`."""
+    """A checkpoint is not committed. `error` names a class of `errors`."""
 
     step: int
     error: str
     text: str
 
     @classmethod
-    def by(cls, step: int, error: HoldfastTrainError) -> "Failed":
+    def of(cls, step: int, error: HoldfastTrainError) -> "Failed":
         """The message for `error`."""
         return cls(step, type(error).__name__, str(error))
 
-
-def error_of(failed: Failed) -> HoldfastTrainError:
-    """The error that the writer had."""
-    kind = getattr(errors, failed.error, StorageError)
-    made = kind(failed.text) if kind is not errors.AlreadyCompleteError else StorageError(failed.text)
-    assert isinstance(made, HoldfastTrainError)
-    return made
+    def to_error(self) -> HoldfastTrainError:
+        """The error that the writer raised."""
+        kind = getattr(errors, self.error, StorageError)
+        made = StorageError(self.text) if kind is errors.AlreadyCompleteError else kind(self.text)
+        assert isinstance(made, HoldfastTrainError)
+        return made

@@ -1,7 +1,7 @@
-"""Where the bytes of a state go: what each rank copies into its arena, and where that lies in the checkpoint's data.
+"""Where the bytes of a state go: what each rank copies into its arena, and where it lies in the checkpoint's data.
 
-State that all ranks have alike (everything but shards) is one stream of bytes, which is cut evenly: of N ranks each
-copies and uploads 1/N. Behind it lies what each rank has alone: its shards, and its own state.
+Replicated state, the same on all ranks (everything but shards), is one stream of bytes that is cut evenly: each of N
+ranks copies and uploads 1/N. After it comes what a rank has alone: its shards and its per-rank state.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import Leaf, Shard, TensorEntry
 from holdfast_train.save.arena import ALIGNMENT
 
-__all__ = ["Copy", "Plan", "merged", "plan"]
+__all__ = ["Copy", "Plan", "make_plan", "merge_entries"]
 
-GRAIN: Final = 4096  # bytes: streams are cut and filled up to multiples of it, as direct writes to a disk want them
+GRAIN: Final = 4096  # bytes: streams are cut at, and padded to, multiples of it, as direct disk writes require
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes `start` to `stop` of leaf number `leaf` go to `at` in the arena."""
+    """Bytes `start` to `stop` of leaf number `leaf` go to offset `at` in the arena."""
 
     leaf: int
     at: int
@@ -31,9 +31,9 @@ class Copy:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one of `ranks` ranks saves. The arena holds its `share` of the common stream first, then its `own` bytes.
+    """What one of `ranks` ranks saves. The arena contains its `share` of the common stream, then its `own` bytes.
 
-    `common` and `own_tensors` say where tensors lie: in the common stream, and behind the start of the own bytes.
+    `common` and `own_tensors` say where tensors lie: in the common stream, and from the start of the own bytes.
     """
 
     rank: int
@@ -51,19 +51,19 @@ class Plan:
 
     @cached_property
     def form(self) -> str:
-        """A hash of what the common stream consists of: that of all ranks, or they do not save the same."""
+        """A hash of the tensors in the common stream. If two ranks differ in it, they do not save the same state."""
         return hashlib.sha256(canonical({"ranks": self.ranks, "common": self.common})).hexdigest()
 
 
-def plan(leaves: Sequence[Leaf], alike: int, rank: int, ranks: int) -> Plan:
-    """The plan for `leaves`, the first `alike` of which are on all ranks alike unless they are shards."""
+def make_plan(leaves: Sequence[Leaf], replicated: int, rank: int, ranks: int) -> Plan:
+    """The plan for `leaves`, the first `replicated` of which are the same on all ranks unless they are shards."""
     common: list[TensorEntry] = []
     own: list[TensorEntry] = []
     of_common: list[tuple[int, int]] = []  # (leaf, offset in the common stream)
     of_own: list[tuple[int, int]] = []
     common_size = own_size = 0
     for number, leaf in enumerate(leaves):
-        if number < alike and leaf.box is None:
+        if number < replicated and leaf.box is None:
             common.append(_entry(leaf, common_size))
             of_common.append((number, common_size))
             common_size = _aligned(common_size + leaf.size)
@@ -83,7 +83,7 @@ def plan(leaves: Sequence[Leaf], alike: int, rank: int, ranks: int) -> Plan:
 
 
 def _slice(size: int, rank: int, ranks: int) -> tuple[int, int]:
-    """The bytes of the common stream that are `rank`'s to save."""
+    """The bytes of the common stream that `rank` saves."""
     grains = -(-size // GRAIN)
     return grains * rank // ranks * GRAIN, grains * (rank + 1) // ranks * GRAIN
 
@@ -98,14 +98,14 @@ def _entry(leaf: Leaf, offset: int) -> TensorEntry:
 
 
 def _moved(entry: TensorEntry, by: int) -> TensorEntry:
-    """The entry with all its offsets `by` bytes further on."""
+    """The entry with `by` added to all its offsets."""
     return replace(entry, shards=tuple(replace(shard, offset=shard.offset + by) for shard in entry.shards))
 
 
-def merged(ranks: Sequence[tuple[Sequence[TensorEntry], int]]) -> list[TensorEntry]:
-    """What all ranks have of their own, in one list: shards of one tensor become one entry.
+def merge_entries(ranks: Sequence[tuple[Sequence[TensorEntry], int]]) -> list[TensorEntry]:
+    """The own tensors of all ranks in one list; the shards of one tensor become one entry.
 
-    `ranks`: the tensors of each rank and where its own bytes begin in the data.
+    `ranks`: the tensors of each rank, and where its own bytes begin in the checkpoint's data.
     """
     found: dict[str, TensorEntry] = {}
     for entries, begin in ranks:

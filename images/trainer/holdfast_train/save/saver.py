@@ -1,4 +1,4 @@
-"""Saving in the background, as a rank sees it: an arena or two, a capture on its way, and a writer beside us."""
+"""Saves in the background, as one rank runs them: one or two arenas, a capture, and the rank's writer process."""
 
 import contextlib
 import math
@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.data import rng
@@ -20,77 +20,90 @@ from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import Channel, ClosedError
-from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, fits
-from holdfast_train.save.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save, error_of
-from holdfast_train.save.plan import Plan, plan
+from holdfast_train.save.messages import Abandon, Copied, Failed, FreeArena, MapArena, Open, Save, ShortenDeadline
+from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.say import say
 
-__all__ = ["Content", "Saver", "start_writer"]
+__all__ = ["Saver", "TrainingState", "start_writer"]
 
 ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
 
 
 @dataclass(frozen=True)
-class Content:
-    """What a checkpoint holds: `objects`, alike on all ranks, and what `per_rank` differs; and what `program` it is."""
+class TrainingState:
+    """What a checkpoint contains: `objects`, the same on all ranks, `per_rank` objects, and the `program`'s facts."""
 
     objects: Mapping[str, Stateful]
     per_rank: Mapping[str, Stateful]
     program: Program = field(default_factory=Program)
 
     def walk(self, rank: int) -> tuple[Walk, int, Tree, Tree]:
-        """The leaves, how many of them are of the objects, and the trees of those and of what `rank` has alone."""
+        """The leaves, how many of them come from `objects`, the tree of `objects`, and the tree of `rank` alone."""
         walk = Walk()
         objects = {name: unwrapped(thing).state_dict() for name, thing in self.objects.items()}
         tree: Tree = {"$dict": [["objects", walk.tree(objects, "")]]}
-        alike = len(walk.leaves)
-        mine = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
-        return walk, alike, tree, walk.tree(mine, f"@{rank}")
+        replicated = len(walk.leaves)
+        own = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
+        return walk, replicated, tree, walk.tree(own, f"@{rank}")
+
+
+class _Newest(NamedTuple):
+    """The newest save: `begin` took `seconds`, for which training waited."""
+
+    step: int
+    seconds: float
+    capture: Capture
 
 
 class Saver:
-    """Saves `content` without keeping training waiting. Not for several threads at once.
+    """Saves `state` while training goes on. Only one thread may use it.
 
-    `opened` is for the writer. `tell` hears in a thread what came of each checkpoint; on ranks other than 0, nothing.
+    `opened` is sent to each writer. `on_result` is called in a thread with the result of each checkpoint, on rank 0.
     """
 
-    def __init__(self, opened: Open, content: Content, tell: Callable[[Saved | HoldfastTrainError], None]) -> None:
+    def __init__(
+        self, opened: Open, state: TrainingState, on_result: Callable[[Saved | HoldfastTrainError], None]
+    ) -> None:
         self._open = opened
-        self._content = content
-        self._guard = Guard(content.objects.values())
-        self._overlap = True
+        self._state = state
+        self._guard = Guard(state.objects.values())
+        self._overlap = True  # copy while training goes on
         self._channel: Channel | None = None
         self._plan: Plan | None = None
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
         self._arenas: dict[int, Arena] = {}
-        self._busy: dict[int, tuple[int, Channel]] = {}  # arena: step, and to whose writer it was given
-        self._tell = tell
-        self._last: tuple[int, float, Capture] | None = None
+        self._busy: dict[int, tuple[int, Channel]] = {}  # arena: its step, and the writer that uploads it
+        self._on_result = on_result
+        self._newest: _Newest | None = None
         self._changed = threading.Condition()
-        self._lock = Lock.new(opened.environment.verdict_folder)
+        self._lock = InFlightLock.new(opened.environment.verdict_folder)
         self._connect()
 
     @property
-    def busy(self) -> bool:
-        """Is a checkpoint on its way?"""
+    def is_busy(self) -> bool:
+        """True if a checkpoint is in flight."""
         with self._changed:
             return bool(self._busy)
 
     @property
     def can_begin(self) -> bool:
-        """Is there an arena for another checkpoint?"""
+        """True if there is an arena for another checkpoint."""
         with self._changed:
             return self._has_room
 
     def prepare(self) -> None:
-        """Get the memory now, in a thread, so that the first save is as fast as later ones. Not for what is small."""
+        """Allocate an arena in a thread, so that the first save is as fast as later ones.
+
+        A program without torch has a small state: nothing is done for it.
+        """
         if "torch" not in sys.modules:
             return
-        walk, alike, _, _ = self._content.walk(self._open.rank)
-        arena = self._new_arena(0, self._planned(walk, alike).size)
+        walk, replicated, _, _ = self._state.walk(self._open.rank)
+        arena = self._new_arena(0, self._plan_for(walk, replicated).size)
         threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
 
     def begin(
@@ -102,37 +115,26 @@ class Saver:
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
     ) -> None:
-        """Copy the state as it is now, and have it uploaded and committed as `name`.
+        """Copy the state as it is now; the writer uploads it and commits it as `name`.
 
-        Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. For the times see
-        `Patient.within`. StateError if the state cannot be saved.
+        Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
+        silent for `patience` seconds. StateError if the state cannot be saved.
         """
         begun = time.monotonic()
-        if self._last is not None:
-            # Its upload may have failed already: its arena is free then, though it may still be copied into.
-            _, _, capture = self._last
-            capture.wait()
+        if self._newest is not None:
+            # If its upload has failed, its arena is free although the capture may still copy into it.
+            self._newest.capture.wait()
         if self._channel is None:
             self._connect()
-        walk, alike, tree, own = self._content.walk(self._open.rank)
-        made = self._planned(walk, alike)
-        with self._changed:
-            patient = None if math.isinf(at_most) else at_most
-            if not self._changed.wait_for(lambda: self._has_room, patient):
-                raise StorageUnreachableError(f"step {step} is not saved: those before it are still on their way")
-            number = self._take_arena(made.size)
-            channel = self._channel
-            if channel is None:  # just now: nobody would ever say that this one came to nothing
-                raise WriterLostError(f"the writer process has ended before step {step} was given to it")
-            self._busy[number] = step, channel
-        fresh = made if made is not self._sent_plan else None
-        self._sent_plan = made
-        program = self._content.program
+        walk, replicated, tree, own = self._state.walk(self._open.rank)
+        plan = self._plan_for(walk, replicated)
+        number = self._reserve_arena(step, plan.size, at_most)
+        program = self._state.program
         save = Save(
             name=name,
             step=step,
             arena=number,
-            plan=fresh,
+            plan=None if plan is self._sent_plan else plan,
             tree=tree,
             own=own,
             versions=program.versions,
@@ -142,30 +144,22 @@ class Saver:
             patience=patience,
             at_most=at_most,
         )
+        self._sent_plan = plan
         self._lock.take()
         self._send(save)
-        guarded = self._guard.storages() if self._overlap else frozenset()
-        capture = Capture(
-            self._arenas[number],
-            made,
-            walk.leaves,
-            guarded=guarded,
-            copied=lambda size: self._send(Copied(name, size)),
-            failed=lambda why: self._give_up(name, why),
-        )
-        self._guard.hold(capture)
-        self._last = (step, time.monotonic() - begun, capture)
+        capture = self._start_capture(name, number, plan, walk)
+        self._newest = _Newest(step, time.monotonic() - begun, capture)
 
-    def lost(self, step: int) -> float:
-        """Seconds for which training has stood still for the checkpoint of `step`, the newest or one before."""
-        if self._last is None or self._last[0] != step:
+    def seconds_lost(self, step: int) -> float:
+        """Seconds for which training waited for the checkpoint of `step`. 0 if it is not the newest."""
+        if self._newest is None or self._newest.step != step:
             return 0.0
-        return self._last[1] + self._last[2].waited
+        return self._newest.seconds + self._newest.capture.waited
 
     def wait(self, left: Callable[[], float]) -> bool:
-        """Return when nothing is on its way any more, or no seconds are `left`. False if something is.
+        """Wait until no checkpoint is in flight, or no seconds are `left`. False if one is still in flight.
 
-        `left` is asked again and again: who was told to leave meanwhile has less time.
+        `left` is called again and again: a notice to leave may shorten the time.
         """
         deadline: float | None = None
         while True:
@@ -173,7 +167,7 @@ class Saver:
             end = time.monotonic() + seconds
             if deadline is None or end < deadline - WAIT_SLICE:
                 deadline = end
-                self._send(Hurry(seconds))
+                self._send(ShortenDeadline(seconds))
             with self._changed:
                 if self._changed.wait_for(lambda: not self._busy, min(seconds, WAIT_SLICE)):
                     return True
@@ -181,11 +175,11 @@ class Saver:
                 return False
 
     def close(self) -> None:
-        """Let the writer end, once it has finished what is on its way, and give the arenas' memory back."""
+        """Free the arenas, and let the writer end after it has finished what is in flight."""
         self._guard.close()
-        if self._last is not None:
-            self._last[2].wait()
-            self._last = None
+        if self._newest is not None:
+            self._newest.capture.wait()
+            self._newest = None
         if self._channel is not None:
             self._channel.finish()
         for arena in self._arenas.values():
@@ -193,14 +187,43 @@ class Saver:
         self._arenas.clear()
         self._lock.close()
 
+    def _start_capture(self, name: str, number: int, plan: Plan, walk: Walk) -> Capture:
+        capture = Capture(
+            self._arenas[number],
+            plan,
+            walk.leaves,
+            guarded=self._guard.storages() if self._overlap else frozenset(),
+            on_copied=lambda size: self._send(Copied(name, size)),
+            on_failed=lambda why: self._give_up(name, why),
+        )
+        self._guard.delay_steps(capture)
+        return capture
+
+    def _give_up(self, name: str, why: str) -> None:
+        self._overlap = False
+        say(f"{why}: from now on training waits while its state is copied")
+        self._send(Abandon(name, why))
+
     # Memory.
 
-    def _planned(self, walk: Walk, alike: int) -> Plan:
-        """The plan of the save before, while nothing but values has changed."""
+    def _plan_for(self, walk: Walk, replicated: int) -> Plan:
+        """The plan of the previous save if only values have changed since, otherwise a new one."""
         form = tuple((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves)
         if self._plan is None or form != self._form:
-            self._form, self._plan = form, plan(walk.leaves, alike, self._open.rank, self._open.ranks)
+            self._form, self._plan = form, make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks)
         return self._plan
+
+    def _reserve_arena(self, step: int, size: int, at_most: float) -> int:
+        """The number of an arena that is busy with `step` from now on."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._has_room, None if math.isinf(at_most) else at_most):
+                raise StorageUnreachableError(f"step {step} is not saved: earlier checkpoints are still in flight")
+            number = self._take_arena(size)
+            channel = self._channel
+            if channel is None:  # the writer has ended since: no message would ever free this arena
+                raise WriterLostError(f"the writer process ended before it received step {step}")
+            self._busy[number] = step, channel
+        return number
 
     @property
     def _has_room(self) -> bool:
@@ -220,15 +243,15 @@ class Saver:
     def _new_arena(self, number: int, size: int) -> Arena:
         if not fits(size):
             say(
-                f"a copy of the state takes {size / 1e9:.1f} GB, and {available() / 1e9:.1f} GB of memory are left; "
-                f"give the trainer more (spec.trainer.resources.memory), or it may be killed"
+                f"a copy of the state takes {size / 2**30:.1f} GiB, and {available() / 2**30:.1f} GiB of memory are "
+                f"left; give the trainer more (spec.trainer.resources.memory), or it may be killed"
             )
         if number in self._arenas:
             self._arenas[number].close()
         arena = Arena(size)
         arena.pin()
         self._arenas[number] = arena
-        self._send(Map(number, size), [arena.descriptor])
+        self._send(MapArena(number, size), [arena.descriptor])
         return arena
 
     # The writer.
@@ -238,29 +261,30 @@ class Saver:
         self._sent_plan = None
         self._send(self._open)
         for number, arena in self._arenas.items():
-            self._send(Map(number, arena.size), [arena.descriptor])
+            self._send(MapArena(number, arena.size), [arena.descriptor])
         threading.Thread(target=self._listen, args=(self._channel,), name="holdfast-saver", daemon=True).start()
 
-    def _send(self, message: object, descriptors: tuple[int, ...] | list[int] = ()) -> None:
+    def _send(self, message: object, descriptors: Sequence[int] = ()) -> None:
         channel = self._channel
         if channel is not None:
-            with contextlib.suppress(ClosedError):  # `_listen` hears of it too, and says what it means
+            with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
                 channel.send(message, descriptors)
 
     def _listen(self, channel: Channel) -> None:
         try:
             while True:
                 message, _ = channel.receive()
-                if isinstance(message, Free):
+                if isinstance(message, FreeArena):
                     with self._changed:
                         self._busy.pop(message.arena, None)
                         self._changed.notify_all()
                 elif isinstance(message, Saved | Failed) and self._open.rank == 0:
-                    self._tell(message if isinstance(message, Saved) else error_of(message))
+                    self._on_result(message if isinstance(message, Saved) else message.to_error())
         except ClosedError:
-            self._lost(channel)
+            self._forget_writer(channel)
 
-    def _lost(self, channel: Channel) -> None:
+    def _forget_writer(self, channel: Channel) -> None:
+        """Free the arenas that the writer behind `channel` had, and report their checkpoints as lost."""
         channel.close()
         with self._changed:
             if self._channel is channel:
@@ -268,20 +292,15 @@ class Saver:
             lost = {number: step for number, (step, its) in self._busy.items() if its is channel}
         if lost and self._open.rank == 0:
             steps = ", ".join(map(str, sorted(lost.values())))
-            self._tell(WriterLostError(f"the writer process has ended before step {steps} was committed"))
+            self._on_result(WriterLostError(f"the writer process ended before step {steps} was committed"))
         with self._changed:
             for number in lost:
                 del self._busy[number]
             self._changed.notify_all()
 
-    def _give_up(self, name: str, why: str) -> None:
-        self._overlap = False
-        say(f"{why}: from now on training waits while its state is copied")
-        self._send(Abandon(name, why))
 
-
-def start_writer(lock: Lock) -> Channel:
-    """A new writer process, in a session of its own: signals for the trainer's group are not for it.
+def start_writer(lock: InFlightLock) -> Channel:
+    """Start a writer process, in its own session: signals to the trainer's process group do not reach it.
 
     WriterLostError if it cannot be started.
     """
@@ -294,8 +313,9 @@ def start_writer(lock: Lock) -> Channel:
         except OSError as error:
             ours.close()
             raise WriterLostError(
-                f"the process that writes checkpoints cannot be started: {error}; is there room for one more process?"
+                f"the process that writes checkpoints cannot be started: {error}; is the container at its limit of "
+                f"processes or memory?"
             ) from error
-    # Somebody has to ask how it ended, or it stays in the process table.
+    # Without a wait the ended process would stay in the process table.
     threading.Thread(target=process.wait, name="holdfast-writer", daemon=True).start()
     return Channel(ours)

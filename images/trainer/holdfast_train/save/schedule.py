@@ -1,4 +1,4 @@
-"""When to save, and what came of it: the schedule of checkpoints, and what reports say of them."""
+"""The schedule of saves: when the next one is due, and the results that reports show."""
 
 import math
 import re
@@ -13,87 +13,88 @@ from holdfast_train.progress import Progress
 from holdfast_train.save import interval
 from holdfast_train.say import say
 
-__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "Saving", "decimals", "one_line"]
+__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "SaveSchedule", "decimals", "one_line"]
 
-SAVE_PATIENCE: Final = 10.0  # seconds of silence that a save during training puts up with: the next one is fresher,
-RETRY_SECONDS: Final = 15.0  # how much later a save that failed is tried again,
-FINAL_PATIENCE: Final = 600.0  # and the patience of the last one, when there is nothing left to do but wait
-STUCK_SECONDS: Final = 600.0  # after which a save that has not come to an end is shown as one that fails
+SAVE_PATIENCE: Final = 10.0  # seconds for which the storage may be silent in a save during training
+RETRY_SECONDS: Final = 15.0  # from a failed save to the next one
+FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train
+STUCK_SECONDS: Final = 600.0  # after which a save that is still in flight is reported as a failure
 LONGEST_LINE: Final = 200
 _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 
 
-class Saving:
-    """The saves of one run. `step` is that of its newest checkpoint, `costs` what the last few have cost.
+class SaveSchedule:
+    """The saves of one run. `saved_step`: of its newest checkpoint. `costs`: of its last few saves.
 
-    `saved_at`: when the newest save took hold of the state, in seconds of time.monotonic(). What came of the last one
-    is in `progress`, for the next report.
+    `requested`: an order asks for a save. `failure`: of the last save, None if it succeeded. `state_at`: when the
+    newest save began to copy the state, in seconds of time.monotonic(). Results are also put into `progress`, for the
+    next report.
     """
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
         self._progress = progress
         keys = credentials or Credentials()
         self._secrets = tuple(filter(None, (keys.access_key_id, keys.secret_access_key, keys.session_token)))
-        self.step: int | None = None
-        self.asked = False
+        self.saved_step: int | None = None
+        self.requested = False
         self.failure: StorageError | None = None
-        self.saved_at = time.monotonic()
+        self.state_at = time.monotonic()
         self.costs: tuple[interval.Cost, ...] = ()
-        self._stepped_at = self.saved_at
+        self._stepped_at = self.state_at
         self._retry_at: float | None = None
         self._every: Every | None = None
-        self._remarked = False
-        self._skipping = False
+        self._has_warned = False
+        self._is_skipping = False
 
-    def due(self, step: int, every: Every) -> bool:
-        """Is it time to save, after `step`? To be asked once after every step: it measures how long one takes."""
+    def is_due(self, step: int, every: Every) -> bool:
+        """True if it is time to save after `step`. Call it once after every step: it measures the time of a step."""
         self._every = every
         now = time.monotonic()
         last_step, self._stepped_at = now - self._stepped_at, now
-        if self.asked:
+        if self.requested:
             return True
         if self._retry_at is not None:
             return now >= self._retry_at
-        return interval.due(every, self.costs, step=step, age=now - self.saved_at, last_step=last_step)
+        return interval.is_due(every, self.costs, step=step, age=now - self.state_at, last_step=last_step)
 
-    def begin(self, saved_step: int | None) -> None:
-        """Start the clock. `saved_step` is the step that the job's own storage holds already, None if it holds none."""
-        self.saved_at = self._stepped_at = time.monotonic()
+    def start(self, saved_step: int | None) -> None:
+        """Start the clock. `saved_step`: the newest step in the job's own storage, None if there is none."""
+        self.state_at = self._stepped_at = time.monotonic()
         if saved_step is not None:
-            self.step = saved_step
+            self.saved_step = saved_step
 
-    def begun(self) -> None:
-        """A save is on its way: the next one is due after another interval."""
-        self.asked = False
+    def record_begun(self) -> None:
+        """A save has begun: the next one is due after another interval."""
+        self.requested = False
         self._retry_at = None
-        self._skipping = False
-        self.saved_at = self._stepped_at = time.monotonic()
+        self._is_skipping = False
+        self.state_at = self._stepped_at = time.monotonic()
 
-    def skipped(self) -> None:
-        """A save was due, but those before it are still on their way. It stays as urgent as it was.
+    def record_skipped(self) -> None:
+        """A save is due, but there is no arena for it. It stays due.
 
-        That is said once, and shown as an error when they do not come to an end.
+        The log says so once; reports show it as an error if the saves in flight do not end.
         """
-        if self._every is None:  # not the rank that says when a save is due
+        if self._every is None:  # on this rank nothing asks `is_due`: rank 0 reports
             return
         why = (
-            "a save is due, but those before it are on their way and there is no memory for one more; "
-            "save less often, to a faster storage, or give the trainer memory for another copy of its state"
+            "a save is due, but earlier ones are still in flight and there is no memory for another; "
+            "save less often, use a faster storage, or give the trainer memory for another copy of its state"
         )
-        if not self._skipping:
+        if not self._is_skipping:
             say(f"{why} (spec.trainer.resources.memory); training goes on, and saves when there is room")
-        self._skipping = True
-        if time.monotonic() - self.saved_at >= STUCK_SECONDS:
+        self._is_skipping = True
+        if time.monotonic() - self.state_at >= STUCK_SECONDS:
             self._progress.save_error = one_line(f"SaveSkipped: {why}")
 
-    def succeeded(self, saved: Saved, lost: float) -> None:
-        """`saved` is committed. It cost training `lost` seconds."""
+    def record_saved(self, saved: Saved, lost: float) -> None:
+        """`saved` is committed. Training waited `lost` seconds for it."""
         self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.size))
-        remark = None if self._every is None else interval.remark(self._every, self.costs)
-        if remark is not None and not self._remarked:
-            say(remark)
-        self._remarked = remark is not None
-        self.step = saved.step
+        warning = None if self._every is None else interval.warning(self._every, self.costs)
+        if warning is not None and not self._has_warned:
+            say(warning)
+        self._has_warned = warning is not None
+        self.saved_step = saved.step
         self.failure = self._progress.save_error = None
         self._progress.checkpoint = {
             "step": saved.step,
@@ -103,23 +104,23 @@ class Saving:
             "committedAt": saved.committed_at,
         }
 
-    def failed(self, error: StorageError) -> StorageError:
-        """A save has failed, and is due again soon. What to raise if it was the last one; it is in `failure` too.
+    def record_failed(self, error: StorageError) -> StorageError:
+        """A save has failed, and is due again soon. Return the new `failure`, to be raised if it was the last save.
 
-        A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may be let in.
+        A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may succeed.
         """
         self._retry_at = time.monotonic() + RETRY_SECONDS
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
-        if isinstance(error, MisconfiguredStorageError) and self.step is not None:
+        if isinstance(error, MisconfiguredStorageError) and self.saved_step is not None:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
         self.failure = error
         return error
 
 
 def decimals(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Numbers, and tensors of one, as decimals; what is not finite is left out: nothing can be best by it.
+    """Numbers, and tensors of one element, as decimals without those that are not finite: they cannot be the best.
 
-    StateError names a metric that is neither.
+    StateError names a metric that is not one number.
     """
     found = {}
     for name, value in metrics.items():

@@ -1,4 +1,4 @@
-"""One checkpoint's way from an arena into the storage: parts as they become ready, then manifest and commit."""
+"""The upload of a checkpoint from an arena: parts as soon as they are copied, then the manifest and the commit."""
 
 import contextlib
 import time
@@ -8,39 +8,30 @@ from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
-from holdfast_train.errors import (
-    HoldfastTrainError,
-    StateError,
-    StorageError,
-    StorageUnreachableError,
-)
+from holdfast_train.errors import HoldfastTrainError, StateError, StorageError, StorageUnreachableError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import fragment_key, part_key
 from holdfast_train.format.tree import names
-from holdfast_train.save.arriving import Source
+from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
 from holdfast_train.save.messages import Save
-from holdfast_train.save.plan import Plan, merged
+from holdfast_train.save.plan import Plan, merge_entries
 from holdfast_train.storage import checksums
 from holdfast_train.storage.rate_limit import Rate
 from holdfast_train.storage.retrying import Patient
 
 __all__ = ["Upload"]
 
-THREADS: Final = 4  # parts on their way at once
-
-PARTS: Final = 64  # about as many objects a large checkpoint has on each rank
-
-FRAGMENT_SECONDS: Final = 120.0  # how long the other ranks may take longer than this one,
-
-ORPHAN_SECONDS: Final = 10.0  # and if training has ended: twice as long as this one, and that
-
-FRAGMENT_EVERY: Final = 0.05
+THREADS: Final = 4  # parts that are uploaded at once
+PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoint
+FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for the other ranks after its own part is uploaded
+ORPHAN_SECONDS: Final = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
+FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
 
 
 class Upload:
-    """Writes the checkpoints of one rank, no faster than `rate`; rank 0 also commits them."""
+    """Uploads the checkpoints of one rank, no faster than `rate`; rank 0 also commits them."""
 
     def __init__(
         self, checkpoints: Checkpoints, storage: Patient, rank: int, ranks: int, rate: Rate | None = None
@@ -51,50 +42,50 @@ class Upload:
         self._rank = rank
         self._ranks = ranks
 
-    def run(self, save: Save, plan: Plan, source: Source) -> Saved | None:
-        """Upload `source`; on rank 0, commit the checkpoint when all ranks have. None on other ranks. StorageErrors."""
+    def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
+        """Upload `arriving`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors."""
         if self._rank == 0:
             self._checkpoints.prepare()
             try:
-                mine = self._write(save, plan, source)
-                others = self._others(save, plan, source)
+                mine = self._write(save, plan, arriving)
+                others = self._wait_for_fragments(save, plan, arriving)
                 return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
             except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
                 raise
         key = fragment_key(save.name, self._rank)
         try:
-            mine = self._write(save, plan, source)
+            mine = self._write(save, plan, arriving)
         except StorageError as error:
-            with contextlib.suppress(StorageError):  # a courtesy: rank 0 need not wait until it has lost its patience
+            with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
                 self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
             raise
         self._storage.put(key, mine.encode())
         return None
 
-    def _write(self, save: Save, plan: Plan, source: Source) -> Fragment:
-        """Upload all parts, each as soon as its bytes are copied. The first error ends it."""
+    def _write(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Fragment:
+        """Upload all parts, each as soon as its bytes are copied. The first error ends the upload."""
         pieces = list(_pieces(plan))
         pending: list[Future[Part]] = []
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
             for start, stop in pieces:
-                source.wait_for(stop)
+                arriving.wait_for(stop)
                 _raise_first(pending)
                 key = part_key(save.name, self._rank, len(pending))
-                pending.append(pool.submit(self._put, key, source.view[start:stop]))
+                pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
         parts = [future.result() for future in pending]
         shared = sum(start < plan.share for start, _ in pieces)
         return Fragment(self._rank, plan.form, tuple(parts[:shared]), tuple(parts[shared:]), plan.own_tensors, save.own)
 
     def _put(self, key: str, piece: memoryview) -> Part:
-        sums = checksums.chunk_sums(piece)  # before the bytes leave: what is damaged on the way cannot pass
+        sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
         self._storage.write(key, piece, sums=sums, rate=self._rate)
         return Part(key, len(piece), checksums.CHUNK_BYTES, sums)
 
-    def _others(self, save: Save, plan: Plan, source: Source) -> Iterator[Fragment]:
-        """The fragments of the other ranks, in order. StorageUnreachableError names the first that did not come.
+    def _wait_for_fragments(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Iterator[Fragment]:
+        """The fragments of the other ranks, in order. StorageUnreachableError names the first that is missing.
 
-        StateError if a rank has cut its share out of something else than we have, or has what our tree does not name.
+        StateError if the state of a rank differs from that of rank 0.
         """
         named = frozenset(names(save.tree))
         now = time.monotonic()
@@ -102,7 +93,7 @@ class Upload:
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
         for rank in range(1, self._ranks):
             while self._storage.size(key := fragment_key(save.name, rank)) is None:
-                if time.monotonic() > min(deadline, source.ended_at + orphaned):
+                if time.monotonic() > min(deadline, arriving.ended_at + orphaned):
                     raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
                 time.sleep(FRAGMENT_EVERY)
             fragment = Fragment.decode(self._storage.get(key))
@@ -112,8 +103,8 @@ class Upload:
                 )
             if wrong := _difference(fragment, plan, named):
                 raise StateError(
-                    f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be "
-                    f"alike on all ranks, or sharded (DTensor); give what differs as per_rank"
+                    f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be the "
+                    f"same on all ranks, or sharded (DTensor); pass objects that differ as per_rank"
                 )
             yield fragment
 
@@ -123,7 +114,7 @@ class Upload:
         for fragment in fragments:
             begins.append(begin)
             begin += sum(part.size for part in fragment.own)
-        own = merged([(f.tensors, at) for f, at in zip(fragments, begins, strict=True)])
+        own = merge_entries([(f.tensors, at) for f, at in zip(fragments, begins, strict=True)])
         return Manifest(
             name=save.name,
             step=save.step,
@@ -141,15 +132,15 @@ class Upload:
 
 
 def _difference(fragment: Fragment, plan: Plan, named: Collection[str]) -> str:
-    """What another rank's state has that rank 0's, with `plan` and the tensors `named` in its tree, has not."""
+    """How another rank's state differs from that of rank 0, whose tree names `named`; empty if it does not."""
     for tensor in fragment.tensors:
-        if tensor.size and tensor.name not in named and not tensor.name.startswith("@"):  # those are a rank's own
-            return f"{tensor.name!r}, which rank 0 has not"
-    return "" if fragment.form == plan.form else "other tensors than rank 0, or with other types or shapes"
+        if tensor.size and tensor.name not in named and not tensor.name.startswith("@"):  # @: per-rank state
+            return f"{tensor.name!r}, which rank 0 does not have"
+    return "" if fragment.form == plan.form else "other tensors than rank 0, or other types or shapes of them"
 
 
 def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:
-    """Where the arena is cut into objects: never across the border between what is shared and what is a rank's own."""
+    """Where the arena is cut into parts. No part has bytes of both the common stream and the rank's own."""
     length = manifest.PART_BYTES * max(1, -(-plan.size // (PARTS * manifest.PART_BYTES)))
     for begin, end in ((0, plan.share), (plan.share, plan.size)):
         for start in range(begin, end, length):

@@ -1,7 +1,7 @@
-"""The writer: a process beside each rank that uploads checkpoints and commits them while training goes on.
+"""The writer: a process beside each rank that uploads and commits checkpoints while training goes on.
 
-It imports neither torch nor CUDA, so it starts quickly and holds no GPU. It ends when its trainer has ended, but not
-before it has finished a checkpoint that was copied whole.
+It imports neither torch nor CUDA, so it starts quickly and uses no GPU. It ends when its trainer has ended, but first
+it finishes a checkpoint whose state was copied completely.
 """
 
 import math
@@ -17,10 +17,10 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.arriving import Source
+from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.channel import Channel, ClosedError
-from holdfast_train.save.in_flight_lock import Lock
-from holdfast_train.save.messages import Abandon, Copied, Failed, Free, Hurry, Map, Open, Save
+from holdfast_train.save.in_flight_lock import InFlightLock
+from holdfast_train.save.messages import Abandon, Copied, Failed, FreeArena, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
@@ -29,14 +29,14 @@ from holdfast_train.storage.rate_limit import Rate
 
 __all__ = ["Writer", "main"]
 
-NICENESS = 10  # training comes first where cores are few
+NICENESS = 10  # training has priority if there are few cores
 BURST_BYTES = 1 << 20
 
 
 class Writer:
-    """Serves one trainer over `channel` until that closes."""
+    """Serves one trainer over `channel` until it closes."""
 
-    def __init__(self, channel: Channel, opened: Open, lock: Lock) -> None:
+    def __init__(self, channel: Channel, opened: Open, lock: InFlightLock) -> None:
         environment = opened.environment
         self._channel = channel
         self._storage = open_patient(environment, environment.checkpoint_uri or "")
@@ -44,34 +44,34 @@ class Writer:
         self._checkpoints.go_on(opened.fence)
         self._rate, self._limit = Rate(environment.upload_rate, BURST_BYTES), environment.upload_rate
         self._upload = Upload(self._checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
-        self._jobs: queue.SimpleQueue[tuple[Save, Plan, Source] | None] = queue.SimpleQueue()
-        self._sources: dict[str, Source] = {}
+        self._jobs: queue.SimpleQueue[tuple[Save, Plan, ArrivingBytes] | None] = queue.SimpleQueue()
+        self._arriving: dict[str, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
-        self._leaves = False  # is the trainer about to be ended?
+        self._is_leaving = False  # True if the trainer has a deadline by which it must have ended
         self._lock = lock
 
     def serve(self) -> None:
-        """Do what the trainer says until it closes the channel, or ends; then finish what was copied whole."""
+        """Do what the trainer asks until it closes the channel or ends; then finish what was copied completely."""
         worker = threading.Thread(target=self._work, name="holdfast-commit")
         worker.start()
         try:
             while True:
-                self._on(*self._channel.receive())
+                self._handle(*self._channel.receive())
         except ClosedError:
             pass
         except BaseException:
-            self._channel.close()  # nobody hears the trainer any more: it starts another writer
+            self._channel.close()  # the trainer notices, and starts another writer
             raise
         finally:
-            for source in list(self._sources.values()):
-                source.end()
+            for arriving in list(self._arriving.values()):
+                arriving.mark_trainer_ended()
             self._jobs.put(None)
             worker.join()
 
-    def _on(self, message: object, descriptors: Sequence[int]) -> None:
+    def _handle(self, message: object, descriptors: Sequence[int]) -> None:
         match message:
-            case Map(arena=number, size=size):
+            case MapArena(arena=number, size=size):
                 arena = self._arenas[number] = Arena(size, descriptors[0])
                 arena.close_descriptor()
                 threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
@@ -79,17 +79,18 @@ class Writer:
                 self._rate.limit = self._limit
                 self._plan = save.plan or self._plan
                 assert self._plan is not None
-                source = self._sources[save.name] = Source(self._arenas[save.arena].view[: self._plan.size])
+                arriving = ArrivingBytes(self._arenas[save.arena].view[: self._plan.size])
+                self._arriving[save.name] = arriving
                 self._lock.take()
-                self._jobs.put((save, self._plan, source))
+                self._jobs.put((save, self._plan, arriving))
             case Copied(name=name, size=size):
-                if (known := self._sources.get(name)) is not None:  # else its upload has failed already
-                    known.has(size)
+                if (known := self._arriving.get(name)) is not None:  # None if its upload has failed already
+                    known.mark_ready(size)
             case Abandon(name=name, why=why):
-                if (known := self._sources.get(name)) is not None:
+                if (known := self._arriving.get(name)) is not None:
                     known.abandon(why)
-            case Hurry(at_most=seconds):
-                self._leaves = self._leaves or math.isfinite(seconds)
+            case ShortenDeadline(at_most=seconds):
+                self._is_leaving = self._is_leaving or math.isfinite(seconds)
                 self._rate.limit = None
                 self._storage.hurry(seconds)
 
@@ -97,37 +98,37 @@ class Writer:
         try:
             self._do_jobs()
         except BaseException:
-            self._channel.finish()  # nobody would answer any more: the trainer starts another writer
+            self._channel.finish()  # the trainer notices, and starts another writer
             raise
 
     def _do_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
-            save, plan, source = job
+            save, plan, arriving = job
             with self._storage.within(save.patience, at_most=save.at_most):
-                self._tell(self._answer(save, plan, source))
-                del self._sources[save.name]
-                self._tell(Free(save.arena))
-                # Thousands of objects may have to go. Whoever has to leave does not wait for that.
-                self._checkpoints.sweep(stop=lambda: self._leaves)
-            self._lock.give_back()
+                self._send(self._answer(save, plan, arriving))
+                del self._arriving[save.name]
+                self._send(FreeArena(save.arena))
+                # There may be thousands of objects to delete: a pod that has to leave does not wait for that.
+                self._checkpoints.sweep(stop=lambda: self._is_leaving)
+            self._lock.release()
 
-    def _answer(self, save: Save, plan: Plan, source: Source) -> Saved | Failed | None:
+    def _answer(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | Failed | None:
         try:
-            return self._upload.run(save, plan, source)
+            return self._upload.run(save, plan, arriving)
         except HoldfastTrainError as error:
-            return Failed.by(save.step, error)
+            return Failed.of(save.step, error)
 
-    def _tell(self, message: object) -> None:
+    def _send(self, message: object) -> None:
         try:
             self._channel.send(message)
-        except ClosedError:  # the trainer has ended: nobody has to know
+        except ClosedError:  # the trainer has ended
             return
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the trainer at the other end of the socket, whose descriptor is the first argument; the lock's is next."""
+    """Serve the trainer at the other end of a socket. The arguments are the descriptors of the socket and the lock."""
     descriptor, lock = map(int, argv if argv is not None else sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # meant for the trainer, which says what is to be done about it
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # meant for the trainer, which sends ShortenDeadline
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -135,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         opened, _ = channel.receive()
     except ClosedError:
         return 0
-    Writer(channel, opened, Lock(lock)).serve()
+    Writer(channel, opened, InFlightLock(lock)).serve()
     return 0
 
 

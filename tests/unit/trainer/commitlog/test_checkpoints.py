@@ -370,7 +370,7 @@ def test_a_rank_with_shards_that_rank_0_does_not_name_is_refused(
     monkeypatch.setattr(Walk, "_array", lambda *args: {"$tensor": sharded(*args)})
     first = attempt(MemoryStorage(), identity(1))
     states = [{"objects": {"m": np.array([rank])}} for rank in (0, 1)]
-    with pytest.raises(StateError, match="'b', which rank 0 has not") if refused else contextlib.nullcontext():
+    with pytest.raises(StateError, match="'b', which rank 0 does not have") if refused else contextlib.nullcontext():
         stores.save_each(first, 10, states, [{}, {}])
     assert len(first.log.state.commits) == (0 if refused else 1)
 

@@ -1,4 +1,4 @@
-"""Orders that are computed: each is an order, none looks like one."""
+"""Computed orders: each contains every number once, and looks random."""
 
 import math
 import tracemalloc
@@ -15,20 +15,20 @@ SIGMAS = 6  # of a chi-square statistic: seeds are fixed, so a test that passes 
 
 
 def sigmas(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]", free: int) -> float:
-    """How far the counts are from being all alike, in standard deviations of chance."""
+    """How far the counts are from equal ones, in standard deviations of chance."""
     mean = counts.mean()
     return float((((counts - mean) ** 2 / mean).sum() - free) / math.sqrt(2 * free))
 
 
 @given(size=st.integers(1, 5000), seed=st.integers(), epoch=st.integers(0, 1 << 40))
-def test_everything_once(size: int, seed: int, epoch: int) -> None:
+def test_every_number_once(size: int, seed: int, epoch: int) -> None:
     found = Permutation(size, seed, epoch)(np.arange(size))
     assert (np.sort(found) == np.arange(size)).all()
 
 
 @given(size=st.integers(1, 1 << 60), seed=st.integers(0, 9), data=st.data())
 def test_any_size_any_place(size: int, seed: int, data: st.DataObject) -> None:
-    """Of sizes that nobody counts to: inside, without two that meet, and the same wherever it is asked from."""
+    """Of huge sizes too: every number is in range, no two are equal, and each depends on its place alone."""
     first = data.draw(st.integers(0, max(0, size - 100)))
     places = np.arange(first, min(first + 100, size))
     order = Permutation(size, seed)
@@ -38,15 +38,15 @@ def test_any_size_any_place(size: int, seed: int, data: st.DataObject) -> None:
     assert (order(places[::-1].copy())[::-1] == found).all()
 
 
-def test_the_order_is_for_ever() -> None:
-    """A checkpoint of an older release goes on in the same order: raise sampler.ORDER if this has to change."""
+def test_the_order_never_changes() -> None:
+    """A checkpoint of an older release goes on in the same order. Raise elastic_sampler.ORDER if this must change."""
     assert Permutation(10, 0, 0)(np.arange(10)).tolist() == [3, 5, 2, 8, 7, 1, 4, 0, 6, 9]
     assert Permutation(10**9, 7, 3)(np.arange(4)).tolist() == [404448927, 654487661, 521413197, 234427161]
 
 
 @pytest.mark.parametrize(("size", "epochs"), [(10, 5000), (100, 1000), (997, 200)])
-def test_everything_anywhere(size: int, epochs: int) -> None:
-    """Each thing stands at each place equally often, and any distance between neighbours is as frequent as another."""
+def test_numbers_and_places_are_independent(size: int, epochs: int) -> None:
+    """Each number is at each place equally often, and all distances between neighbours are equally frequent."""
     cells, distances = np.zeros((size, size), np.int64), np.zeros(size, np.int64)
     for epoch in range(epochs):
         found = Permutation(size, 1, epoch)(np.arange(size))

@@ -1,4 +1,4 @@
-"""Random number generators: those of the process, and those of the program."""
+"""Random number generators: the global ones of a process, and the program's own."""
 
 import json
 import random
@@ -24,7 +24,7 @@ def through_a_checkpoint(value: Any) -> Any:
 
 
 def test_every_generator_comes_back() -> None:
-    random.gauss(0, 1)  # which keeps a second number for the next call
+    random.gauss(0, 1)  # it keeps a second number for the next call
     np.random.normal()
     state = through_a_checkpoint(rng.capture())
     wanted = [(*draws(), random.gauss(0, 1), float(np.random.normal())) for _ in range(3)]
@@ -33,7 +33,7 @@ def test_every_generator_comes_back() -> None:
     assert [(*draws(), random.gauss(0, 1), float(np.random.normal())) for _ in range(3)] == wanted
 
 
-def test_one_seed_for_all() -> None:
+def test_one_key_seeds_all_generators_differently() -> None:
     found = []
     for key in ("0/0", "0/1", "1/0", "0/0"):
         rng.seed_host(key)
@@ -43,7 +43,7 @@ def test_one_seed_for_all() -> None:
 
 
 class Cuda:
-    """Stands for torch.cuda: as many devices as asked for, whose generators are bytes."""
+    """Replaces torch.cuda: any number of devices, whose generators have a number as state."""
 
     def __init__(self, current: int, states: list[int]) -> None:
         self.current, self.states = current, [torch.tensor([state]) for state in states]
@@ -69,7 +69,7 @@ class Cuda:
 @pytest.mark.parametrize(
     ("current", "devices", "wanted"),
     [
-        (0, 3, [30, 10, 20]),  # the rank's own device leads
+        (0, 3, [30, 10, 20]),  # the rank's own device is first
         (2, 3, [10, 20, 30]),
         (1, 2, [10, 30]),
         (0, 1, [30]),
@@ -77,7 +77,7 @@ class Cuda:
     ],
 )
 def test_all_devices_of_a_rank(monkeypatch: pytest.MonkeyPatch, current: int, devices: int, wanted: list[int]) -> None:
-    """The state of the current device goes to the current device, whatever its number, and the others follow."""
+    """The state of the current device goes to the current device, which may have another number."""
     monkeypatch.setattr(torch, "cuda", Cuda(2, [10, 20, 30]))
     state = through_a_checkpoint(rng.capture())
     elsewhere = Cuda(current, [0] * devices)
@@ -117,8 +117,8 @@ def test_generators_of_the_program(make: Callable[[], Any], draw: Callable[[Any]
     assert [draw(second) for _ in range(5)] == wanted
 
 
-def test_generators_that_cannot_be() -> None:
+def test_wrong_generators() -> None:
     with pytest.raises(StateError, match="'mine' is a int; allowed: "):
         rng.Generators(mine=7)
-    with pytest.raises(StateError, match="holds no generator 'mine', only 'other'"):
+    with pytest.raises(StateError, match="has no generator 'mine', only 'other'"):
         rng.Generators(mine=random.Random(1)).load_state_dict({"other": None})

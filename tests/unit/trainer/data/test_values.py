@@ -20,22 +20,22 @@ def test_values_come_back() -> None:
     assert (other.mean, other.history) == (2.5, [1.0, 3.0])
 
 
-def test_a_name_that_nobody_made() -> None:
+def test_an_unknown_name() -> None:
     clip = Values(mean=0.0, count=0)
-    with pytest.raises(StateError, match="no value 'maen': name it where the Values are made"):
+    with pytest.raises(StateError, match=r"no value 'maen': pass it to Values\(...\)"):
         clip.maen = 1.0
-    with pytest.raises(AttributeError, match="no value 'maen'; there are 'mean', 'count'"):
+    with pytest.raises(AttributeError, match="no value 'maen'; the values are 'mean', 'count'"):
         _ = clip.maen
 
 
 def test_another_release_of_the_program() -> None:
-    """A value that was added since keeps what it has; one that was removed is left out."""
+    """A value that was added later stays as it is; one that was removed is ignored."""
     now = Values(mean=0.0, added=7)
     now.load_state_dict({"mean": 1.0, "removed": 2})
     assert now.state_dict() == {"mean": 1.0, "added": 7}
 
 
-def test_the_package_is_all_that_is_imported() -> None:
+def test_the_public_names_need_no_other_import() -> None:
     program = "import holdfast_train as h; h.Run(clip=h.Values(mean=0.0), noise=h.Generators())"
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 

@@ -1,4 +1,4 @@
-"""The torch-free trainer that operator tests use: it must start quickly and do what it is told."""
+"""The trainer without torch that operator tests use: it starts quickly and does what its options say."""
 
 import os
 import signal
@@ -48,8 +48,8 @@ def wait_for(text: str, output: IO[str] | None) -> None:
     raise AssertionError(f"it ended without {text!r}")
 
 
-def test_holds_and_hands_over(tmp_path: Path) -> None:
-    """Three processes, as in a change of nodes: one trains, the second waits for it, the third is told not to wait."""
+def test_waits_at_the_fence_and_hands_over(tmp_path: Path) -> None:
+    """Three processes: the first trains, the second waits at the fence, the third has to leave while it waits."""
 
     def start(attempt: int, *options: str, **more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -82,7 +82,7 @@ def test_holds_and_hands_over(tmp_path: Path) -> None:
 
 
 def test_imports_no_torch_and_no_boto3() -> None:
-    """Its start-up is in every operator test, and boto3 alone takes longer than the rest together."""
+    """Every operator test starts it, and the import of boto3 alone takes longer than the rest of its start."""
     code = "import sys, holdfast_train.examples.stub; print(sorted({'torch', 'boto3', 'numpy'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

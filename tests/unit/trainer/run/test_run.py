@@ -230,7 +230,7 @@ def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) ->
             settle(run)
             flaky.down = 4 <= step < 8
             if step == 9:
-                assert run._saving.step == 9  # as soon as it answered again, not five steps later
+                assert run._saving.saved_step == 9  # as soon as it answered again, not five steps later
     assert run.step == 20
 
 
@@ -517,12 +517,12 @@ def test_interval_in_seconds(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Run(counter=Counter(), environment=pod(uri, HOLDFAST_CHECKPOINT_EVERY="60s")) as run:
         for step in run.steps(20):
             if step == 7:
-                run._saving.saved_at -= 61
+                run._saving.state_at -= 61
                 continue
             settle(run)
             if step == 9:
-                assert run._saving.step == 8
-    assert run._saving.step == 20
+                assert run._saving.saved_step == 8
+    assert run._saving.saved_step == 20
 
 
 @pytest.mark.parametrize(("before", "result"), [(4, "saved"), (0, "left")])

@@ -173,7 +173,7 @@ def test_handover_that_fails_changes_nothing_else(uri: str, monkeypatch: pytest.
                 assert run.save()
                 monkeypatch.setattr(FolderStorage, "put_if_absent", denied)
                 leave(run)
-                run._saving.step = 4  # nothing to save, only to hand over
+                run._saving.saved_step = 4  # nothing to save, only to hand over
     assert (run.left, verdict(tmp_path)["result"]) == (True, "saved")
 
 

@@ -1,4 +1,4 @@
-"""When to save: Daly's interval, its bounds, and what a loss may cost."""
+"""When to save: Daly's interval, its bounds, and the most that a loss may cost."""
 
 import math
 
@@ -13,12 +13,12 @@ from holdfast_train.save.interval import (
     RECENT,
     SHORTEST,
     Cost,
-    at_most,
-    auto,
-    daly,
-    due,
-    remark,
+    auto_interval,
+    daly_interval,
+    is_due,
+    longest_interval,
     remember,
+    warning,
 )
 
 HOUR = 3600.0
@@ -30,11 +30,11 @@ def cost(lost: float, commit: float | None = None) -> Cost:
 
 @pytest.mark.parametrize(
     ("between", "minutes"),
-    # The paper's own examples (its figures 3 to 5): a save of five minutes, and what the model predicts.
+    # The paper's own examples (its figures 3 to 5): a save of five minutes, and the predictions of the model.
     [(24 * HOUR, 117), (6 * HOUR, 57), (900, 9.1)],
 )
 def test_daly_as_in_the_paper(between: float, minutes: float) -> None:
-    assert daly(300.0, between) / 60 == pytest.approx(minutes, abs=0.5 if minutes > 10 else 0.05)
+    assert daly_interval(300.0, between) / 60 == pytest.approx(minutes, abs=0.5 if minutes > 10 else 0.05)
 
 
 def expected_time(interval: float, cost: float, between: float) -> float:
@@ -43,23 +43,23 @@ def expected_time(interval: float, cost: float, between: float) -> float:
 
 
 @given(st.floats(0.01, 100), st.floats(500, 1e6))
-def test_daly_is_close_to_the_best_there_is(cost: float, between: float) -> None:
-    """Against the exact cost function: neither half nor twice the interval, nor any in between, is 0.1 % better."""
-    ours = expected_time(daly(cost, between), cost, between)
-    others = [expected_time(daly(cost, between) * 2 ** (n / 10), cost, between) for n in range(-10, 11)]
+def test_daly_is_close_to_the_optimum(cost: float, between: float) -> None:
+    """Against the exact cost function: no interval between half and twice of it is 0.1 % better."""
+    ours = expected_time(daly_interval(cost, between), cost, between)
+    others = [expected_time(daly_interval(cost, between) * 2 ** (n / 10), cost, between) for n in range(-10, 11)]
     assert ours <= min(others) * 1.001
 
 
 def test_save_that_takes_longer_than_nodes_live() -> None:
-    assert daly(500.0, 100.0) == 100.0
+    assert daly_interval(500.0, 100.0) == 100.0
 
 
 @pytest.mark.parametrize(
     ("costs", "between", "seconds"),
     [
-        ((), None, 600.0),  # nothing is known at all
+        ((), None, 600.0),  # nothing is known
         ((), 7200.0, 382.8),  # ten seconds are assumed
-        ((), 30 * 86400.0, 600.0),  # but the first save is not put off for long
+        ((), 30 * 86400.0, 600.0),  # but the first save comes after ten minutes at most
         ((), 10.0, SHORTEST),
         ((cost(1.0),), None, 600.0),
         ((cost(1.0),), 7200.0, 120.3),
@@ -67,15 +67,15 @@ def test_save_that_takes_longer_than_nodes_live() -> None:
         ((cost(0.0),), 7200.0, SHORTEST),
         ((cost(0.001),), 7200.0, SHORTEST),
         ((cost(5.0),), 30 * 86400.0, LONGEST),
-        ((cost(60.0),), 7200.0, 1200.0),  # Daly's would be 950 s: saving would cost more than five per cent
+        ((cost(60.0),), 7200.0, 1200.0),  # Daly's interval is 950 s: saving would cost more than 5 %
         ((cost(300.0),), None, 6000.0),
-        ((cost(0.01, commit=90.0),), 7200.0, 90.0),  # in the background, to a slow storage: one after the other
-        ((cost(1.0), cost(90.0), cost(1.0)), 7200.0, 120.3),  # one that met a storage in trouble
-        ((cost(9.0), cost(1.0), cost(1.0), cost(1.0), cost(1.0)), 7200.0, 120.3),  # the first pays for allocation
+        ((cost(0.01, commit=90.0),), 7200.0, 90.0),  # in the background, to a slow storage: one save follows the other
+        ((cost(1.0), cost(90.0), cost(1.0)), 7200.0, 120.3),  # one slow save is ignored
+        ((cost(9.0), cost(1.0), cost(1.0), cost(1.0), cost(1.0)), 7200.0, 120.3),  # the first save allocates memory
     ],
 )
 def test_auto(costs: tuple[Cost, ...], between: float | None, seconds: float) -> None:
-    assert auto(costs, between) == pytest.approx(seconds, abs=0.1)
+    assert auto_interval(costs, between) == pytest.approx(seconds, abs=0.1)
 
 
 def test_only_the_last_few_saves_count() -> None:
@@ -92,13 +92,13 @@ def test_only_the_last_few_saves_count() -> None:
         ((), 600.0, 300.0),
         ((cost(1.0),), 600.0, 599.0),
         ((cost(0.1, 60.0),), 600.0, 540.0),
-        ((cost(1.0), cost(0.1, 60.0), cost(1.0)), 600.0, 540.0),  # the slowest: this is a promise
+        ((cost(1.0), cost(0.1, 60.0), cost(1.0)), 600.0, 540.0),  # the slowest commit: maxLoss is a promise
         ((cost(0.1, 300.0),), 600.0, 300.0),
-        ((cost(0.1, 400.0),), 600.0, 400.0),  # cannot be kept: one save follows the other
+        ((cost(0.1, 400.0),), 600.0, 400.0),  # cannot be met: one save follows the other
     ],
 )
 def test_interval_for_a_loss(costs: tuple[Cost, ...], max_loss: float, seconds: float) -> None:
-    assert at_most(costs, max_loss) == pytest.approx(seconds)
+    assert longest_interval(costs, max_loss) == pytest.approx(seconds)
 
 
 STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True, between_losses=7200.0)
@@ -114,7 +114,7 @@ STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True
         (AUTO, (cost(1.0),), {"age": 120.0}, False),
         (AUTO, (cost(1.0),), {"age": 121.0}, True),
         (AUTO, (cost(1.0),), {"age": 121.0}, True),
-        # Whatever is asked for, no state grows older than a loss may cost; at the last step before that.
+        # For any `every`, no state becomes older than maxLoss: a save begins at the last step before that.
         (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 49.0}, False),
         (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 51.0}, True),
         (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 41.0, "last_step": 10.0}, True),
@@ -125,7 +125,7 @@ STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True
 )
 def test_due(every: Every, costs: tuple[Cost, ...], now: dict[str, float], answer: bool) -> None:
     given = {"age": 0.0, "last_step": 0.0} | now
-    assert due(every, costs, step=int(given.pop("step", 1)), **given) is answer
+    assert is_due(every, costs, step=int(given.pop("step", 1)), **given) is answer
 
 
 costs_strategy = st.lists(
@@ -136,7 +136,7 @@ betweens = st.floats(1, 1e8)
 
 @given(costs_strategy, betweens | st.none())
 def test_auto_stays_in_its_bounds(costs: tuple[Cost, ...], between: float | None) -> None:
-    seconds = auto(costs, between)
+    seconds = auto_interval(costs, between)
     lost = sorted(one.lost for one in costs)[len(costs) // 2] if costs else 0.0
     commit = sorted(one.commit for one in costs)[len(costs) // 2] if costs else 0.0
     assert seconds >= SHORTEST
@@ -146,16 +146,16 @@ def test_auto_stays_in_its_bounds(costs: tuple[Cost, ...], between: float | None
 
 
 @given(costs_strategy.filter(bool), betweens, betweens)
-def test_the_rarer_losses_are_the_rarer_saves_are(costs: tuple[Cost, ...], one: float, other: float) -> None:
-    assert auto(costs, min(one, other)) <= auto(costs, max(one, other)) * (1 + 1e-9)
+def test_fewer_losses_mean_fewer_saves(costs: tuple[Cost, ...], one: float, other: float) -> None:
+    assert auto_interval(costs, min(one, other)) <= auto_interval(costs, max(one, other)) * (1 + 1e-9)
 
 
 @given(costs_strategy.filter(bool), betweens | st.none(), st.floats(1, 3), st.floats(0, 100))
-def test_the_dearer_saves_are_the_rarer_they_are(
+def test_more_expensive_saves_are_fewer(
     costs: tuple[Cost, ...], between: float | None, times: float, more: float
 ) -> None:
-    dearer = tuple(Cost(one.lost * times + more, one.commit * times + more, one.size) for one in costs)
-    assert auto(costs, between) <= auto(dearer, between) * (1 + 1e-9)
+    costlier = tuple(Cost(one.lost * times + more, one.commit * times + more, one.size) for one in costs)
+    assert auto_interval(costs, between) <= auto_interval(costlier, between) * (1 + 1e-9)
 
 
 everys = st.sampled_from([Every(steps=10**6), Every(seconds=1e6), Every(auto=True), AUTO])
@@ -166,20 +166,20 @@ def test_no_loss_costs_more_than_it_may(
     every: Every, costs: tuple[Cost, ...], max_loss: float, step_seconds: float
 ) -> None:
     """Train until a save is due, which then takes as long as the longest one so far. A loss just before its commit
-    takes no more than maxLoss; or it is said that this cannot be kept, and it takes a step more than that at most.
+    costs at most maxLoss; otherwise a warning says that this cannot be met, and the loss costs at most one step more.
     """
     every = Every(every.steps, every.seconds, every.auto, every.between_losses, max_loss)
     commit = max((one.commit for one in costs), default=max_loss / 2)
     age = 0.0
     for step in range(1, 10**6):
         age += step_seconds
-        if due(every, costs, step=step, age=age, last_step=step_seconds):
+        if is_due(every, costs, step=step, age=age, last_step=step_seconds):
             break
     if 2 * commit <= max_loss and step_seconds <= max_loss - commit:
         assert age + commit <= max_loss * (1 + 1e-9)
     elif 2 * commit > max_loss:
         assert age + commit <= 2 * commit + step_seconds
-        assert "cannot be kept" in (remark(every, costs) or "")
+        assert "cannot be met" in (warning(every, costs) or "")
 
 
 @pytest.mark.parametrize(
@@ -191,16 +191,16 @@ def test_no_loss_costs_more_than_it_may(
         (
             Every(auto=True, max_loss=60.0),
             (cost(1.0, 40.0),),
-            "checkpoint.maxLoss (60 s) cannot be kept: a save takes 40.0 s until it is committed, so a loss may cost "
-            "80.0 s; allow at least that, or a faster storage",
+            "checkpoint.maxLoss (60 s) cannot be met: a save takes 40.0 s until it is committed, so a loss may cost "
+            "80.0 s; allow at least that, or use a faster storage",
         ),
         (
             Every(seconds=60.0, max_loss=60.0),
             (cost(10.0),),
-            "checkpoint.maxLoss (60 s) asks for a save every 50.0 s, and each costs 10.0 s: 20% of the time; a longer "
-            "one makes training faster",
+            "checkpoint.maxLoss (60 s) needs a save every 50.0 s, and each costs 10.0 s of training: 20% of the time; "
+            "a longer maxLoss makes training faster",
         ),
     ],
 )
-def test_what_people_should_know(every: Every, costs: tuple[Cost, ...], words: str | None) -> None:
-    assert remark(every, costs) == words
+def test_warnings_about_max_loss(every: Every, costs: tuple[Cost, ...], words: str | None) -> None:
+    assert warning(every, costs) == words

@@ -1,4 +1,4 @@
-"""What each rank copies: together all bytes, each once."""
+"""What each rank copies: together the ranks copy every byte once."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_train.format.tree import Leaf
-from holdfast_train.save.plan import GRAIN, merged, plan
+from holdfast_train.save.plan import GRAIN, make_plan, merge_entries
 
 sizes = st.lists(st.integers(0, 20_000), max_size=12)
 
@@ -16,9 +16,9 @@ def leaves(sizes: list[int], prefix: str = "t") -> list[Leaf]:
 
 
 @given(sizes, sizes, st.integers(1, 5))
-def test_the_ranks_together_write_every_byte_once(alike: list[int], own: list[int], ranks: int) -> None:
-    common, mine = leaves(alike), leaves(own, "own")
-    plans = [plan([*common, *mine], len(common), rank, ranks) for rank in range(ranks)]
+def test_the_ranks_together_write_every_byte_once(replicated: list[int], own: list[int], ranks: int) -> None:
+    common, mine = leaves(replicated), leaves(own, "own")
+    plans = [make_plan([*common, *mine], len(common), rank, ranks) for rank in range(ranks)]
     written: dict[int, list[tuple[int, int]]] = {}
     for made in plans:
         used: list[tuple[int, int]] = []
@@ -31,17 +31,17 @@ def test_the_ranks_together_write_every_byte_once(alike: list[int], own: list[in
         assert used == sorted(used)
         assert all(before[1] <= after[0] for before, after in pairwise(used))
         assert all(stop <= made.size for _, stop in used)
-        assert made.share % GRAIN == made.size % GRAIN == 0  # else they cannot be written past the page cache
-    for number, size in enumerate(alike):
+        assert made.share % GRAIN == made.size % GRAIN == 0  # as direct writes to a disk require
+    for number, size in enumerate(replicated):
         edges = sorted(written.get(number, []))
         assert [edge[0] for edge in edges] == [0, *(edge[1] for edge in edges)][:-1] if size else not edges
         assert sum(stop - start for start, stop in edges) == size
 
 
 @given(sizes, st.integers(1, 5))
-def test_shares_end_to_end_are_the_common_stream(alike: list[int], ranks: int) -> None:
-    """Offsets of tensors count through the shares of all ranks in order, and those differ by a grain at most."""
-    plans = [plan(leaves(alike), len(alike), rank, ranks) for rank in range(ranks)]
+def test_shares_end_to_end_are_the_common_stream(replicated: list[int], ranks: int) -> None:
+    """Offsets of tensors count through the shares of all ranks in order. Shares differ by two grains at most."""
+    plans = [make_plan(leaves(replicated), len(replicated), rank, ranks) for rank in range(ranks)]
     ends = [entry.shards[0].offset + entry.size for entry in plans[0].common]
     assert sum(made.share for made in plans) >= max(ends, default=0)
     assert max(made.share for made in plans) - min(made.share for made in plans) <= 2 * GRAIN
@@ -58,7 +58,7 @@ def test_shards_of_one_tensor_become_one_entry() -> None:
     entries = []
     for number, box in enumerate(boxes):
         leaf = Leaf("w", "torch", "float32", (3, 3), 4 * 3 * box[1][0], None, box)
-        entries.append((plan([leaf], 1, number, 2).own_tensors, 1000 * number))
-    (entry,) = merged(entries)
+        entries.append((make_plan([leaf], 1, number, 2).own_tensors, 1000 * number))
+    (entry,) = merge_entries(entries)
     assert (entry.shape, entry.size) == ((3, 3), 36)
     assert [(s.offset, s.start, s.shape) for s in entry.shards] == [(0, (0, 0), (2, 3)), (1000, (2, 0), (1, 3))]

@@ -1,4 +1,4 @@
-"""A writer that fails, breaks or is late takes nothing with it."""
+"""A writer that fails, crashes or is late does no harm to training or to later saves."""
 
 import contextlib
 import math
@@ -18,9 +18,9 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError, StorageFullError, WriterLostError
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.in_flight_lock import Lock
+from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Content, Saver, start_writer
+from holdfast_train.save.saver import Saver, TrainingState, start_writer
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_patient
@@ -29,7 +29,7 @@ from holdfast_train.storage.retrying import Patient
 
 
 class Training:
-    """A model of 400 kB whose checkpoints go into a folder; `told` is what came of them."""
+    """A model of 400 kB whose checkpoints go into a folder. `results`: of its saves."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         where = environment(f"file://{folder}/prefix", **variables)
@@ -38,10 +38,10 @@ class Training:
         checkpoints.start("Auto")
         self.model = torch.nn.Linear(100, 1000)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.told: list[Saved | HoldfastTrainError] = []
-        content = Content({"model": self.model, "optimizer": self.optimizer}, {})
+        self.results: list[Saved | HoldfastTrainError] = []
+        state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
         opened = Open(where, 0, 1, checkpoints.log.fence)
-        self.saver = Saver(opened, content, self.told.append)
+        self.saver = Saver(opened, state, self.results.append)
 
     def begin(self, step: int) -> None:
         self.saver.begin(f"{step:012d}-a1-0123456789ab", step, patience=0.0)
@@ -49,7 +49,7 @@ class Training:
     def save(self, step: int) -> Saved | HoldfastTrainError:
         self.begin(step)
         assert self.saver.wait(lambda: math.inf)
-        return self.told[-1]
+        return self.results[-1]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
 
 
 class Gate:
-    """Keeps the copy of what an optimizer guards from being made until it is opened."""
+    """Delays the copy of what an optimizer guards until `open` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
@@ -80,23 +80,23 @@ def full(*_: Any, **__: Any) -> None:
 
 
 def test_an_upload_that_fails_before_its_state_is_copied(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if what is told of a copy that nobody needs any more ends the writer."""
+    """Breaks if a message about the copy of a failed checkpoint ends the writer."""
     gate = Gate(monkeypatch)
     with monkeypatch.context() as broken:
         broken.setattr(Checkpoints, "prepare", full)
         training.begin(1)
         assert gate.reached.wait(30)
         assert training.saver.wait(lambda: 30)
-        assert isinstance(training.told[-1], StorageFullError)
+        assert isinstance(training.results[-1], StorageFullError)
     gate.open.set()
     assert isinstance(training.save(2), Saved)
-    assert len(training.told) == 2
+    assert len(training.results) == 2
 
 
-def test_an_arena_is_not_used_again_while_somebody_still_copies_into_it(
+def test_an_arena_is_not_used_again_while_a_capture_still_copies_into_it(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks if the end of its upload is taken for that of the copy: two states would be mixed, with good sums."""
+    """Breaks if an arena is free when its upload has failed: two states would be mixed, with correct checksums."""
     gate = Gate(monkeypatch)
     with monkeypatch.context() as broken:
         broken.setattr(Checkpoints, "prepare", full)
@@ -109,11 +109,11 @@ def test_an_arena_is_not_used_again_while_somebody_still_copies_into_it(
     gate.open.set()
     second.join(30)
     assert training.saver.wait(lambda: 30)
-    assert isinstance(training.told[-1], Saved)
+    assert isinstance(training.results[-1], Saved)
 
 
-def test_a_writer_that_breaks_is_replaced(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if an error that nobody foresaw leaves a writer that takes orders and answers none."""
+def test_a_writer_that_crashes_is_replaced(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if an unexpected error leaves a writer that receives messages and answers none."""
     unhandled: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     with monkeypatch.context() as broken:
@@ -123,29 +123,17 @@ def test_a_writer_that_breaks_is_replaced(training: Training, monkeypatch: pytes
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
 
 
-def test_a_writer_that_cannot_be_started_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_cannot_be_started_is_a_writer_lost_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_room(*_: Any, **__: Any) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("subprocess.Popen", no_room)
     with pytest.raises(WriterLostError, match="cannot be started"):
-        start_writer(Lock.new(None))
+        start_writer(InFlightLock.new(None))
 
 
-def test_a_lock_without_a_launcher_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    lock = Lock.new(None)
-    lock.take()
-    lock.give_back()
-    assert list(tmp_path.iterdir()) == []
-    other = Lock.new(str(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 1
-    lock.close()
-    other.close()
-
-
-def test_no_limit_holds_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if the last save of a pod that has to leave goes at the rate of those beside the training."""
+def test_the_upload_is_not_limited_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the last save of a pod that has to leave is limited to `uploadRate`."""
     paused = threading.Event()
     original = Rate._until_lifted
 
@@ -157,37 +145,39 @@ def test_no_limit_holds_while_training_waits(tmp_path: Path, monkeypatch: pytest
     training = Training(tmp_path, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
     training.model.register_buffer("much", torch.zeros(4 << 20, dtype=torch.uint8))
     with contextlib.closing(training.saver):
-        for step in (1, 2):  # after the first the limit holds again
+        for step in (1, 2):  # the limit applies again after the first one
             paused.clear()
             training.begin(step)
             assert paused.wait(30)
-            assert len(training.told) == step - 1
+            assert len(training.results) == step - 1
             assert training.saver.wait(lambda: math.inf)
-            assert isinstance(training.told[-1], Saved)
+            assert isinstance(training.results[-1], Saved)
 
 
 def test_a_writer_that_dies_while_a_save_is_prepared_leaves_no_arena_behind(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks if an arena is given to nobody: it would be busy for ever, and whoever waits for it would hang."""
+    """Breaks if an arena is reserved without a writer: it would be busy for ever, and a wait for it would hang."""
     original = Saver._take_arena
 
     def late(saver: Saver, size: int) -> int:
         number = original(saver, size)
-        saver._channel = None  # as `_lost` leaves it
+        saver._channel = None  # as `_forget_writer` does
         return number
 
     assert isinstance(training.save(1), Saved)
     with monkeypatch.context() as broken:
         broken.setattr(Saver, "_take_arena", late)
-        with pytest.raises(WriterLostError, match="before step 2 was given to it"):
+        with pytest.raises(WriterLostError, match="before it received step 2"):
             training.begin(2)
-    assert not training.saver.busy
+    assert not training.saver.is_busy
     assert isinstance(training.save(3), Saved)
 
 
-def test_an_error_of_a_writer_while_it_listens_is_heard(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if it stays, deaf, for the end of a copy: the trainer would block as soon as the socket is full."""
+def test_an_error_in_the_receiving_thread_of_a_writer_ends_it(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if it goes on without receiving: the trainer would block as soon as the socket is full."""
     unhandled: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     gate = Gate(monkeypatch)
@@ -196,15 +186,15 @@ def test_an_error_of_a_writer_while_it_listens_is_heard(training: Training, monk
         training.begin(1)
         assert training.saver.wait(lambda: 30)
     gate.open.set()
-    assert isinstance(training.told[-1], WriterLostError)
+    assert isinstance(training.results[-1], WriterLostError)
     assert isinstance(training.save(2), Saved)
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
 
 
-def test_a_commit_is_told_before_what_it_makes_superfluous_is_deleted(
+def test_a_commit_is_reported_before_old_checkpoints_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Breaks if a last save that is in time is told too late: of many ranks thousands of objects have to go."""
+    """Breaks if a last save is committed in time but reported too late: there may be thousands of objects to delete."""
     may_delete, original = threading.Event(), FolderStorage.delete
 
     def delete(storage: FolderStorage, keys: Iterable[str]) -> None:
@@ -222,8 +212,8 @@ def test_a_commit_is_told_before_what_it_makes_superfluous_is_deleted(
     wait_for(lambda: len(list(manifests.iterdir())) == 1, 30, "the first checkpoint to be deleted")
 
 
-def test_who_has_to_leave_waits_for_no_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if the grace goes into deleting: that is not lost, for the next attempt finds what is left."""
+def test_a_pod_that_has_to_leave_does_not_wait_for_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the grace is spent on deletes, which the next attempt does anyway."""
     hurried, hurry, publish = threading.Event(), Patient.hurry, Checkpoints.publish
 
     def hurry_and_tell(storage: Patient, seconds: float) -> None:
@@ -242,14 +232,14 @@ def test_who_has_to_leave_waits_for_no_deletes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Checkpoints, "publish", publish_late)
     training.begin(2)
     assert training.saver.wait(lambda: 30.0)
-    assert isinstance(training.told[-1], Saved)
+    assert isinstance(training.results[-1], Saved)
     training.saver.close()
     wait_for(lambda: set(threading.enumerate()) <= before, 30, "the writer to end")
     assert len(list((tmp_path / "prefix" / "manifests").iterdir())) == 2
 
 
-def test_an_end_gives_the_memory_back(tmp_path: Path) -> None:
-    """Breaks if a Run keeps a copy of the state for as long as its process lives."""
+def test_close_frees_the_memory(tmp_path: Path) -> None:
+    """Breaks if a Run keeps a copy of the state until its process ends."""
     training = Training(tmp_path)
     training.save(1)
     arena = weakref.ref(training.saver._arenas[0])

@@ -1,4 +1,4 @@
-"""When a save is due, and what is said of one that has failed."""
+"""When a save is due, and how failed saves are reported."""
 
 import pytest
 
@@ -7,21 +7,21 @@ from holdfast_train.environment import Credentials, Every
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import schedule
-from holdfast_train.save.schedule import STUCK_SECONDS, Saving, one_line
+from holdfast_train.save.schedule import STUCK_SECONDS, SaveSchedule, one_line
 
 
-def test_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Saving(Progress())
-    assert not found.due(7, Every(steps=5))
-    found.failed(StorageUnreachableError("down"))
-    assert not found.due(10, Every(steps=5))  # not at once either: training would wait for it at every step
+def test_a_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = SaveSchedule(Progress())
+    assert not found.is_due(7, Every(steps=5))
+    found.record_failed(StorageUnreachableError("down"))
+    assert not found.is_due(10, Every(steps=5))  # not at once: training would wait for a save at every step
     monkeypatch.setattr(schedule, "RETRY_SECONDS", 0.0)
-    found.failed(StorageUnreachableError("down"))
-    assert found.due(11, Every(steps=5))
+    found.record_failed(StorageUnreachableError("down"))
+    assert found.is_due(11, Every(steps=5))
 
 
 class Clock:
-    """Stands where it is put."""
+    """A clock that moves only if a test moves it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -30,101 +30,101 @@ class Clock:
 
 def test_auto_follows_what_saves_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, auto = Clock(monkeypatch), Every(auto=True, between_losses=7200.0)
-    found = Saving(Progress())
+    found = SaveSchedule(Progress())
 
     def steps_until_due() -> int:
         for number in range(1, 10_000):
             clock.now += 1.0
-            if found.due(number, auto):
+            if found.is_due(number, auto):
                 return number
         raise AssertionError("no save was due in three hours")
 
     def save(seconds: float, lost: float) -> None:
-        found.begun()
+        found.record_begun()
         clock.now += seconds
-        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, seconds, ""), lost)
+        found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, seconds, ""), lost)
 
-    clock.now += 500.0  # loading takes its time, and is not trained
-    found.begin(None)
+    clock.now += 500.0  # loading takes time, but is not training
+    found.start(None)
     assert steps_until_due() == 383
-    save(1.0, lost=1.0)  # training has waited for it, and what was done until then is safe from its beginning on
+    save(1.0, lost=1.0)  # training waited; the interval counts from the beginning of the save
     assert steps_until_due() == 120
-    save(40.0, lost=1.0)  # in the background: 40 of the seconds until the next one have passed when it is committed
+    save(40.0, lost=1.0)  # in the background: it is committed 40 s after the interval began
     assert steps_until_due() == 81
 
 
-def test_no_step_is_begun_that_would_cost_more_than_a_loss_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_begins_before_a_step_that_would_exceed_max_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, every = Clock(monkeypatch), Every(steps=1000, max_loss=60.0)
-    found = Saving(Progress())
-    found.begin(None)
-    found.begun()
-    found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 10.0, ""), 0.0)
+    found = SaveSchedule(Progress())
+    found.start(None)
+    found.record_begun()
+    found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, 10.0, ""), 0.0)
     for step in range(1, 5):
         clock.now += 10.0
-        assert not found.due(step, every)  # 40 s old at most, ten more for a save: the next step ends at 50
+        assert not found.is_due(step, every)  # 40 s old at most, and 10 s for a save: the next step ends at 50 s
     clock.now += 10.0
-    assert found.due(5, every)
+    assert found.is_due(5, every)
 
 
-def test_what_cannot_be_kept_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Saving(Progress())
-    found.due(1, Every(steps=1000, max_loss=60.0))
+def test_a_max_loss_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    found = SaveSchedule(Progress())
+    found.is_due(1, Every(steps=1000, max_loss=60.0))
     for _ in range(3):
-        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 50.0, ""), 0.0)
-    assert capsys.readouterr().err.count("maxLoss (60 s) cannot be kept") == 1
+        found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, 50.0, ""), 0.0)
+    assert capsys.readouterr().err.count("maxLoss (60 s) cannot be met") == 1
 
 
 def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if a save that had no memory gives maxLoss, or an interval, all of its time once more."""
+    """Breaks if a skipped save restarts the interval or the time that maxLoss allows."""
     clock = Clock(monkeypatch)
     for every in (Every(steps=1000, max_loss=60.0), Every(seconds=30.0), Every(auto=True, between_losses=600.0)):
-        found = Saving(Progress())
-        found.begin(None)
+        found = SaveSchedule(Progress())
+        found.start(None)
         clock.now += 200.0
-        assert found.due(1, every)
+        assert found.is_due(1, every)
         for step in range(2, 5):
-            found.skipped()
+            found.record_skipped()
             clock.now += 1.0
-            assert found.due(step, every)
-        found.begun()
+            assert found.is_due(step, every)
+        found.record_begun()
         clock.now += 1.0
-        assert not found.due(5, every)
+        assert not found.is_due(5, every)
 
 
-def test_skipped_saves_are_said_once_in_a_row_and_shown_if_they_stay_stuck(
+def test_skipped_saves_are_logged_once_and_reported_if_they_stay_stuck(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
     progress = Progress()
-    found = Saving(progress)
-    found.due(1, Every(steps=1))
+    found = SaveSchedule(progress)
+    found.is_due(1, Every(steps=1))
     for row in (1, 2):
         for _ in range(3):
-            found.skipped()
-        assert progress.save_error is None, "that two overlap is no error"
+            found.record_skipped()
+        assert progress.save_error is None, "two overlapping saves are not an error"
         clock.now += STUCK_SECONDS
-        found.skipped()
+        found.record_skipped()
         assert progress.save_error is not None
-        assert progress.save_error.startswith("SaveSkipped: a save is due, but those before it are on their way")
+        assert progress.save_error.startswith("SaveSkipped: a save is due, but earlier ones are still in flight")
         assert progress.save_error.endswith("another copy of its state")
-        found.begun()
+        found.record_begun()
         assert progress.save_error is not None
-        found.succeeded(Saved(1, "memory://store/manifests/x.json", 1 << 30, 1.0, ""), 0.0)
+        found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, 1.0, ""), 0.0)
         assert progress.save_error is None
-        assert capsys.readouterr().err.count("no memory for one more") == 1, row
-    other = Saving(Progress())
-    other.skipped()  # on a rank that is never asked what is due: rank 0 says it for all
+        assert capsys.readouterr().err.count("no memory for another;") == 1, row
+    other = SaveSchedule(Progress())
+    other.record_skipped()  # on a rank where nothing asks `is_due`: rank 0 logs for all
     assert capsys.readouterr().err == ""
 
 
-def test_what_is_said_holds_no_secrets() -> None:
+def test_reports_contain_no_secrets() -> None:
     progress = Progress()
     keys = Credentials("AKIAKEY", "the+secret", "the-token")
-    Saving(progress, keys).failed(StorageDeniedError("AKIAKEY, the+secret and the-token are refused"))
+    SaveSchedule(progress, keys).record_failed(StorageDeniedError("AKIAKEY, the+secret and the-token are refused"))
     assert progress.save_error == "StorageDenied: ..., ... and ... are refused"
 
 
-def test_line() -> None:
+def test_one_line() -> None:
     assert one_line("a\n b\x1b[0m\t c") == "a b [0m c"
     assert one_line("at https://user:pass@host/bucket") == "at https://host/bucket"
     assert one_line("x" * 200) == "x" * 200
