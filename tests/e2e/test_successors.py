@@ -124,7 +124,7 @@ def test_the_handover_needs_no_operator(
     operator.start()
     job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("dedicated")], stub("--step-seconds", 0.1))
     node = job.wait_checkpoint(20)["node"]
-    # Without an operator the trainer learns from SIGTERM that it is to leave: a busy machine needs seconds to save then.
+    # Without an operator the trainer leaves on SIGTERM: a busy machine then needs seconds to save.
     cluster.reclaim(node, timedelta(seconds=16), kill_after=timedelta(seconds=20))
     ready = job.wait("a successor that runs", lambda s: (s.get("successor") or {}).get("state") == "Running")
     number = ready["successor"]["number"]
