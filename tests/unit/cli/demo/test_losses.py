@@ -12,7 +12,7 @@ from holdfast.cli.demo.losses import LossBook, parse_line
         ("step 1,200 / 2,000 | loss: 2.5e-1", (1200, 0.25)),
         ("step=7 lr=0.1 loss=-1.5", (7, -1.5)),
         ("holdfast: resumed at step 40", None),
-        ("3.3 M parameters, 31.5 MB of text", None),
+        ("3.3 M parameters, 30.0 MiB of text", None),
         ("footstep 3 loss 4", None),
         ("step 4 loss nan", None),
     ],

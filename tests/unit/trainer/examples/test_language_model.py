@@ -12,28 +12,16 @@ from tests.support.trainer.stores import environment
 from holdfast_train import Run
 from holdfast_train.environment import Environment
 from holdfast_train.examples import language_model as lm
-from holdfast_train.examples.byte_data import ByteData, build
 
 SMALL = ["--dim=32", "--layers=2", "--heads=2", "--context=16", "--batch=4", "--warmup=5", "--steps=40"]
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "cache"))
+def one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "text"
-    folder.mkdir()
-    for number in range(5):
-        (folder / f"{number}.py").write_text(f"def function_{number}(value):\n    return value + {number}\n" * 40)
-    (folder / "image.bin").write_bytes(b"\0" * 10_000)
-    return folder
 
 
 def train(text: Path, where: Environment | None, stop: int | None = None) -> tuple[list[float], Run]:
@@ -140,61 +128,3 @@ def test_shards_need_a_process_group(capsys: pytest.CaptureFixture[str], monkeyp
 def test_goal_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_GOAL_STEPS", "77")
     assert lm.parse([]).steps == 77
-
-
-def test_data_is_built_once(text: Path) -> None:
-    first = build(str(text))
-    stamp = first.stat().st_mtime_ns
-    assert build(str(text)) == first
-    assert first.stat().st_mtime_ns == stamp
-    assert first.read_bytes().count(b"\0") == 5  # five files of text, not the image
-    (text / "0.py").write_text("new")
-    assert build(str(text)) != first
-    assert [path.name for path in first.parent.iterdir() if path.name.startswith(".")] == []
-
-
-def test_data_of_a_file_and_a_glob(text: Path) -> None:
-    assert build(str(text / "1.py")).read_bytes().startswith(b"def function_1")
-    assert build(f"{text}/[12].py").read_bytes().count(b"\0") == 2
-    with pytest.raises(ValueError, match="has no file"):
-        build(str(text / "missing"))
-
-
-def test_every_window_once_an_epoch(text: Path) -> None:
-    path = text / "numbers"
-    path.write_bytes(bytes(range(201)))
-    data = ByteData(path, length=10, batch=5, seed=3)
-    epochs = [[tuple(row) for step in range(4) for row in data.batch(4 * epoch + step)] for epoch in range(2)]
-    assert sorted(epochs[0]) == sorted(epochs[1])
-    assert epochs[0] != epochs[1]
-    assert len(set(epochs[0])) == 20
-    assert data.batch(2).shape == (5, 11)
-
-
-def test_ranks_share_a_step(text: Path) -> None:
-    data = ByteData(build(str(text)), length=16, batch=4, seed=1)
-    together = np.concatenate([data.batch(7, rank, 2) for rank in range(2)])
-    assert (together == data.batch(7)).all()
-
-
-def test_fingerprint_of_the_data(text: Path) -> None:
-    found = ByteData(text / "0.py", length=16, batch=4, seed=1).fingerprint()
-    size = (text / "0.py").stat().st_size
-    assert found == {"seed": "1", "batch": "4", "length": "16", "bytes": str(size)}
-
-
-def test_position_of_other_data(text: Path) -> None:
-    data = ByteData(build(str(text)), length=16, batch=4, seed=1)
-    data.batch(8)
-    state = data.state_dict()
-    assert state["step"] == 9
-    data.load_state_dict({**state, "bytes": 1})
-    assert data.step == 9
-    with pytest.raises(ValueError, match="seed"):
-        data.load_state_dict({**state, "seed": 9})
-
-
-def test_data_smaller_than_a_batch(text: Path) -> None:
-    (text / "tiny").write_bytes(b"abc")
-    with pytest.raises(ValueError, match="fewer than a batch"):
-        ByteData(text / "tiny", length=16, batch=4)
