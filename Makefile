@@ -54,13 +54,13 @@ crds: setup ## Write what is generated: CRDs, files of the chart, parts of the d
 lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))
 	$(COMPILE) requirements/uv.in -o requirements/uv.txt
-	$(COMPILE) requirements/go.in -o operator/holdfast/local/tools/go.txt
+	cd requirements && $(COMPILE) go.in -o ../operator/holdfast/local/tools/go.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 	$(COMPILE) images/trainer/pyproject.toml -o requirements/init.txt
-	$(COMPILE) pyproject.toml --no-emit-package holdfast-train -o requirements/operator.txt
+	$(COMPILE) pyproject.toml -o requirements/operator.txt
 	$(COMPILE) images/trainer/pyproject.toml --extra torch -o requirements/trainer.txt
-	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --extra torch --group pyproject.toml:dev \
-		--no-emit-package holdfast-train -o requirements/dev.txt
+	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev \
+		--no-emit-package holdfast --no-emit-package holdfast-train -o requirements/dev.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 
 .PHONY: bench

@@ -1,4 +1,4 @@
-"""What the commands print, as docs/cli.md shows it: made by the code that prints it, from a storage that never was."""
+"""Example output for docs/cli.md, made by the commands' own code from an invented storage."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -38,20 +38,20 @@ COMMITS: Final = (
     _commit(7, 47000, 4, "9be2f0713c66", timedelta(minutes=22)),
     _commit(8, 48000, 4, "d07a4418b95e", timedelta(minutes=3)),
 )
-CUT_OFF: Final = "000000046500-a3-7f23ab90c1d4"
+INTERRUPTED: Final = "000000046500-a3-7f23ab90c1d4"
 
 
 def listing() -> str:
     """`holdfast checkpoints list`."""
     there = {c.name: _objects(c.name, c.step, c.attempt, SIZE, timedelta(minutes=9)) for c in COMMITS}
-    there[CUT_OFF] = _objects(CUT_OFF, 46500, 3, 402_653_184, timedelta(minutes=34), manifest=False)
+    there[INTERRUPTED] = _objects(INTERRUPTED, 46500, 3, 402_653_184, timedelta(minutes=34), manifest=False)
     state = LogState(8, Owner(1, "vision", "vit-faces", "uid"), fence=Fence(6, 4, "pod", "nonce"), commits=COMMITS)
     prefix = Prefix("s3://runs/vision/vit-faces", state, there)
     return _printed(lambda out: list_command.show(out, prefix, rows(prefix, frozenset()), NOW))
 
 
 def damage() -> str:
-    """`holdfast checkpoints verify --all`, where a chunk of one is damaged."""
+    """`holdfast checkpoints verify --all` with one damaged chunk."""
     verdicts = []
     for commit in reversed(COMMITS):
         sizes = [min(PART_BYTES, SIZE - at) for at in range(0, SIZE, PART_BYTES)]

@@ -41,7 +41,7 @@ def _heed_interrupts() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli.main", "demo"],
+        [sys.executable, "-m", "holdfast.cli", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -53,7 +53,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
     reader.start()
     try:
         wait_for(lambda: [line for line in lines if " Running " in line], 180, "the job to run")
-        assert any("holdfast.cli.main operator run" in line for line in processes_below(folder))
+        assert any("holdfast.runtime run" in line for line in processes_below(folder))
         demo.send_signal(number)
         assert demo.wait(60) == 1, "".join(lines)
     finally:

@@ -73,12 +73,12 @@ def test_why_a_job_under_deadline_is_on_spot(
 
     screen = holdfast(cluster.admin_kubeconfig, "why", "job", "-n", namespace).stdout
     assert "● spot" in screen
-    assert "not looked at" not in screen
+    assert "not read" not in screen
     assert "█" in screen, "the timeline"
 
     seen = holdfast(viewer(cluster, namespace), "why", "job", "-n", namespace)
     assert seen.returncode == 0, seen.stderr
-    assert "nodes were not looked at" in seen.stdout
+    assert "nodes were not read" in seen.stdout
     assert "Deadline: spot: up for" in seen.stdout
 
     nobody = holdfast(cluster.admin_kubeconfig, "why", "nobody", "-n", namespace)

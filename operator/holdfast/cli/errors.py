@@ -1,4 +1,4 @@
-"""What a command can end with, apart from success."""
+"""Exit codes and errors of commands."""
 
 from enum import IntEnum
 
@@ -9,10 +9,10 @@ class ExitCode(IntEnum):
     """Exit codes of `holdfast`. 2 is a wrong command line, as everywhere."""
 
     OK = 0
-    FAILED = 1  # what was asked for did not happen, or the job failed
+    FAILED = 1  # the command did not do what was requested, or the job failed
     NO_CLUSTER = 3  # no kubeconfig, or no answer
     NOT_FOUND = 4  # no such job, checkpoint or bucket, or Holdfast is not installed
-    FORBIDDEN = 5  # the cluster or the storage does not let this user do it
+    FORBIDDEN = 5  # the cluster or the storage does not allow it to this user
 
 
 class CliError(HoldfastError):

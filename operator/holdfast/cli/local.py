@@ -25,7 +25,7 @@ app = typer.Typer(
     name="local",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="A real Kubernetes control plane, an S3 server and simulated GPU nodes on this machine, without containers.",
+    help="Run a local Kubernetes cluster with S3 and simulated GPU nodes, without containers.",
 )
 
 _COLOURS = {"running": "green", "paused": "yellow", "crashed": "red"}
@@ -69,9 +69,9 @@ def build_command(
         typer.Argument(metavar="[TOOL]...", help="Names of tools.", show_default="all", autocompletion=_tool_names),
     ] = None,
 ) -> None:
-    """Build tools ahead of time: kubernetes, versitygw (S3), helm and kwok. The first time this takes minutes.
+    """Build tools in advance: kubernetes, versitygw (S3), helm and kwok. The first build takes minutes.
 
-    A tool that is in the cache already is left as it is.
+    A tool that is already in the cache is not built again.
     """
     for name in tools or TOOLS:
         if name not in TOOLS:
@@ -93,13 +93,13 @@ def up_command(
         ),
     ] = None,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to ROOT/audit/audit.log.")] = False,
-    node_grace: Annotated[str, typer.Option(help="Silence after which a node is NotReady.", metavar="DURATION")] = "6s",
+    node_grace: Annotated[str, typer.Option(help="Silence that makes a node NotReady.", metavar="DURATION")] = "6s",
     lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
     api_port: Annotated[int | None, typer.Option(help="Port of the API server.", show_default="any free one")] = None,
 ) -> None:
-    """Start the cluster. The first time, its tools are built (about 5 minutes); then it takes seconds.
+    """Start the cluster. The first start builds its tools (about 5 minutes); later ones take seconds.
 
-    By default it has the nodes spot-1, spot-2 and dedicated-1 with a simulated GPU each, and cpu-1.
+    The default nodes are spot-1, spot-2 and dedicated-1 with one simulated GPU each, and cpu-1.
     """
     try:
         config = ClusterConfig(
@@ -118,13 +118,13 @@ def up_command(
     suffix = "" if cluster.root == default_root() else f" --root {shlex.quote(str(cluster.root))}"
     _say(f"The local cluster is up: {cluster.server}")
     _say(f'  eval "$(holdfast local env{suffix})"   sets KUBECONFIG, the S3 settings and PATH')
-    _say(f"  holdfast local status{suffix}          tells what runs")
-    _say(f"  holdfast local down{suffix}            ends it and removes its data")
+    _say(f"  holdfast local status{suffix}          shows what runs")
+    _say(f"  holdfast local down{suffix}            stops it and removes its data")
 
 
 @app.command()
 def down(root: Root = None) -> None:
-    """End every process of the cluster and remove its data, checkpoints in its S3 server included."""
+    """Stop every process of the cluster and remove its data, also the checkpoints in its S3 server."""
     try:
         cluster = _cluster(root)
     except NotUpError:
@@ -135,7 +135,7 @@ def down(root: Root = None) -> None:
 
 @app.command()
 def status(root: Root = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Tell what every part is doing. The exit code is 1 if something has crashed, or if nothing is up."""
+    """Show the state of every part. The exit code is 1 if a part has crashed or no cluster is up."""
     found = _cluster(root).status()
     if as_json:
         typer.echo(found.model_dump_json(indent=2, exclude={"s3": {"secret_key"}}))
@@ -160,7 +160,7 @@ def reclaim(
     root: Root = None,
     notice: Annotated[str, typer.Option(help="Time between the notice and SIGTERM.", metavar="DURATION")] = "30s",
 ) -> None:
-    """Take a node away as a cloud does: notice taint, then SIGTERM, SIGKILL, and the Node object is gone."""
+    """Take a node away as a cloud does: notice taint, SIGTERM, SIGKILL, then the Node object is deleted."""
     delay = duration("--notice", notice)
     _cluster(root).reclaim(node, delay)
     _say(f"{node}: reclaimed; its processes get SIGTERM in {notice}")
@@ -168,7 +168,7 @@ def reclaim(
 
 @app.command()
 def crash(node: Node, root: Root = None) -> None:
-    """Kill everything on a node and silence it, without notice. Its Node object stays."""
+    """Kill everything on a node without notice; the node goes silent. Its Node object stays."""
     _cluster(root).crash(node)
     _say(f"{node}: crashed")
 
@@ -181,7 +181,7 @@ def restore(node: Node, root: Root = None) -> None:
 
 
 def _say(text: str, style: str = "") -> None:
-    """A line for people, as it is: no markup, and not broken to the width of the screen, so that it can be copied."""
+    """Print a line without markup and without wrapping, so that people can copy it."""
     console().print(text, style=style or None, markup=False, soft_wrap=True)
 
 
@@ -200,7 +200,7 @@ def _show(found: ClusterStatus) -> None:
         _say(f"S3          {found.s3.endpoint}, bucket {found.s3.bucket}")
     _say(f"State       {found.root}")
     if found.phase != "ready":
-        _say("It did not come up completely (`up` was interrupted): run `holdfast local down`.", "red")
+        _say("The cluster is not complete (`up` was interrupted): run `holdfast local down`.", "red")
     if found.api_error:
         _say(found.api_error, "red")
 

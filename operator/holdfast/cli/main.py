@@ -1,4 +1,4 @@
-"""`holdfast`: what people type."""
+"""The `holdfast` command and the list of its commands."""
 
 from typing import Any, Final
 
@@ -13,45 +13,45 @@ from holdfast.cli.ui.console import error_console
 COMMANDS: Final = {
     "watch": Place(
         "holdfast.cli.jobs.watch:watch",
-        "Show jobs as they go on: phase, tier, node, step, loss, ETA, attempts and events as they happen.",
+        "Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.",
     ),
     "describe": Place(
         "holdfast.cli.jobs.describe:describe",
-        "Say how a job stands, why, what happened before, and what happens next.",
+        "Show the state of a job, its reason, its past, and what happens next.",
     ),
     "why": Place(
         "holdfast.cli.why.command:why",
-        "Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.",
+        "Show why a job is on its tier, with every figure behind it.",
     ),
-    "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now, and say which step was saved."),
+    "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now and print its step."),
     "checkpoints": Place(
         "holdfast.cli.checkpoints.app:app",
-        "Look at checkpoints: list, show, verify, compare, prune. Works on a job, or on a storage without a cluster.",
+        "List, show, verify, compare and prune checkpoints. Works on a job, or on a storage without a cluster.",
     ),
-    "move": Place("holdfast.cli.jobs.request:move", "Let a job save, leave its node, and go on elsewhere."),
+    "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "check": Place(
         "holdfast.cli.check.command:check",
-        "Say what would happen if FILE were applied: what is refused and why, which tiers match no node, what is "
-        "missing.",
+        "Check what applying FILE would do.",
     ),
     "demo": Place("holdfast.cli.demo.command:demo", "Watch a training lose three nodes and finish."),
     "simulate": Place(
-        "holdfast.cli.simulate:run", "Say what policies would have cost, beside the cheapest with the future known."
+        "holdfast.cli.simulate:run",
+        "Show what policies would have cost on spot markets.",
     ),
     "version": Place(
         "holdfast.cli.version:version",
-        "Show the versions of holdfast, of its API, and of the cluster if one answers.",
+        "Show the versions of holdfast, of its API and of the cluster.",
     ),
     "local": Place(
         "holdfast.cli.local:app",
-        "A real Kubernetes control plane, an S3 server and simulated GPU nodes on this machine, without containers.",
+        "Run a local Kubernetes cluster with S3 and simulated GPU nodes, without containers.",
     ),
     "operator": Place("holdfast.cli.operator:app", "Run the operator, or prepare its removal."),
 }
 
 
 class Group(LazyGroup):
-    """An error that Holdfast raises on purpose ends a command with words and an exit code, never with a traceback."""
+    """Ends a command with a message and an exit code, never a traceback, when Holdfast raises an error on purpose."""
 
     places = COMMANDS
 
@@ -64,7 +64,7 @@ class Group(LazyGroup):
 
 
 def complain(error: HoldfastError) -> ExitCode:
-    """Print an error for people; the exit code that it calls for."""
+    """Print an error for people; return its exit code."""
     err = error_console()
     err.print(Text.assemble(("error: ", "bold red"), str(error)))
     if isinstance(error, CliError):
@@ -81,19 +81,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 1 it did not work, 2 wrong command line, 3 no cluster, 4 no such thing, 5 not allowed.",
+    epilog="Exit codes: 1 failed, 2 wrong command line, 3 no cluster, 4 not found, 5 not allowed.",
 )
 
 
 @app.callback()
 def holdfast() -> None:
     """Keeps GPU training jobs alive on spot, dedicated and CPU nodes."""
-
-
-def main() -> None:
-    """The `holdfast` program."""
-    app(prog_name="holdfast")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""`holdfast simulate`: what policies would have cost on recorded or made-up spot markets."""
+"""`holdfast simulate`: what policies would have cost on recorded or generated spot markets."""
 
 import json
 import os
@@ -27,20 +27,20 @@ from holdfast.simulate.study import POLICIES, USUAL, Row, Study, simulate, summa
 from holdfast.simulate.synthetic import made_up
 from holdfast.simulate.traces import Trace, read_traces
 
-WORTH_PROCESSES = 64  # jobs; fewer are done before other processes have started
-# By the field of a Study, the option that gives it.
+WORTH_PROCESSES = 64  # jobs; fewer jobs finish before other processes have started
+# Field of a Study -> the option that sets it, where the names differ.
 OPTIONS = {"policies": "--policy", "loads": "--load", "ratio": "--price-ratio"}
 
 
 class Observation(StrEnum):
-    """Whether it costs something to see that spot is back."""
+    """Whether seeing that spot is back costs anything."""
 
     FREE = "free"
     BILLED = "billed"
 
 
 class Format(StrEnum):
-    """How a trace is written."""
+    """Format of a trace file."""
 
     AUTO = "auto"
     SKY = "sky"  # github.com/skypilot-org/spot-traces
@@ -58,60 +58,74 @@ class Zones(StrEnum):
 
 
 def policies_after(incomplete: str) -> list[str]:
-    """Names of capacity policies, after the commas of those that are there already."""
+    """Complete the last of several policy names; names that are already given are left out."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{name}" for name in POLICIES if name.startswith(last) and name not in taken]
 
 
+Traces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A trace: .json as in skypilot-org/spot-traces, .csv of start,end, or a folder of them. Repeatable.",
+        show_default=False,
+    ),
+]
+Synthetic = Annotated[bool, typer.Option("--synthetic", help="Use generated markets, drawn with --seed.")]
+ZonesOption = Annotated[Zones, typer.Option("--zones", help="Each job uses one trace, or all of them.")]
+Policies = Annotated[
+    str, typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=policies_after)
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="Format of the traces. auto: by the file's ending.")]
+Work = Annotated[str, typer.Option(help="Work of a job, as time on dedicated nodes.", metavar="DURATION")]
+Load = Annotated[str, typer.Option(help="Work divided by the time to the deadline; several with commas.")]
+Changeover = Annotated[str, typer.Option(help="Time that each start wastes.", metavar="DURATION")]
+Loss = Annotated[str, typer.Option(help="Most work that a loss of spot can cost.", metavar="DURATION")]
+Ratio = Annotated[str, typer.Option(help="Price of dedicated divided by the price of spot.")]
+Observing = Annotated[
+    Observation,
+    typer.Option(help="free: idle nodes show that spot is back. billed: only a node that is paid for shows it."),
+]
+Windows = Annotated[int, typer.Option(min=1, max=10_000, help="Jobs for each market and load.")]
+Seed = Annotated[int, typer.Option(help="Seed of the start times and of generated markets.")]
+Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes that share the work; the result is the same.")]
+ByLoad = Annotated[bool, typer.Option("--by-load", help="Print a line for each load.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print every job as JSON.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help=f"Also draw the result into a file that ends in {' or '.join(FORMATS)}; needs the extra `plot`.",
+    ),
+]
+
+
 def run(
     *,
-    traces: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A trace, .json as in skypilot-org/spot-traces or .csv of start,end, or a folder of them. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    synthetic: Annotated[bool, typer.Option("--synthetic", help="Use made-up markets, drawn with --seed.")] = False,
-    zones_: Annotated[Zones, typer.Option("--zones", help="Each job uses one trace, or all of them.")] = Zones.APART,
-    policy: Annotated[
-        str,
-        typer.Option(help=f"Policies, with commas: {', '.join(POLICIES)}.", autocompletion=policies_after),
-    ] = ",".join(USUAL),
-    format_: Annotated[
-        Format, typer.Option("--format", help="How traces are written: by their ending, or all as one of them.")
-    ] = Format.AUTO,
-    work: Annotated[str, typer.Option(help="Work of a job, as time on dedicated.", metavar="DURATION")] = "48h",
-    load: Annotated[str, typer.Option(help="Work over the time to the deadline; several with commas.")] = (
-        "0.6,0.75,0.85,0.92"
-    ),
-    changeover: Annotated[str, typer.Option(help="What each start wastes.", metavar="DURATION")] = "20m",
-    loss: Annotated[str, typer.Option(help="Work that each loss of spot costs at most.", metavar="DURATION")] = "0s",
-    price_ratio: Annotated[str, typer.Option(help="Price of dedicated over that of spot.")] = "3",
-    observation: Annotated[
-        Observation, typer.Option(help="Free where nodes stand; billed where an autoscaler brings them.")
-    ] = Observation.FREE,
-    windows: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs for each market and load.")] = 12,
-    seed: Annotated[int, typer.Option(help="Starts, and made-up markets, are drawn with it.")] = 1,
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes that share the work; the result is the same.")
-    ] = os.cpu_count() or 1,
-    by_load: Annotated[bool, typer.Option("--by-load", help="A line for each load.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every job as JSON.")] = False,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help=f"Also draw it, into a file that ends in {' or '.join(FORMATS)}; needs the extra `plot`.",
-        ),
-    ] = None,
+    traces: Traces = None,
+    synthetic: Synthetic = False,
+    zones_: ZonesOption = Zones.APART,
+    policy: Policies = ",".join(USUAL),
+    format_: FormatOption = Format.AUTO,
+    work: Work = "48h",
+    load: Load = "0.6,0.75,0.85,0.92",
+    changeover: Changeover = "20m",
+    loss: Loss = "0s",
+    price_ratio: Ratio = "3",
+    observation: Observing = Observation.FREE,
+    windows: Windows = 12,
+    seed: Seed = 1,
+    workers: Workers = os.cpu_count() or 1,
+    by_load: ByLoad = False,
+    as_json: AsJson = False,
+    picture: Picture = None,
 ) -> None:
-    """Say what policies would have cost, beside the cheapest with the future known.
+    """Show what policies would have cost on spot markets.
 
-    Under Holdfast's policies (deadline, cheapest, ordered-...) a job runs in a virtual cluster, and the operator's own
-    code decides, event by event. The others are rules, asked at every step of the traces. All pay the same prices.
+    Costs are relative to the cheapest schedule with the future known. Under Holdfast's policies (deadline, cheapest,
+    ordered-...) a job runs in a virtual cluster, where the operator's own code decides at every event. The other
+    policies are rules, asked at every step of the traces. All pay the same prices.
 
     \b
     Examples:
@@ -146,18 +160,18 @@ def run(
 
 @contextmanager
 def _named_by_option() -> Iterator[None]:
-    """A field of the Study that is refused is named as the option that gave it. Raises typer.BadParameter."""
+    """Name the option in the error if a field of the Study is refused. Raises typer.BadParameter."""
     try:
         yield
     except StudyError as error:
-        if not error.field:  # it is the traces, not the command line
+        if not error.field:  # the traces are wrong, not the command line
             raise
         raise typer.BadParameter(error.problem, param_hint=OPTIONS.get(error.field, f"--{error.field}")) from error
 
 
 def show(rows: Sequence[Row], out: Console, *, by_load: bool) -> None:
-    """A table, one line for each policy, or each policy and load."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="cost over the cheapest with the future known")
+    """Print a table with a line for each policy, or for each policy and load."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="cost divided by the cheapest cost with the future known")
     headers = ("POLICY", *(("LOAD",) if by_load else ()), "JOBS", "MEAN", "MEDIAN", "P95", "LATE", "MOVES A DAY")
     for header in headers:
         table.add_column(header, justify="left" if header == "POLICY" else "right", no_wrap=True)
@@ -169,11 +183,11 @@ def show(rows: Sequence[Row], out: Console, *, by_load: bool) -> None:
 
 
 def _simulate(study: Study, workers: int) -> list[Row]:
-    """Every row, with a bar on a terminal."""
+    """Run the study and return every row; a terminal shows a progress bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     rows: list[Row] = []
     err, hidden = console(sys.stderr), not sys.stderr.isatty()
-    # Drawn whenever a job is done, not by a thread of its own: processes are forked.
+    # Redrawn when a job is done, not by a thread: worker processes are forked.
     with Progress(*columns, console=err, transient=True, disable=hidden, auto_refresh=False) as progress:
         task = progress.add_task("jobs", total=len(study))
         for found in simulate(study, workers):
@@ -188,7 +202,7 @@ def _markets(
 ) -> list[tuple[Trace, ...]]:
     if bool(paths) == synthetic:
         raise typer.BadParameter(
-            "say which markets: --traces FILE or FOLDER, or --synthetic, not both", param_hint="--traces, --synthetic"
+            "give --traces FILE or FOLDER, or --synthetic, not both", param_hint="--traces, --synthetic"
         )
     if synthetic:
         return made_up(seed, together=together)
@@ -197,9 +211,9 @@ def _markets(
 
 
 def _check(picture: Path) -> None:
-    """Refuse a picture that cannot be made before the jobs run. Raises typer.BadParameter and PlotError."""
+    """Before the jobs run, refuse a picture that cannot be drawn. Raises typer.BadParameter and PlotError."""
     if picture.suffix.lower() not in FORMATS:
-        problem = f'"{picture}": the name of the file must end in {" or ".join(FORMATS)}'
+        problem = f'"{picture}": the file name must end in {" or ".join(FORMATS)}'
         raise typer.BadParameter(problem, param_hint="--plot")
     check_plot(picture)
 

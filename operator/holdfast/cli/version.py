@@ -21,7 +21,7 @@ def own_version() -> str:
 
 
 def version(*, kubeconfig: Kubeconfig = None) -> None:
-    """Show the versions of holdfast, of its API, and of the cluster if one answers."""
+    """Show the versions of holdfast, of its API and of the cluster."""
     out = console()
     out.print(f"holdfast    {own_version()}", markup=False)
     out.print(f"API         {API_VERSION}", markup=False)
@@ -30,7 +30,7 @@ def version(*, kubeconfig: Kubeconfig = None) -> None:
 
 
 async def server_version(target: Target) -> str:
-    """What the cluster says of itself, or that none answers: this command works without a cluster."""
+    """The version of the cluster, or that none answers: this command works without a cluster."""
     try:
         async with connect(target) as client:
             return str((await client.request("GET", "/version", timeout=5.0)).get("gitVersion", "unknown"))

@@ -92,7 +92,7 @@ def test_sets_only_what_the_operator_reads(helm: Path) -> None:
     assert set(names) <= known
     assert len(names) == len(set(names))
     assert {"name": "HOLDFAST_WORKERS", "value": "32"} in container["env"]
-    assert container["args"] == ["operator", "run"]
+    assert container["args"] == ["run"]
 
 
 # Breaks if Services and probes point to a port that the operator does not listen on.
@@ -212,7 +212,7 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
         apply(cluster, pod)
         kubeconfig = cluster.kubeconfig_for(namespace, "holdfast-release")
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast.cli.main", *command, "--kubeconfig", str(kubeconfig)],
+            [sys.executable, "-m", "holdfast.runtime", *command, "--kubeconfig", str(kubeconfig)],
             capture_output=True,
             text=True,
             timeout=60,

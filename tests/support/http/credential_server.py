@@ -1,4 +1,4 @@
-"""A server of credentials as containers have one: short-lived keys over HTTP."""
+"""A credential server as containers have one: short-lived keys over HTTP."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ __all__ = ["CredentialsServer", "credentials_server"]
 
 
 class CredentialsServer:
-    """Gives out one pair of keys, valid for `seconds` from then. `asked` counts how often it was asked."""
+    """Gives out one pair of keys, valid for `seconds` from then. `asked` counts the requests."""
 
     def __init__(self, access_key: str, secret_key: str) -> None:
         self.seconds = 3600.0

@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that does to requests what networks and stores do to them, by a script.
+"""A proxy before an S3 server that makes requests fail as networks and stores do, by a script.
 
 It runs on a loop of its own in a thread. Each request is read whole, matched against the rules, and passed on over a
 connection of its own, so that a fault of one request cannot touch another. Nothing here waits for a time: a request
@@ -22,8 +22,8 @@ __all__ = ["Act", "FaultProxy", "Request", "Rule", "fault_proxy"]
 class Act(Enum):
     """What happens to a request."""
 
-    LOSE_REQUEST = "it never reaches the store, and nobody answers"
-    LOSE_ANSWER = "it takes effect, and nobody answers"
+    LOSE_REQUEST = "it never reaches the store, and there is no answer"
+    LOSE_ANSWER = "it takes effect, and there is no answer"
     REFUSE = "it never reaches the store; the answer is `status`, `code`"
     REFUSE_LATE = "it takes effect; the answer is `status`, `code` all the same"
     RESET = "it never reaches the store; the connection is reset"

@@ -1,4 +1,4 @@
-"""A progress endpoint as the operator's, over TLS, for the trainer's tests."""
+"""A progress endpoint like the operator's, over TLS, for the trainer's tests."""
 
 import datetime
 import http.server
@@ -44,7 +44,7 @@ def certificate(folder: Path) -> Path:
 
 
 class Endpoint:
-    """Collects reports, gives orders. `status` is what a report is answered with."""
+    """Collects reports, gives orders. `status` is the HTTP status that answers a report."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a pod is told about this endpoint."""
+        """The environment that gives a pod the address of this endpoint."""
         return {
             "HOLDFAST_OPERATOR_URL": f"https://127.0.0.1:{self.port}",
             "HOLDFAST_TOKEN_FILE": str(self.token),
@@ -71,7 +71,7 @@ class Endpoint:
         }
 
     def order(self, kind: str, seconds_left: float = 20.0, reason: str = "a test") -> None:
-        """Give an order to whoever polls."""
+        """Give an order to the next pod that polls."""
         with self._changed:
             number = len(self._orders) + 1
             self._orders.append({"id": number, "type": kind, "secondsLeft": seconds_left, "reason": reason})

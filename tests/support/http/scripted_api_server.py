@@ -1,4 +1,4 @@
-"""An API server that says what a test tells it to: for commands, whose errors a real one does not give on demand."""
+"""An API server with scripted answers, for errors that a real one does not give on demand."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ Answer = dict[str, Any] | Callable[[dict[str, Any] | None], dict[str, Any]]
 
 @dataclass
 class FakeApi:
-    """`answers`: (method, path) -> an object, or a function of the request's body. What is not there is NotFound."""
+    """`answers`: (method, path) -> an object, or a function of the request's body. Any other request gets NotFound."""
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Run the operator for a test: `python -m tests.support.operator.operator_main [flags]`.
 
-Without flags of our own it is exactly `holdfast operator run`.
+Without flags of our own it is exactly `holdfast-operator run`.
 
 --decider module:name      another decide function
 --freeze-after JOB=K        the K-th write to a job of this name or its pod takes effect, and its pass never goes on:
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.cli import operator as command
+from holdfast.runtime import command
 from holdfast.runtime import operator as runtime
 from holdfast.runtime.apiserver.gated_writer import Writer
 from holdfast.runtime.loop import execute
@@ -80,7 +80,7 @@ def main() -> None:
         FreezingWriter.left = {job: int(count) for job, _, count in pairs}
         vars(runtime)["Writer"] = FreezingWriter
         vars(execute)["WRITERS"] = 1000  # a job that has stopped keeps its turn, and must not take the others'
-    command.app(["run", *arguments])
+    sys.exit(command.main(["run", *arguments]))
 
 
 if __name__ == "__main__":

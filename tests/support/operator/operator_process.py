@@ -28,7 +28,7 @@ def free_port() -> int:
 class OperatorProcess:
     """One operator under its own service account. Use it as a context manager, or call start and stop.
 
-    `settings` are flags of `holdfast operator run` with underscores; `decider` names another decide function as
+    `settings` are flags of `holdfast-operator run` with underscores; `decider` names another decide function as
     `module:function`, for tests of the runtime alone.
     """
 

@@ -102,7 +102,7 @@ def test_why_looks_at_nodes(api: FakeApi) -> None:
     result = holdfast("why", "job")
     assert result.exit_code == 0, result.output
     assert "WHAT THE POLICY SAYS NOW" in result.output
-    assert "not looked at" not in result.output
+    assert "not read" not in result.output
     found = json.loads(holdfast("why", "job", "--json").output)
     assert found["nodesLookedAt"] == 1
     assert found["tiers"][0]["nodesStandSeconds"] > 0
@@ -112,7 +112,7 @@ def test_why_goes_on_where_nodes_may_not_be_listed(api: FakeApi) -> None:
     api.answers["GET", "/api/v1/nodes"] = failure(403, "Forbidden", 'User "me" cannot list resource "nodes"')
     result = holdfast("why", "job")
     assert result.exit_code == 0, result.output
-    assert "nodes were not looked at" in result.output
+    assert "nodes were not read" in result.output
     assert json.loads(holdfast("why", "job", "--json").output)["nodesLookedAt"] is None
 
 
@@ -150,7 +150,7 @@ def test_a_request_that_nobody_answers_ends_and_says_so(api: FakeApi) -> None:
     api.answers["PATCH", JOB] = raw_job()
     result = holdfast("checkpoint", "job", "--timeout", "1")
     assert result.exit_code == ExitCode.FAILED
-    assert "nothing came of it in 1 s" in result.output
+    assert "no outcome within 1 s" in result.output
 
 
 def test_no_wait_asks_and_ends(api: FakeApi) -> None:

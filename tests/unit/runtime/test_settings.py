@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from holdfast.cli.operator import settings_from
+from holdfast.runtime.command import settings_from
 from holdfast.runtime.errors import ConfigurationError
 from holdfast.runtime.settings import Settings, split_address
 

@@ -1,4 +1,4 @@
-"""`holdfast check`: what would happen if a manifest were applied.
+"""`holdfast check`: what applying a manifest would do.
 
 Belongs here: findings about manifests, nodes and the objects that a job names.
 Does not belong here: validation rules (api).

@@ -1,4 +1,4 @@
-"""`holdfast check FILE`: what would happen if this file were applied."""
+"""`holdfast check FILE`: what applying this file would do."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,15 +21,16 @@ app = typer.Typer()
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A YAML or JSON file of manifests; - for standard input.")],
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no cluster.")] = False,
+    file: Annotated[Path, typer.Argument(help="YAML or JSON file of manifests; - for standard input.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Check without a cluster.")] = False,
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what would happen if FILE were applied: what is refused and why, which tiers match no node, what is missing.
+    """Check what applying FILE would do.
 
-    Nothing is changed. The exit code is 1 if anything would be refused.
+    Says what is refused and why, which tiers match no node, and which objects are missing. Nothing is changed. The exit
+    code is 1 if anything would be refused.
     """
     manifests = read(file)
     reports = [_review(manifest) for manifest in manifests]
@@ -44,7 +45,7 @@ def check(
 
 
 def _review(manifest: Manifest) -> Report:
-    """What can be known without a cluster."""
+    """Check without a cluster."""
     metadata = manifest.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, dict) else None
     report = Report(f"{str(manifest['kind']).lower()}/{name or '?'}", checked=is_ours(manifest))
@@ -52,12 +53,12 @@ def _review(manifest: Manifest) -> Report:
         return report
     report.problems(review(manifest))
     if not report.refused:
-        report.note("schema", "every field and rule holds")
+        report.note("schema", "every field is valid")
     return report
 
 
 async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[Report]) -> None:
-    """Add what the cluster says."""
+    """Add what the cluster answers."""
     try:
         async with connect(target) as client:
             preflight = Preflight(client, target.resolved_namespace(), manifests)
@@ -66,5 +67,5 @@ async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[
                     await preflight.check(manifest, report)
     except CliError as error:
         if error.code is ExitCode.NO_CLUSTER:
-            error.hint = "holdfast check --offline asks no cluster"
+            error.hint = "holdfast check --offline needs no cluster"
         raise

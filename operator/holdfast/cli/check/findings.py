@@ -1,4 +1,4 @@
-"""What `holdfast check` found out, and how it is shown."""
+"""The findings of `holdfast check`, and how they are shown."""
 
 import json
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from holdfast.api.errors import SpecError, shown
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
-    ERROR = "error"  # it would be refused
-    WARNING = "warning"  # it would be accepted, and would not go well
+    ERROR = "error"  # the object would be refused
+    WARNING = "warning"  # the object would be accepted, but would not work well
     OK = "ok"
 
 
@@ -29,7 +29,7 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know. `field` is a path in the object, or what the finding is about."""
+    """One finding. `field` is a path in the object, or the subject of the finding."""
 
     severity: Severity
     field: str
@@ -54,7 +54,7 @@ class Report:
         self.findings.append(Finding(Severity.OK, where, message))
 
     def problems(self, errors: Iterable[SpecError]) -> None:
-        """Problems of the schema and its rules."""
+        """Add the problems of the schema and its rules."""
         for error in errors:
             found = "" if error.value is None else f"{shown(error.value)}: "
             hint = f" ({error.hint})" if error.hint else ""
@@ -69,7 +69,7 @@ class Report:
 def show(reports: Iterable[Report], console: Console) -> None:
     """Print the findings: marks and colours on a terminal, words elsewhere."""
     for report in reports:
-        accepted = "would be accepted" if report.checked else "not Holdfast's, not checked"
+        accepted = "would be accepted" if report.checked else "not an object of Holdfast, not checked"
         verdict = "would be refused" if report.refused else accepted
         console.print(f"[bold]{escape(report.name)}[/bold]: {verdict}", soft_wrap=True)
         for finding in report.findings:
@@ -79,7 +79,7 @@ def show(reports: Iterable[Report], console: Console) -> None:
 
 
 def to_json(reports: Iterable[Report]) -> str:
-    """The findings for programs."""
+    """The findings as JSON."""
     entries: list[dict[str, Any]] = [
         {
             "object": report.name,

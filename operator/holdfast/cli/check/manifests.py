@@ -1,4 +1,4 @@
-"""Reading manifest files as strictly as the API server does."""
+"""Read manifest files as strictly as the API server does."""
 
 import sys
 from collections.abc import Hashable
@@ -37,7 +37,7 @@ _Strict.add_constructor("tag:yaml.org,2002:timestamp", _text)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Every object of a YAML or JSON file, `-` for standard input; lists are opened. Raises CliError."""
+    """Every object of a YAML or JSON file, `-` for standard input, also those inside a List. Raises CliError."""
     try:
         text = sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
         documents = [document for document in yaml.load_all(text, _Strict) if document is not None]
@@ -55,5 +55,5 @@ def read(path: Path) -> list[dict[str, Any]]:
         if not isinstance(item, dict) or not item.get("kind"):
             raise CliError(f"{path}: document {number} is not a Kubernetes object: it needs apiVersion and kind")
     if not objects:
-        raise CliError(f"{path} holds no object")
+        raise CliError(f"{path} contains no object")
     return objects

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster a tier can use, as the scheduler sees it. Pure."""
+"""The nodes of a cluster that a tier can use, as the scheduler decides. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many nodes have the tier's labels, how many of those are usable, and why the others are not."""
+    """The number of nodes with the tier's labels, how many of these are usable, and why the others are not."""
 
     labelled: int
     usable: int
@@ -40,7 +40,7 @@ def needs(tier: Tier, trainer: Trainer) -> dict[str, str]:
 
 
 def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
-    """Whether a node has all labels of a selector."""
+    """True if a node has all labels of a selector."""
     return selector.items() <= (node["metadata"].get("labels") or {}).items()
 
 

@@ -1,4 +1,4 @@
-"""What a cluster would do with a manifest: ask its API server without changing anything."""
+"""What a cluster would do with a manifest: asks the API server without changing anything."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "holdf
 
 
 class Api(Protocol):
-    """The part of runtime.kube.Client that is used here."""
+    """The part of runtime.apiserver.client.Client that is used here."""
 
     async def request(
         self,
@@ -36,7 +36,7 @@ class Api(Protocol):
 
 @dataclass(slots=True)
 class Preflight:
-    """Checks of one file against one cluster. `manifests` is the whole file: what it brings along is not missing."""
+    """Checks one file against one cluster. `manifests` is the whole file: objects in it do not count as missing."""
 
     client: Api
     namespace: str
@@ -44,7 +44,7 @@ class Preflight:
     _nodes: list[Node] | None = field(default=None, init=False)
 
     async def check(self, manifest: Manifest, report: Report) -> None:
-        """Add what the cluster says about a manifest that is well-formed. ApiError if it does not answer."""
+        """Add what the cluster answers about a valid manifest. ApiError if it does not answer."""
         await self._dry_run(manifest, report)
         if manifest["kind"] == PROFILE_KIND:
             await self._tiers(CapacityProfile.parse(manifest).spec.tiers, None, "spec.tiers", report)
@@ -60,11 +60,11 @@ class Preflight:
             await self._reference(reference, namespace, report)
 
     async def _dry_run(self, manifest: Manifest, report: Report) -> None:
-        """Create, or change if there is one already: so that rules about changes are asked too."""
+        """Dry-run a create, or a change if the object exists: so that rules about changes are checked too."""
         path = self._collection(manifest)
         try:
             await self.client.request("POST", path, body=manifest, params=_DRY_RUN)
-            report.note("cluster", "the API server would create it")
+            report.note("cluster", "the API server would create the object")
         except ApiError as error:
             if not error.already_exists:
                 self._refusal(error, report)
@@ -74,7 +74,7 @@ class Preflight:
     async def _dry_run_change(self, path: str, manifest: Manifest, report: Report) -> None:
         try:
             await self.client.request("PATCH", path, body=manifest, params=_DRY_RUN, content_type=MERGE_PATCH)
-            report.note("cluster", "it exists already, and the API server would change it")
+            report.note("cluster", "the object exists, and the API server would change it")
         except ApiError as error:
             self._refusal(error, report)
 
@@ -83,7 +83,7 @@ class Preflight:
             raise error
         message = error.message
         if error.status == 404 and "could not find the requested resource" in message:
-            message = f"{API_VERSION} is unknown there: install Holdfast first (kubectl apply -f crds/)"
+            message = f"{API_VERSION} is unknown to the cluster: install Holdfast first (kubectl apply -f crds/)"
         report.error("cluster", message or str(error))
 
     def _collection(self, manifest: Manifest) -> str:
@@ -114,7 +114,7 @@ class Preflight:
             except ApiError as error:
                 if error.status != 403:
                     raise
-                report.warn(where, "nodes may not be seen by this user: whether the tiers match any is not known")
+                report.warn(where, "this user may not list nodes: whether the tiers match any is unknown")
                 return
         for tier in tiers:
             self._tier(tier, job, f"{where}[{tier.name}]", report)
@@ -127,9 +127,11 @@ class Preflight:
             return
         found = fit(tier, job.spec.trainer, nodes)
         if found.usable:
-            report.note(where, f"{found.usable} of {found.labelled} nodes with its labels could run it")
+            report.note(where, f"{found.usable} of {found.labelled} nodes with its labels could run the pod")
         elif found.labelled:
-            report.warn(where, f"{found.labelled} nodes have its labels, none could run it: {'; '.join(found.reasons)}")
+            report.warn(
+                where, f"{found.labelled} nodes have its labels, none could run the pod: {'; '.join(found.reasons)}"
+            )
         else:
             report.warn(where, _NO_NODE)
 
@@ -151,19 +153,19 @@ class Preflight:
         if missing and not reference.optional:
             report.warn(reference.field, f"{named} has no key {', '.join(missing)}")
         else:
-            report.note(reference.field, f"{named} is there")
+            report.note(reference.field, f"{named} exists")
 
     async def _get(self, path: str) -> Manifest | str:
-        """The object, or in words why it is not here."""
+        """The object, or a text that says why it is not available."""
         try:
             return await self.client.request("GET", path)
         except ApiError as error:
             if error.not_found:
                 return _MISSING
             if error.status == 403:
-                return "may not be seen by this user: whether it exists is not known"
+                return "may not be read by this user: whether it exists is unknown"
             raise
 
 
 _MISSING = "is missing"
-_NO_NODE = "no node has its labels now: only an autoscaler could bring one"
+_NO_NODE = "no node has its labels now: only an autoscaler could add one"

@@ -1,4 +1,4 @@
-"""What a job needs to find in its namespace: Secrets, ConfigMaps, PersistentVolumeClaims. Pure."""
+"""The objects that a job needs in its namespace: Secrets, ConfigMaps, PersistentVolumeClaims. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from holdfast.api.job import Storage, Trainer, TrainingJobSpec
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An object that the job names. `field` is where; an optional one may be missing."""
+    """An object that the job names in `field`. An `optional` one may be missing."""
 
     field: str
     kind: str

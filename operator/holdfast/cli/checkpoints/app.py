@@ -12,7 +12,7 @@ app = typer.Typer(
     name="checkpoints",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at checkpoints: list, show, verify, compare, prune. Works on a job, or on a storage without a cluster.",
+    help="List, show, verify, compare and prune checkpoints. Works on a job, or on a storage without a cluster.",
 )
 app.command("list")(list_)
 app.command()(show)

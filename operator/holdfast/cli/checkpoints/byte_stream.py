@@ -1,4 +1,4 @@
-"""A checkpoint's data as the one stream of bytes that it is: reading anywhere in it, checksums of its chunks."""
+"""A checkpoint's data as one stream of bytes: reads at any offset, and the checksums of its chunks."""
 
 from bisect import bisect_right
 from collections import OrderedDict
@@ -10,7 +10,7 @@ from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.storage.base import Storage
 
-KEPT: Final = 4  # chunks that a stream remembers: runs of one tensor lie close together
+KEPT: Final = 4  # chunks that a stream keeps in memory: the runs of one tensor are close together
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Chunk:
 
 
 class Stream:
-    """The data of one checkpoint. Not for several threads at once: each makes its own."""
+    """The data of one checkpoint. It is not thread-safe: each thread makes its own."""
 
     def __init__(self, storage: Storage, found: Manifest) -> None:
         self._storage = storage
@@ -32,7 +32,7 @@ class Stream:
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def chunk(self, offset: int) -> Chunk:
-        """The chunk in which the byte at `offset` lies. CheckpointCorruptError if there is none."""
+        """The chunk that holds the byte at `offset`. CheckpointCorruptError if there is none."""
         number = bisect_right(self._starts, offset) - 1
         if not 0 <= number < len(self._parts):
             raise CheckpointCorruptError(f"a tensor lies at byte {offset}, beyond the {self._starts[-1]} bytes of data")

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints: their tensors' names, kinds and shapes, what they say of themselves. Pure."""
+"""What differs between two manifests: names, types and shapes of tensors, and facts such as versions. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from holdfast_train.format.tree import TensorEntry, Tree
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Something that both have, and not alike. None: one of them does not have it."""
+    """A value that differs between the two. None: this one does not have it."""
 
     name: str
     first: str | None
@@ -18,7 +18,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`common`: tensors of one name, type and shape on both sides; their bytes were not looked at."""
+    """`common`: tensors with the same name, type and shape on both sides; their bytes were not compared."""
 
     added: tuple[TensorEntry, ...]
     removed: tuple[TensorEntry, ...]
@@ -28,7 +28,7 @@ class Comparison:
 
 
 def compare(first: Manifest, second: Manifest) -> Comparison:
-    """Compare what two manifests say."""
+    """Compare two manifests."""
     before, after = ({t.name: t for t in found.tensors} for found in (first, second))
     both = [(before[name], after[name]) for name in before if name in after]
     return Comparison(
@@ -41,13 +41,13 @@ def compare(first: Manifest, second: Manifest) -> Comparison:
 
 
 def kind(tensor: TensorEntry) -> str:
-    """`float32 [64, 512]`; NumPy's own names of types say that it is NumPy's."""
+    """`float32 [64, 512]`; a NumPy array has `numpy` before it."""
     what = tensor.dtype if tensor.kind == "torch" else f"{tensor.kind} {tensor.dtype}"
     return f"{what} [{', '.join(map(str, tensor.shape))}]"
 
 
 def _facts(first: Manifest, second: Manifest) -> Iterator[Changed]:
-    """What they say of themselves and do not say alike. Step, attempt and metrics differ anyway."""
+    """Facts that differ. Step, attempt and metrics always differ and are left out."""
     yield from _differing("versions", first.versions, second.versions)
     yield from _differing("program", first.program, second.program)
     if len(first.ranks) != len(second.ranks):
@@ -63,7 +63,7 @@ def _differing(what: str, first: Mapping[str, str], second: Mapping[str, str]) -
 
 
 def plain_values(first: Manifest, second: Manifest) -> list[Changed]:
-    """Numbers, texts and so on beside the tensors that differ, by name: a learning rate, a count, a seed."""
+    """Plain values that differ, by name: a learning rate, a count, a seed."""
     before, after = (dict(_leaves(found)) for found in (first, second))
     return list(_differing_values(before, after))
 
@@ -82,7 +82,7 @@ def _leaves(found: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _walk(tree: Tree, path: str) -> Iterator[tuple[str, str]]:
-    """As holdfast_train.format.tree writes trees: a dict with one key that begins with $ says what its value is."""
+    """Walk a tree as holdfast_train.format.tree writes it: a dict whose one key begins with $ gives the type."""
     if isinstance(tree, list):
         for number, value in enumerate(tree):
             yield from _walk(value, f"{path}/{number}")

@@ -1,4 +1,4 @@
-"""Do two tensors have the same bytes? By the checksums of their chunks where those can tell, else by reading both."""
+"""Compare the bytes of two tensors: by the checksums of their chunks where possible, otherwise by reading both."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -7,11 +7,11 @@ from typing import Final
 from holdfast.cli.checkpoints.byte_stream import Chunk, Stream
 from holdfast_train.format.tree import Shard, TensorEntry
 
-AT_ONCE: Final = 4 << 20  # bytes that are compared at once
+AT_ONCE: Final = 4 << 20  # bytes that are compared in one step
 
 
 def same(left: Stream, first: TensorEntry, right: Stream, second: TensorEntry) -> bool:
-    """Whether two tensors of one type and shape have the same bytes, however each is cut into shards. StorageError."""
+    """True if two tensors of one type and shape have the same bytes, whatever their shards. StorageError."""
     if not first.size and not second.size:
         return True
     boxes = {(shard.start, shard.shape): shard for shard in second.shards}
@@ -30,9 +30,9 @@ def same(left: Stream, first: TensorEntry, right: Stream, second: TensorEntry) -
 
 
 def runs(one: Shard, other: Shard, width: int) -> Iterator[tuple[int, int, int]]:
-    """Where the part that both boxes cover lies in both: offset in the one, in the other, bytes. `width`: of a number.
+    """The overlap of two boxes as runs: the offset in one, the offset in the other, and the number of bytes.
 
-    Each run is as long as the rows of both boxes allow.
+    Each run is as long as the rows of both boxes allow. `width` is the size of one number in bytes.
     """
     lows = [max(a, b) for a, b in zip(one.start, other.start, strict=True)]
     highs = [min(a + m, b + n) for a, m, b, n in zip(one.start, one.shape, other.start, other.shape, strict=True)]
@@ -57,24 +57,24 @@ def _offset(shard: Shard, corner: tuple[int, ...], width: int) -> int:
 
 
 def same_run(left: Stream, first: int, right: Stream, second: int, size: int) -> bool:
-    """Whether `size` bytes at `first` in one stream are those at `second` in the other."""
+    """True if `size` bytes at `first` in one stream equal those at `second` in the other."""
     done = 0
     while done < size:
         a, b = left.chunk(first + done), right.chunk(second + done)
         length = min(a.start + a.size - first, b.start + b.size - second, size) - done
-        told = _by_checksum(a, first, b, second, whole=length == a.size)
-        if told is False:
+        equal = _by_checksum(a, first, b, second, whole=length == a.size)
+        if equal is False:
             return False
-        if told is None and not _same_bytes(left, first + done, right, second + done, length):
+        if equal is None and not _same_bytes(left, first + done, right, second + done, length):
             return False
         done += length
     return True
 
 
 def _by_checksum(a: Chunk, first: int, b: Chunk, second: int, *, whole: bool) -> bool | None:
-    """What checksums tell of one stretch that lies in chunk `a` on one side and `b` on the other; None: nothing.
+    """Whether one range, in chunk `a` on one side and `b` on the other, is equal; None if checksums cannot decide.
 
-    Equal ones say that the whole chunks are alike. Different ones say nothing of a stretch that is not all of them.
+    Equal checksums: the whole chunks are equal. Different ones decide only if the range is the whole chunk.
     """
     if (a.size, a.start - first) != (b.size, b.start - second):
         return None

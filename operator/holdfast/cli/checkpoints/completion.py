@@ -1,4 +1,4 @@
-"""Steps of checkpoints for shell completion: never fails, never waits long."""
+"""Shell completion of checkpoints: it never fails and never waits long."""
 
 import threading
 from pathlib import Path
@@ -19,10 +19,10 @@ _WITH_VALUE = {flag for flags in _FLAGS.values() for flag in flags}
 
 
 def checkpoints(context: typer.Context, incomplete: str) -> list[str]:
-    """`latest`, and the steps that are committed at the place that the command line names."""
+    """`latest`, and the steps that are committed at the place on the command line."""
     found: list[str] = [LATEST]
     if place := context.params.get("place") or _first(context.args):
-        # In a thread that nobody waits for: the clients in it have time limits of their own, which are longer.
+        # In a daemon thread: the time limits of the clients in it are longer than PATIENCE.
         thread = threading.Thread(target=_read, args=(context, str(place), found), daemon=True)
         thread.start()
         thread.join(PATIENCE)
@@ -42,7 +42,7 @@ def _option(context: typer.Context, name: str) -> str | None:
 
 
 def _read(context: typer.Context, place: str, found: list[str]) -> None:
-    # Imported here: who completes the name of a job needs none of it.
+    # Imported here: completing the name of a job does not need it.
     from holdfast.cli.checkpoints.storage_address import Where, opened  # noqa: PLC0415
     from holdfast.cli.checkpoints.survey import newest_state  # noqa: PLC0415
 

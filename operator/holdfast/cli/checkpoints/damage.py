@@ -1,4 +1,4 @@
-"""Does a checkpoint hold? Reads every byte once, in pieces, by several threads, and names what is damaged."""
+"""Is a checkpoint intact? Reads every byte once, in pieces, in several threads, and names what is damaged."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -11,7 +11,7 @@ from holdfast_train.storage import checksums
 from holdfast_train.storage.base import Storage
 
 THREADS: Final = 8
-PIECE: Final = 16 << 20  # bytes that a thread reads at once: memory is bounded by the two of them
+PIECE: Final = 16 << 20  # bytes that a thread reads at once; THREADS x PIECE bounds the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Piece:
 
 
 def pieces(part: Part, size: int) -> Iterator[Piece]:
-    """The chunks that are whole in an object of `size` bytes, in pieces of about PIECE bytes."""
+    """The complete chunks of an object of `size` bytes, in pieces of about PIECE bytes."""
     whole = part.size if size >= part.size else size - size % part.chunk
     step = max(PIECE // part.chunk, 1) * part.chunk
     for start in range(0, whole, step):
@@ -42,7 +42,7 @@ def pieces(part: Part, size: int) -> Iterator[Piece]:
 
 
 def shapes(found: Manifest, sizes: Mapping[str, int]) -> list[Damage]:
-    """What is wrong without reading a byte of data. `sizes`: of the objects that are there, by key."""
+    """Damage that shows without reading data. `sizes`: bytes of the objects that exist, by key."""
     damages = []
     for part in found.parts:
         chunks = -(-part.size // part.chunk) if part.chunk > 0 else -1
@@ -62,9 +62,9 @@ def sums(
     pool: Executor,
     advance: Callable[[int], None],
 ) -> list[Damage]:
-    """Chunks whose checksum does not hold, in the order of the data. `advance` gets the bytes of each piece read.
+    """Chunks with a wrong checksum, in the order of the data. `advance` is called with the bytes of each piece.
 
-    Parts that are not there are left to `shapes`. StorageError if the storage cannot be read.
+    `shapes` reports missing parts. StorageError if the storage cannot be read.
     """
     listed = [part for part in found.parts if part.chunk > 0 and part.key in sizes]
     wanted = (piece for part in listed for piece in pieces(part, sizes[part.key]))
@@ -81,7 +81,7 @@ def sums(
 
     try:
         for piece in wanted:
-            if len(waiting) >= 2 * THREADS:  # no longer a queue than keeps the threads busy
+            if len(waiting) >= 2 * THREADS:  # a queue just long enough to keep the threads busy
                 finish()
             waiting.append(pool.submit(read, piece))
         while waiting:
@@ -98,7 +98,7 @@ def _check(storage: Storage, piece: Piece) -> list[Damage]:
     try:
         storage.read_into(part.key, piece.start, memoryview(data))
     except (KeyMissingError, CheckpointCorruptError) as error:
-        return [Damage(part.key, f"it has changed while it was read ({error})")]
+        return [Damage(part.key, f"it changed while it was read ({error})")]
     return _differing(piece, checksums.chunk_sums(data, part.chunk))
 
 

@@ -1,9 +1,8 @@
 """`holdfast checkpoints diff`."""
 
-import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +15,11 @@ from holdfast.cli.checkpoints.compare import Changed, Comparison, compare, kind,
 from holdfast.cli.checkpoints.compare_bytes import same
 from holdfast.cli.checkpoints.damage import THREADS
 from holdfast.cli.checkpoints.manifests import read_manifest
-from holdfast.cli.checkpoints.options import AsJson, Endpoint, First, Place, Region, Second
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
+from holdfast.cli.checkpoints.options import First, Second
 from holdfast.cli.checkpoints.pick import select
-from holdfast.cli.checkpoints.storage_address import Where, opened
 from holdfast.cli.checkpoints.survey import survey
-from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry
 from holdfast_train.storage.base import Storage
@@ -41,42 +38,33 @@ class Answer:
     plain: Sequence[Changed] | None = None
 
 
+@on_storage
 def diff(
-    place: Place,
+    at: Opened,
     first: First,
     second: Second,
     *,
     values: Annotated[
-        bool, typer.Option("--values", help="Also compare bytes of tensors, and plain values beside them.")
+        bool, typer.Option("--values", help="Also compare the bytes of tensors, and plain values.")
     ] = False,
-    namespace: Namespace = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    as_json: AsJson = False,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say what differs between two checkpoints: tensors, their types and shapes, versions, what was run.
+    """Show what differs between two checkpoints.
 
-    With --values checksums tell most tensors apart without reading them; only what they cannot tell is read.
+    Compares names, types and shapes of tensors, versions and the program. With --values most tensors are compared by
+    checksums; only where these cannot decide is data read.
 
     \b
     Examples:
       holdfast checkpoints diff vit-faces 48000 latest -n vision
       holdfast checkpoints diff s3://runs/vision/vit-faces 100 200 --values
     """
-    where = Where(place, namespace, kubeconfig, endpoint, region)
-    with opened(where) as (found, storage):
-        screen.notes(found.notes)
-        prefix = survey(storage)
-        a, b = (read_manifest(storage, select(prefix, text)) for text in (first, second))
-        comparison = compare(a, b)
-        answer = Answer(a, b, comparison)
-        if values:
-            answer = Answer(a, b, comparison, differing(storage, a, b, comparison.common), plain_values(a, b))
-    if as_json:
-        typer.echo(json.dumps(to_object(answer), indent=2))
-    else:
-        show(console(), answer)
+    prefix = survey(at.storage)
+    a, b = (read_manifest(at.storage, select(prefix, text)) for text in (first, second))
+    answer = Answer(a, b, compare(a, b))
+    if values:
+        changed = differing(at.storage, a, b, answer.comparison.common)
+        answer = replace(answer, bytes_differ=changed, plain=plain_values(a, b))
+    at.answer(to_object(answer), lambda out: show(out, answer))
 
 
 def differing(
@@ -95,12 +83,12 @@ def differing(
 
 
 def show(out: Console, answer: Answer) -> None:
-    """Print it for people; lines that begin with - are in the first only, with + in the second only."""
+    """Print for people; a line with - is in the first only, with + in the second only."""
     comparison, bytes_differ = answer.comparison, answer.bytes_differ
     for mark, found, style in (("-", answer.first, "red"), ("+", answer.second, "green")):
         about = f"{found.name}  step {formats.count(found.step)}, {formats.size(found.size)}"
         out.print(Text(f"{mark} {about}", style=style), soft_wrap=True)
-    _lines(out, "says of itself", _changes(comparison.facts))
+    _lines(out, "facts changed", _changes(comparison.facts))
     _lines(out, "tensors removed", [Text(f"- {t.name}  {kind(t)}", style="red") for t in comparison.removed])
     _lines(out, "tensors added", [Text(f"+ {t.name}  {kind(t)}", style="green") for t in comparison.added])
     _lines(out, "type or shape changed", _changes(comparison.changed))
@@ -110,12 +98,12 @@ def show(out: Console, answer: Answer) -> None:
 
 
 def summary(comparison: Comparison, bytes_differ: Sequence[str] | None) -> str:
-    """One line of figures."""
+    """The number of tensors that are equal, changed, removed and added."""
     common = len(comparison.common)
     alike = (
         f"{common:,} have the same name, type and shape (--values compares their bytes)"
         if bytes_differ is None
-        else f"{common - len(bytes_differ):,} are the same, byte for byte; {len(bytes_differ):,} have other bytes"
+        else f"{common - len(bytes_differ):,} have equal bytes; {len(bytes_differ):,} have different bytes"
     )
     return (
         f"tensors: {alike}; {len(comparison.changed):,} changed type or shape, {len(comparison.removed):,} removed, "
@@ -139,7 +127,7 @@ def _changes(changes: Sequence[Changed]) -> list[Text]:
 
 
 def to_object(answer: Answer) -> dict[str, Any]:
-    """What --json prints; null where --values was not given, or for what one of them does not have."""
+    """What --json prints; null where --values was not given, or where one checkpoint has no such value."""
     a, b, comparison = answer.first, answer.second, answer.comparison
     return {
         "first": {"name": a.name, "step": a.step, "size": a.size},

@@ -1,22 +1,17 @@
 """`holdfast checkpoints list`."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.api.scalars import format_time
 from holdfast.cli.checkpoints import screen
-from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.retired import once_committed
-from holdfast.cli.checkpoints.storage_address import Where, opened
 from holdfast.cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
-from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
 from holdfast.cli.ui.fitted_table import Column, Fitting
 from holdfast_train.commitlog import rules
 from holdfast_train.storage.base import Storage
@@ -40,19 +35,12 @@ _STYLES = {
 }
 
 
-def list_(
-    place: Place,
-    *,
-    namespace: Namespace = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    as_json: AsJson = False,
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """List the checkpoints of a job or a storage, newest first, and who owns the prefix.
+@on_storage
+def list_(at: Opened) -> None:
+    """List the checkpoints of a job or at a storage address, newest first.
 
-    Sizes are looked at, bytes are not: verify reads those. Keys for the storage come from the job's Secret if you
-    may read it, else they are your own, from the environment or an AWS profile.
+    The owner of the prefix comes first. Sizes are checked, bytes are not: verify reads them. The keys for the storage
+    come from the job's Secret if you may read it, otherwise from your environment or AWS profile.
 
     \b
     Examples:
@@ -60,13 +48,8 @@ def list_(
       holdfast checkpoints list s3://runs/vision/vit-faces --endpoint https://minio.example:9000
       holdfast checkpoints list file:///mnt/vision/vit-faces --json | jq '.checkpoints[0].name'
     """
-    with opened(Where(place, namespace, kubeconfig, endpoint, region)) as (found, storage):
-        screen.notes(found.notes)
-        prefix, listed = _look(storage)
-    if as_json:
-        typer.echo(json.dumps(to_object(prefix, listed), indent=2))
-    else:
-        show(console(), prefix, listed, datetime.now(UTC))
+    prefix, listed = _look(at.storage)
+    at.answer(to_object(prefix, listed), lambda out: show(out, prefix, listed, datetime.now(UTC)))
 
 
 def _look(storage: Storage) -> tuple[Prefix, list[Row]]:
@@ -76,7 +59,7 @@ def _look(storage: Storage) -> tuple[Prefix, list[Row]]:
 
 
 def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None:
-    """Print it for people."""
+    """Print the table for people."""
     screen.print_lines(out, screen.heading(prefix.uri, prefix.state))
     out.print()
     wide = len(COLUMNS) if any(row.note for row in listed) else len(COLUMNS) - 1
@@ -97,7 +80,7 @@ def _cells(row: Row, now: datetime) -> list[Text]:
 
 
 def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
-    """What --json prints: sizes in bytes, null for what is not known."""
+    """What --json prints: sizes in bytes, null where a value is not known."""
     owner, fence = prefix.state.owner, prefix.state.fence
     return {
         "uri": prefix.uri,

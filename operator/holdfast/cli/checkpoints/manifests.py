@@ -1,4 +1,4 @@
-"""Reading a checkpoint's manifest, and holding it against the log."""
+"""Read a checkpoint's manifest and compare it with the log."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ from holdfast_train.storage.base import Storage
 
 
 def read_manifest(storage: Storage, selected: Selected) -> Manifest:
-    """The manifest. CheckpointCorruptError names its key if it is not the one that was committed; KeyMissingError."""
+    """The manifest. CheckpointCorruptError, which names the key, if it is not the committed one; KeyMissingError."""
     key = manifest_key(selected.name)
     data = storage.get(key)
     try:
@@ -19,7 +19,7 @@ def read_manifest(storage: Storage, selected: Selected) -> Manifest:
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{key}: {error}") from error
     if selected.commit and hashlib.sha256(data).hexdigest() != selected.commit.sha256:
-        raise CheckpointCorruptError(f"{key} is not the manifest that was committed: its hash is not the log's")
+        raise CheckpointCorruptError(f"{key} is not the manifest that was committed: its hash differs from the log's")
     if found.name != selected.name:
         raise CheckpointCorruptError(f"{key} is the manifest of {found.name}")
     return found

@@ -1,4 +1,4 @@
-"""Which checkpoint a person means."""
+"""Find the checkpoint that was typed."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A checkpoint by its name. `commit` is what the log says of it, None if it does not name it or set it aside."""
+    """A checkpoint by name. `commit` is its record in the log; None if it was not committed or was set aside."""
 
     name: str
     commit: Commit | None = None
 
 
 def select(prefix: Prefix, text: str) -> Selected:
-    """By `latest`, a step, a name or its start. Of several with one step the newest. CliError if there is none."""
+    """The checkpoint for `latest`, a step, a name or its start; the newest of several. CliError if there is none."""
     commits = prefix.state.commits
     if text == LATEST:
         if not commits:

@@ -1,6 +1,5 @@
 """`holdfast checkpoints prune`."""
 
-import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +13,11 @@ from rich.text import Text
 from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.damage import THREADS
 from holdfast.cli.checkpoints.manifests import read_manifest
-from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import Selected
 from holdfast.cli.checkpoints.prune_plan import Plan, broken_commits, plan, still_unnamed
-from holdfast.cli.checkpoints.storage_address import Found, Where, explain, opened
-from holdfast.cli.checkpoints.survey import Prefix, newest_state, person, survey
-from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.checkpoints.storage_address import Found, explain
+from holdfast.cli.checkpoints.survey import Prefix, log_for_person, newest_state, survey
 from holdfast.cli.errors import CliError
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
@@ -30,43 +28,41 @@ from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissin
 from holdfast_train.storage.base import Storage
 
 COLUMNS = (Column("STEP", right=True), Column("SIZE", right=True), Column("NAME", rank=1), Column("WHY", loose=True))
-_ORPHANS_HINT = "without --keep-last and --keep-every it removes only what the log does not name"
+_ORPHANS_HINT = "without --keep-last and --keep-every, prune deletes only what the log does not name"
 
 
+@on_storage
 def prune(
-    place: Place,
+    at: Opened,
     *,
     keep_last: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Drop committed checkpoints but the newest so many that hold; else none.", show_default=False
+            min=1,
+            help="Also drop committed checkpoints, except this many of the newest intact ones.",
+            show_default=False,
         ),
     ] = None,
     keep_every: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="With --keep-last: keep one of each such time, too. Else what the job says; 0s for none.",
+            help="With --keep-last: also keep one checkpoint of each such period; 0s keeps none. Default: the job's.",
             show_default=False,
         ),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(metavar="DURATION", help="Leave what the log does not name alone until it is so old.")
+        str, typer.Option(metavar="DURATION", help="Delete what the log does not name only when it is this old.")
     ] = "24h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    namespace: Namespace = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    as_json: AsJson = False,
-    kubeconfig: Kubeconfig = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete what saves that were cut off left behind, and with --keep-last old checkpoints.
+    """Delete what interrupted saves left behind, and with --keep-last also old checkpoints.
 
-    Safe beside a training that runs: what its log names, and what its attempt may be writing, is not touched.
-    Committed checkpoints go only while no attempt may be training, by a record in the log; the newest that holds
-    always stays, and only those whose manifest and sizes hold count as kept. Training applies checkpoint.keep of its
-    own accord. A job that starts from a checkpoint here by its address is not seen.
+    It is safe while a training runs: what the log names and what the attempt may be writing stays. Committed
+    checkpoints are dropped only while no attempt may be training, by a record in the log. The newest intact one
+    always stays, and only those whose manifest and sizes are right count as kept. Training itself applies
+    checkpoint.keep. A job that starts from a checkpoint here by its address is not seen.
 
     \b
     Examples:
@@ -77,40 +73,37 @@ def prune(
         duration("--older-than", older_than),
         None if keep_every is None else duration("--keep-every", keep_every),
     )
-    where = Where(place, namespace, kubeconfig, endpoint, region)
-    with opened(where) as (found, storage):
-        screen.notes(found.notes)
-        keep = retention(found, keep_last, every)
-        prefix = survey(storage)
-        broken = broken_commits(prefix, _unreadable(storage, prefix)) if keep else {}
-        made = plan(prefix, keep, broken, old, datetime.now(UTC))
-        if made.refused:
-            raise CliError(
-                f"committed checkpoints of {prefix.uri} are not dropped now: attempt {made.refused.attempt} may be "
-                f"training. It has the newest fence, and has neither handed over nor completed",
-                hint=f"suspend the job, or wait until it is complete; {_ORPHANS_HINT}",
-            )
-        if not as_json:
-            show(console(), made)
-        if made.items and not dry_run:
-            _ask(made, yes=yes, can_ask=not as_json)
-            carry_out(storage, prefix.state, made)
-    if as_json:
-        typer.echo(json.dumps(to_object(prefix, made, dry_run=dry_run), indent=2))
-    elif made.items:
+    keep = retention(at.found, keep_last, every)
+    prefix = survey(at.storage)
+    broken = broken_commits(prefix, _unreadable(at.storage, prefix)) if keep else {}
+    made = plan(prefix, keep, broken, old, datetime.now(UTC))
+    if made.refused:
+        raise CliError(
+            f"committed checkpoints of {prefix.uri} are not dropped now: attempt {made.refused.attempt} may be "
+            f"training. It has the newest fence, and has neither handed over nor completed",
+            hint=f"suspend the job, or wait until it is complete; {_ORPHANS_HINT}",
+        )
+    if not at.as_json:
+        show(console(), made)
+    if made.items and not dry_run:
+        _ask(made, yes=yes, can_ask=not at.as_json)
+        carry_out(at.storage, prefix.state, made)
+    at.answer(to_object(prefix, made, dry_run=dry_run), lambda out: _print_total(out, made, dry_run=dry_run))
+
+
+def _print_total(out: Console, made: Plan, *, dry_run: bool) -> None:
+    if made.items:
         done = "would be deleted (--dry-run)" if dry_run else "deleted"
-        console().print(f"{formats.count(len(made.items))} {done}, {formats.size(made.size)}", markup=False)
+        out.print(f"{formats.count(len(made.items))} {done}, {formats.size(made.size)}", markup=False)
 
 
 def retention(found: Found, last: int | None, every: timedelta | None) -> Keep | None:
-    """What the options ask for, filled up from the job's own; None if no committed checkpoint is to go."""
+    """The retention that the options ask for, completed from the job's; None if no commit is to be dropped."""
     if last is None and every is None:
         return None
     own = found.keep
     if last is None and own is None:
-        raise typer.BadParameter(
-            "it needs --keep-last with it, where there is no job to say that", param_hint="--keep-every"
-        )
+        raise typer.BadParameter("give --keep-last too: without a job it has no default", param_hint="--keep-every")
     if every is None and own is not None:
         every = own.every
     best = own.best if own else None
@@ -124,7 +117,7 @@ def retention(found: Found, last: int | None, every: timedelta | None) -> Keep |
 
 
 def _unreadable(storage: Storage, prefix: Prefix) -> dict[int, str]:
-    """Commits whose manifests are not what was committed, and why. StorageError."""
+    """Commits whose manifests are missing or not the committed ones, and why. StorageError."""
     found = {}
     for commit in prefix.state.commits:
         try:
@@ -135,7 +128,7 @@ def _unreadable(storage: Storage, prefix: Prefix) -> dict[int, str]:
 
 
 def show(out: Console, made: Plan) -> None:
-    """Print what goes, and what stays though one might think that it goes."""
+    """Print what is deleted, and what is not named by the log but stays."""
     if made.items:
         rows = [
             [Text(formats.count(i.step)), Text(formats.size(i.size)), Text(i.name), Text(i.why)] for i in made.items
@@ -148,11 +141,14 @@ def show(out: Console, made: Plan) -> None:
 
 
 def _ask(made: Plan, *, yes: bool, can_ask: bool) -> None:
-    """Raises CliError, or ends the command, if nobody says yes."""
+    """Ask the user. Raises CliError if there is no terminal; ends the command on no."""
     if yes:
         return
     if not (can_ask and sys.stdin.isatty()):
-        raise CliError("nothing was deleted: nobody can be asked", hint="give --yes, or --dry-run to look first")
+        raise CliError(
+            "nothing was deleted: there is no terminal to ask on",
+            hint="give --yes, or --dry-run to look first",
+        )
     typer.confirm(f"Delete {len(made.items)} ({formats.size(made.size)})?", abort=True)
 
 
@@ -172,7 +168,7 @@ def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:
 
         try:
             for item in items:
-                for first in item.keys[:1]:  # the manifest: what has none cannot be taken for a checkpoint
+                for first in item.keys[:1]:  # the manifest: without it, objects are not a checkpoint
                     delete(first)
                 list(pool.map(delete, item.keys[1:]))
                 done += 1
@@ -180,16 +176,16 @@ def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:
             raise CliError(
                 f"{done} of {len(items)} were deleted, then: {error}",
                 code=explain(error).code,
-                hint="the log does not name the rest any more; run it again with --older-than 0s while nothing trains",
+                hint="the log no longer names the rest; run it again with --older-than 0s while nothing trains",
             ) from error
 
 
 def _drop(storage: Storage, seen: LogState, retired: Sequence[int]) -> LogState:
-    commits = person(storage, seen)
+    commits = log_for_person(storage, seen)
     try:
         commits.prune(tuple(retired))
     except FencedError as error:
-        raise CliError(f"nothing was deleted: the log has changed meanwhile ({error})", hint=_ORPHANS_HINT) from error
+        raise CliError(f"nothing was deleted: the log has changed ({error})", hint=_ORPHANS_HINT) from error
     return commits.state
 
 

@@ -1,22 +1,22 @@
-"""What a prune would remove, and whether it may. Pure.
+"""What a prune would delete, and whether it may. Pure.
 
-The rule, which keeps it safe beside a training that runs:
+The rules that make it safe while a training runs:
 
 1. **What the log names stays.** Committed checkpoints go only by a `prune` record in the log, before any byte of them
-   is deleted. It is appended by compare-and-swap: if the log has grown, rule 2 is asked again of what it says now.
-2. **Such a record is refused while anybody may commit**: while the newest fence's writer has neither handed over nor
-   completed, whether it is alive or not. An attempt reads commits only after its own fence. So one that starts later
-   does not see what was dropped, and those that started earlier have ended.
-3. **The newest checkpoint that holds stays**, and only those whose manifest and sizes hold count towards
+   is deleted. The record is appended by compare-and-swap: if the log has grown, rule 2 is checked again.
+2. **A `prune` record is refused while an attempt may commit**: while the writer of the newest fence has neither handed
+   over nor completed, alive or not. An attempt reads commits only after its own fence. So a later attempt does not see
+   the dropped commits, and earlier attempts have ended.
+3. **The newest intact checkpoint stays**, and only checkpoints whose manifest and sizes are right count towards
    `--keep-last`.
-4. **What the log does not name** (data or a manifest of a save that was cut off, or whose deletion was) goes if nothing
-   of it was written for `--older-than`. If somebody may commit, it goes only if its attempt is older than the newest
-   fence: such an attempt can commit nothing any more, and nobody else will commit what it wrote.
-5. Objects are **listed before the log is read**, and the log is followed to its end. So what was listed and is not
-   named was written under a fence that is older than that state, or by the attempt that rule 4 leaves alone: names are
-   never used twice, and a fence that is raised later comes with names of its own. After a person has said yes the log
-   is read once more, and what it names by then stays.
-6. What was **set aside** by `resume: Never`, and what is not named like a checkpoint, is never touched.
+4. **What the log does not name** (objects of an interrupted save or of an interrupted deletion) is deleted if none of
+   it was written within `--older-than`. While an attempt may commit, it is deleted only if its own attempt is older
+   than the newest fence: that attempt can no longer commit, and no other attempt commits what it wrote.
+5. Objects are **listed before the log is read**, and the log is followed to its end. So a listed object that is not
+   named was written under a fence older than that state, or by the attempt that rule 4 protects: names are never
+   reused, and a later fence comes with new names. After the user has confirmed, the log is read once more, and what it
+   names then stays.
+6. What was **set aside** by `resume: Never`, and what is not named like a checkpoint, is never deleted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from holdfast_train.commitlog.records import Commit, Fence, Keep, LogState
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One checkpoint that goes. `commit` is what the log says of it; None if the log does not name it."""
+    """One checkpoint to delete. `commit` is its record in the log; None if the log does not name it."""
 
     name: str
     step: int
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that looks as if it should go, and stays: `why`."""
+    """Objects that the log does not name and that stay; `why` says the reason."""
 
     name: str
     why: str
@@ -50,7 +50,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What goes and what stays. `refused`: the fence because of which commits may not go now; `items` then has none."""
+    """What is deleted and what stays. `refused`: the fence that forbids dropping commits now; `items` has none then."""
 
     items: tuple[Item, ...]
     kept: tuple[Kept, ...] = ()
@@ -58,17 +58,17 @@ class Plan:
 
     @property
     def retired(self) -> tuple[int, ...]:
-        """Numbers of the commits that go."""
+        """Numbers of the commits to drop."""
         return tuple(item.commit.seq for item in self.items if item.commit)
 
     @property
     def size(self) -> int:
-        """Bytes of data that go."""
+        """Bytes of data to delete."""
         return sum(item.size for item in self.items)
 
 
 def plan(prefix: Prefix, keep: Keep | None, broken: Mapping[int, str], older_than: timedelta, now: datetime) -> Plan:
-    """What a prune would remove. `keep` None: nothing committed. `broken`: commits that do not hold, and why."""
+    """What a prune would delete. `keep` None: no commits. `broken`: commits that are not intact, and why."""
     orphans, kept = _orphans(prefix, older_than, now)
     if keep is None:
         return Plan(orphans, kept)
@@ -85,7 +85,7 @@ def _commits(prefix: Prefix, keep: Keep, broken: Mapping[int, str]) -> list[Item
         if commit.seq in dropped:
             there = prefix.objects.get(commit.name)
             why = (
-                f"it does not hold: {broken.get(commit.seq, 'a resume found that')}" if commit.corrupt else "retention"
+                f"it is not intact: {broken.get(commit.seq, 'a resume found that')}" if commit.corrupt else "retention"
             )
             items.append(Item(commit.name, commit.step, commit.size, there.keys if there else (), why, commit))
     return items
@@ -95,27 +95,27 @@ def _orphans(prefix: Prefix, older_than: timedelta, now: datetime) -> tuple[tupl
     fence = rules.writer(prefix.state)
     items, kept = [], []
     for there in prefix.unnamed:
-        if why := _alive(there, fence, older_than, now):
+        if why := _why_needed(there, fence, older_than, now):
             kept.append(Kept(there.name, why))
         else:
             items.append(Item(there.name, there.step, there.size, there.keys, "the log does not name it"))
     return tuple(items), tuple(kept)
 
 
-def _alive(there: Objects, fence: Fence | None, older_than: timedelta, now: datetime) -> str:
-    """Why somebody may still want objects that the log does not name; empty if nobody can."""
+def _why_needed(there: Objects, fence: Fence | None, older_than: timedelta, now: datetime) -> str:
+    """Why objects that the log does not name may still be needed; empty if they cannot."""
     if fence is not None and there.attempt >= fence.attempt:
         return f"attempt {fence.attempt} may be writing it"
     return "" if now - there.modified >= older_than else "it was written too recently"
 
 
 def broken_commits(prefix: Prefix, unreadable: Mapping[int, str]) -> dict[int, str]:
-    """Commits of which objects are missing or have another size, and those with `unreadable` manifests."""
+    """Commits whose objects are missing or have a wrong size, and commits with `unreadable` manifests."""
     shown = {c.seq: note for c in prefix.state.commits if (note := missing(c, prefix.objects.get(c.name)))}
     return {**unreadable, **shown}
 
 
 def still_unnamed(items: Sequence[Item], state: LogState) -> list[Item]:
-    """Those of `items` that `state` does not name: the last look before anything is deleted."""
+    """The `items` that `state` does not name: the last check before deleting."""
     named = names(state)
     return [item for item in items if item.name not in named]

@@ -1,4 +1,4 @@
-"""Which of the names that the log no longer names it has named before."""
+"""Which checkpoints the log once named and no longer names."""
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +13,10 @@ BATCH: Final = 64
 
 
 def once_committed(storage: Storage, names: Collection[str], newest: int) -> frozenset[str]:
-    """Those of `names` that a commit in records 1 to `newest` names. Reads backwards until all are found; StorageError.
+    """The `names` that a commit in records 1 to `newest` has. Reads backwards until all are found. StorageError.
 
-    Retired checkpoints are mostly young ones whose deletion was cut off, so that few records are read for them. One
-    that was never committed costs the whole log: CheckpointCorruptError if a record of it cannot be read.
+    Retired checkpoints are mostly recent ones whose deletion was interrupted: few records are read. A name that was
+    never committed costs reading the whole log. CheckpointCorruptError if a record cannot be read.
     """
     wanted, found = set(names), set[str]()
     with ThreadPoolExecutor(THREADS, "holdfast-log") as pool:
@@ -31,6 +31,6 @@ def once_committed(storage: Storage, names: Collection[str], newest: int) -> fro
 def _committed(storage: Storage, seq: int) -> str:
     try:
         record, _ = read(storage, seq)
-    except KeyMissingError:  # records are never deleted by us; a lifecycle rule of the bucket may do it
+    except KeyMissingError:  # Holdfast never deletes records; a lifecycle rule of the bucket may
         return ""
     return record.commit.name if record.commit else ""

@@ -1,4 +1,4 @@
-"""What the commands of `holdfast checkpoints` print alike."""
+"""What several commands of `holdfast checkpoints` print."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,22 +21,22 @@ from holdfast_train.commitlog.records import LogState
 
 
 def notes(lines: tuple[str, ...]) -> None:
-    """What people should know, on standard error: --json stays JSON."""
+    """Print notes for people on standard error, so that --json stays JSON."""
     for line in lines:
         error_console().print(Text.assemble(("note:  ", "yellow"), line))
 
 
 def heading(uri: str, state: LogState) -> list[Text]:
-    """Where this is, whose it is, and who may commit."""
+    """The address, the owner, and the attempt that may commit."""
     lines = [Text(uri, style="bold")]
     if state.owner and state.owner.namespace == records.IMPORTED_NAMESPACE:
         done = rules.writer(state) is None
-        now = "imported; no job writes here" if done else "an import writes here, or was cut off"
+        now = "imported; no job writes here" if done else "an import writes here, or was interrupted"
         return [*lines, Text.assemble(("now    ", "dim"), now)]
     if owner := state.owner:
-        anew = f", created anew {len(state.former)} times" if len(state.former) > 1 else ""
-        anew = ", created anew once" if len(state.former) == 1 else anew
-        lines.append(Text.assemble(("owner  ", "dim"), f"{owner.namespace}/{owner.job}{anew}"))
+        again = f", created again {len(state.former)} times" if len(state.former) > 1 else ""
+        again = ", created again once" if len(state.former) == 1 else again
+        lines.append(Text.assemble(("owner  ", "dim"), f"{owner.namespace}/{owner.job}{again}"))
     lines.append(Text.assemble(("now    ", "dim"), _now(state)))
     return lines
 
@@ -47,19 +47,19 @@ def _now(state: LogState) -> Text:
     if state.fence is None:
         return Text("no attempt of this job has raised its fence yet")
     if rules.writer(state) is None:
-        return Text(f"attempt {state.fence.attempt} has handed over; nobody may commit before the next one's fence")
+        return Text(f"attempt {state.fence.attempt} has handed over; no attempt may commit before the next fence")
     return Text(f"attempt {state.fence.attempt} has the newest fence and may be training", style="cyan")
 
 
 def print_lines(out: Console, lines: list[Text]) -> None:
-    """One line each, however long: an address must not be broken."""
+    """Print each on one line: an address must not be wrapped."""
     for line in lines:
         out.print(line, soft_wrap=True)
 
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Progress]:
-    """As `transfer`, for things that are counted."""
+    """As `transfer`, but counts things."""
     err = error_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
@@ -69,7 +69,7 @@ def counting(what: str, total: int) -> Iterator[Progress]:
 
 @contextmanager
 def transfer(what: str, total: int) -> Iterator[Progress]:
-    """A bar of bytes with their speed, on standard error if that is a terminal, else nothing. Its only task is 0."""
+    """A bar of bytes with their speed on standard error, if that is a terminal. Its only task is 0."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,6 +1,5 @@
 """`holdfast checkpoints show`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -11,17 +10,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.compare import kind
 from holdfast.cli.checkpoints.manifests import read_manifest
-from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
+from holdfast.cli.checkpoints.options import Chosen
 from holdfast.cli.checkpoints.pick import LATEST, select
-from holdfast.cli.checkpoints.storage_address import Where, opened
 from holdfast.cli.checkpoints.survey import survey
-from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
 from holdfast.cli.ui.fitted_table import Column, Fitting
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry
@@ -37,8 +33,9 @@ TENSOR_COLUMNS = (
 OBJECT_COLUMNS = (Column("OBJECT"), Column("TENSORS", right=True), Column("SIZE", right=True))
 
 
+@on_storage
 def show(
-    place: Place,
+    at: Opened,
     checkpoint: Chosen = LATEST,
     *,
     tensors: Annotated[bool, typer.Option("--tensors", help="List all tensors.")] = False,
@@ -49,42 +46,36 @@ def show(
             show_default=False,
         ),
     ] = None,
-    namespace: Namespace = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    as_json: AsJson = False,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say what is in a checkpoint: versions, metrics, objects and tensors. Only its manifest is read.
+    """Show what is in a checkpoint: versions, metrics, objects and tensors.
 
-    The exit code is 4 if no tensor's name begins with what --under says.
+    Only its manifest is read. The exit code is 4 if no tensor's name begins with --under.
 
     \b
     Examples:
       holdfast checkpoints show vit-faces -n vision
       holdfast checkpoints show vit-faces 48000 --under model/blocks.0
     """
-    where = Where(place, namespace, kubeconfig, endpoint, region)
-    with opened(where) as (found, storage):
-        screen.notes(found.notes)
-        selected = select(survey(storage), found.name or checkpoint)
-        read = read_manifest(storage, selected)
+    selected = select(survey(at.storage), at.found.name or checkpoint)
+    read = read_manifest(at.storage, selected)
     listed = read.tensors if tensors else None
     if under is not None:
         listed = tuple(t for t in read.tensors if _dotted(t.name).startswith(_dotted(under)))
         if not listed:
-            there = f"there are the objects {', '.join(objects(read))}"
+            there = f"its objects are {', '.join(objects(read))}"
             raise CliError(f"no tensor of {read.name} begins with {under}; {there}", code=ExitCode.NOT_FOUND)
-    if as_json:
-        typer.echo(json.dumps(to_object(read, read.tensors if listed is None else listed), indent=2))
-    elif listed is not None:
-        console().print(_table(listed) if listed else Text("no tensors"))
-    else:
-        print_manifest(console(), read, datetime.now(UTC))
+
+    def print_answer(out: Console) -> None:
+        if listed is None:
+            print_manifest(out, read, datetime.now(UTC))
+        else:
+            out.print(_table(listed) if listed else Text("no tensors"))
+
+    at.answer(to_object(read, read.tensors if listed is None else listed), print_answer)
 
 
 def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
-    """Print it for people."""
+    """Print a manifest for people."""
     at = datetime.fromisoformat(found.at)
     facts = {
         "step": formats.count(found.step),
@@ -114,7 +105,7 @@ def several(things: Sequence[Any], what: str) -> str:
 
 def objects(found: Manifest) -> list[str]:
     """The names of the objects that the program gave to its Run, in its order."""
-    state: Any = found.state  # not unpacked: types in it would need torch, and names are all that is wanted
+    state: Any = found.state  # not unpacked: its types would need torch, and only names are wanted
     return [name for name, _ in dict(state["$dict"])["objects"]["$dict"]]
 
 
@@ -129,13 +120,13 @@ def by_object(found: Manifest) -> dict[str, tuple[int, int]]:
 
 
 def owner(tensor: str) -> str:
-    """`model` for `model/...`; what belongs to single ranks is told together."""
+    """`model` for `model/...`; what belongs to single ranks is shown together."""
     top = tensor.split("/", maxsplit=1)[0]
     return "(of single ranks)" if top.startswith("@") else top
 
 
 def _dotted(name: str) -> str:
-    """As holdfast-train writes names. Keys may hold dots themselves, so that slashes cannot be put back."""
+    """The name with dots, as holdfast-train writes names. Keys may contain dots: slashes cannot be restored."""
     return name.replace("/", ".")
 
 

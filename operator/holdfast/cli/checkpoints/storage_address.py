@@ -1,4 +1,4 @@
-"""From what a person types to an opened storage: a job of the cluster, or the address of a prefix."""
+"""Open the storage that was typed: that of a job in the cluster, or a storage address."""
 
 import asyncio
 import base64
@@ -29,14 +29,14 @@ from holdfast_train.restore.source import address
 from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import Patient
 
-PATIENCE: Final = 15.0  # seconds that a store may be silent
+PATIENCE: Final = 15.0  # seconds that a storage may not answer
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _OWN: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What the command line says of the place. `place` is a job's name, an address, or the path of a folder."""
+    """The place on the command line. `place` is a job's name, an address, or the path of a folder."""
 
     place: str
     namespace: str | None = None
@@ -46,15 +46,15 @@ class Where:
 
     @property
     def is_address(self) -> bool:
-        """Whether no cluster is needed: no job's name has a slash, or begins with `.` or `~`."""
+        """True if no cluster is needed: a job's name has no slash and does not begin with `.` or `~`."""
         return "/" in self.place or self.place.startswith((".", "~"))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A place that was looked up. `name`: the checkpoint that the address names, if any; `keep`: the job's retention.
+    """A place that was found. `name`: the checkpoint in the address, if any; `keep`: the job's retention.
 
-    `notes` are for people: what could not be read, and what is used in its place.
+    `notes` are for people: what could not be read, and what is used instead.
     """
 
     uri: str
@@ -66,7 +66,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
     def open(self) -> Patient:
-        """The storage. Nothing is contacted yet. StorageInvalidError if the address cannot be read."""
+        """The storage; nothing is contacted yet. StorageInvalidError if the address cannot be parsed."""
         storage = open_storage(self.uri, endpoint=self.endpoint, region=self.region, credentials=self.credentials)
         return Patient(storage)
 
@@ -134,7 +134,7 @@ async def _of_job(client: Client, job: TrainingJob, where: Where) -> Found:
 
 
 async def _credentials(client: Client, namespace: str, s3: S3Storage) -> tuple[Credentials | None, str]:
-    """What the job's Secret holds; else None, and why not. Raises ApiError."""
+    """The keys in the job's Secret; otherwise None, and why not. Raises ApiError."""
     name = s3.credentials_secret
     if name is None:
         return None, ""
@@ -160,24 +160,24 @@ def _decoded(data: Mapping[str, Any], name: str) -> tuple[Credentials | None, st
 
 
 def has_own_credentials() -> bool:
-    """Whether the usual AWS chain (environment, profile, workload identity) finds keys."""
+    """True if the usual AWS chain (environment, profile, workload identity) finds keys."""
     import boto3  # noqa: PLC0415 - takes half a second, which `holdfast watch` should not wait for
     import botocore.exceptions  # noqa: PLC0415
 
     try:
         return boto3.session.Session().get_credentials() is not None
     except botocore.exceptions.BotoCoreError as error:
-        raise CliError(f"the AWS credentials of your own cannot be used: {error}", hint=_OWN) from error
+        raise CliError(f"your own AWS credentials cannot be used: {error}", hint=_OWN) from error
 
 
 def own_region() -> str | None:
-    """The region that the environment names; boto3 looks into the profile if there is none."""
+    """The region in the environment; without one, boto3 reads the profile."""
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn an error of the storage or of a checkpoint into words that say what to do."""
+    """Turn an error of the storage or of a checkpoint into a CliError that says what to do."""
     try:
         yield
     except HoldfastTrainError as error:
@@ -188,12 +188,12 @@ def explain(error: HoldfastTrainError) -> CliError:
     """The CliError for an error of holdfast_train."""
     match error:
         case StorageDeniedError():
-            return CliError(str(error), code=ExitCode.FORBIDDEN, hint="these keys may not do that, or are wrong")
+            return CliError(str(error), code=ExitCode.FORBIDDEN, hint="these keys are wrong or lack this right")
         case StorageNotFoundError():
-            return CliError(str(error), code=ExitCode.NOT_FOUND, hint="is the bucket or folder the right one?")
+            return CliError(str(error), code=ExitCode.NOT_FOUND, hint="check the name of the bucket or folder")
         case StorageUnreachableError():
             return CliError(
-                str(error), hint="if only the cluster knows this address, forward a port to it and give --endpoint"
+                str(error), hint="if the address works only in the cluster, forward a port to it and give --endpoint"
             )
         case _:
             return CliError(str(error))

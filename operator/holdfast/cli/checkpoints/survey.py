@@ -1,5 +1,7 @@
-"""What lies below a prefix: the state of the log, the objects that are there, and how each checkpoint stands. Pure but
-for `survey`, `newest_state` and `person`."""
+"""What is below a prefix: the state of the log, the objects, and the standing of each checkpoint.
+
+Pure, except `survey`, `newest_state` and `log_for_person`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,19 +22,19 @@ NOBODY: Final = Identity("", "", "", 0, "")
 
 
 class Standing(StrEnum):
-    """How a checkpoint stands, without reading its bytes."""
+    """The standing of a checkpoint, without reading its bytes."""
 
     OK = "ok"
-    CORRUPT = "corrupt"  # in quarantine: a resume found that it does not hold
-    DAMAGED = "damaged"  # objects of it are missing, or have another size
-    SET_ASIDE = "set aside"  # a takeover with `resume: Never` did not want it
-    RETIRED = "retired"  # retention dropped it, and its objects are still there
-    UNCOMMITTED = "uncommitted"  # no record names it: a save in flight, or one that was cut off
+    CORRUPT = "corrupt"  # in quarantine: a resume found that it is not intact
+    DAMAGED = "damaged"  # objects of it are missing or have a wrong size
+    SET_ASIDE = "set aside"  # a takeover with `resume: Never` excluded it
+    RETIRED = "retired"  # retention dropped it, but objects of it still exist
+    UNCOMMITTED = "uncommitted"  # no record names it: a save in progress, or an interrupted one
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects that bear the name of one checkpoint."""
+    """The objects of one checkpoint."""
 
     name: str
     step: int
@@ -47,20 +49,20 @@ class Objects:
 
     @property
     def modified(self) -> datetime:
-        """When anything of it was last written."""
+        """When the newest of its objects was written."""
         times = [entry.modified_at for entry in self.data]
         return max([*times, self.manifest.modified_at] if self.manifest else times)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The manifest first: what has lost it is no checkpoint any more."""
+        """The manifest first: without it, objects are not a checkpoint."""
         manifest = (self.manifest.key,) if self.manifest else ()
         return (*manifest, *(entry.key for entry in self.data))
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """All of a prefix. `objects` were listed before `state` was read: what they show is not newer than that."""
+    """Everything below a prefix. `objects` were listed before `state` was read, so they are not newer."""
 
     uri: str
     state: LogState
@@ -68,14 +70,14 @@ class Prefix:
 
     @property
     def unnamed(self) -> tuple[Objects, ...]:
-        """What the log does not name, oldest first."""
+        """Objects that the log does not name, oldest first."""
         named = names(self.state)
         return tuple(sorted((o for o in self.objects.values() if o.name not in named), key=lambda o: o.modified))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One checkpoint. `at`: when it was committed, or last written; None if neither is known. `note`: what is wrong."""
+    """One checkpoint. `at`: time of the commit or of the last write, None if unknown. `note`: what is wrong."""
 
     name: str
     step: int
@@ -87,20 +89,20 @@ class Row:
 
 
 def names(state: LogState) -> frozenset[str]:
-    """The checkpoints that the log names: nobody but an attempt that retires one may delete it."""
+    """The checkpoints that the log names: only an attempt that retires one may delete it."""
     return frozenset({c.name for c in state.commits} | set(state.set_aside))
 
 
 def survey(storage: Storage) -> Prefix:
-    """Read it. CliError if there is no log; StorageError."""
+    """List the objects, then read the log. CliError if there is no log; StorageError."""
     data, manifests = storage.entries("data/"), storage.entries("manifests/")
     return Prefix(storage.uri, newest_state(storage), group(data, manifests))
 
 
 def newest_state(storage: Storage) -> LogState:
-    """What the newest record says. CliError if there is none; StorageError, CheckpointCorruptError.
+    """The state after the newest record. CliError if there is no record; StorageError, CheckpointCorruptError.
 
-    A listing may lag behind in some stores, a read of one key does not: the log is followed to its end.
+    A listing may be stale in some stores, a read of one key is not: the log is followed to its end.
     """
     state = CommitLog(storage, NOBODY).refresh()
     while True:
@@ -112,13 +114,13 @@ def newest_state(storage: Storage) -> LogState:
         raise CliError(
             f"there is no checkpoint log below {storage.uri}",
             code=ExitCode.NOT_FOUND,
-            hint="either no attempt has started yet, or the prefix is another one",
+            hint="no attempt has started yet, or the prefix is wrong",
         )
     return state
 
 
-def person(storage: Storage, state: LogState) -> CommitLog:
-    """The log for somebody who appends to it after `state` and is no attempt."""
+def log_for_person(storage: Storage, state: LogState) -> CommitLog:
+    """The log for a person, not an attempt, to append to after `state`."""
     owner = state.owner
     assert owner is not None  # a log begins with its owner
     found = CommitLog(storage, Identity(owner.namespace, owner.job, owner.job_uid, 0, ""))
@@ -127,13 +129,13 @@ def person(storage: Storage, state: LogState) -> CommitLog:
 
 
 def parse(name: str) -> tuple[int, int] | None:
-    """The step and the attempt in a checkpoint's name; None if it is not one."""
+    """The step and the attempt in a checkpoint's name; None if it is not such a name."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[str, Objects]:
-    """Objects by the name of their checkpoint. What is not named like one is nobody's, and left out."""
+    """Objects by the name of their checkpoint. Objects with other names are left out."""
     parts: dict[str, list[Entry]] = {}
     for entry in data:
         _, name, *_ = entry.key.split("/")
@@ -147,12 +149,12 @@ def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[str, Object
 
 
 def rows(prefix: Prefix, retired: frozenset[str]) -> list[Row]:
-    """Every checkpoint: those of the log newest first, then set aside, then the rest. `retired`: see `history`."""
+    """Every checkpoint: committed ones, newest first, then set aside, then the rest. `retired`: see retired.py."""
     made = [_committed(commit, prefix.objects.get(commit.name)) for commit in reversed(prefix.state.commits)]
     for name in reversed(prefix.state.set_aside):
         step, attempt = parse(name) or (0, 0)
         there = prefix.objects.get(name)
-        at, size, note = (there.modified, there.size, "") if there else (None, 0, "nothing of it is there")
+        at, size, note = (there.modified, there.size, "") if there else (None, 0, "all its objects are missing")
         made.append(Row(name, step, attempt, at, size, Standing.SET_ASIDE, note))
     for there in reversed(prefix.unnamed):
         standing = Standing.RETIRED if there.name in retired else Standing.UNCOMMITTED
@@ -171,7 +173,7 @@ def _committed(commit: Commit, there: Objects | None) -> Row:
 def missing(commit: Commit, there: Objects | None) -> str:
     """What a listing shows to be wrong with a commit; empty if nothing."""
     if there is None:
-        return "nothing of it is there"
+        return "all its objects are missing"
     if there.manifest is None:
-        return "its manifest is not there"
-    return "" if there.size == commit.size else f"{there.size:,} of {commit.size:,} bytes are there"
+        return "its manifest is missing"
+    return "" if there.size == commit.size else f"{there.size:,} of {commit.size:,} bytes exist"

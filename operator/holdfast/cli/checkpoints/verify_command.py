@@ -1,6 +1,5 @@
 """`holdfast checkpoints verify`."""
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,15 +12,13 @@ from rich.text import Text
 from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.damage import THREADS, Damage, shapes, sums
 from holdfast.cli.checkpoints.manifests import read_manifest
-from holdfast.cli.checkpoints.options import AsJson, Chosen, Endpoint, Place, Region
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
+from holdfast.cli.checkpoints.options import Chosen
 from holdfast.cli.checkpoints.pick import LATEST, Selected, select
 from holdfast.cli.checkpoints.show_command import several
-from holdfast.cli.checkpoints.storage_address import Where, opened
-from holdfast.cli.checkpoints.survey import Prefix, person, survey
-from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
 from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
 from holdfast_train.format.manifest import Manifest
@@ -31,74 +28,66 @@ from holdfast_train.storage.base import Storage
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found of one checkpoint. `found` is None if its manifest is damaged: then nothing else was looked at."""
+    """The result for one checkpoint. `found` is None if its manifest is damaged: then nothing else was checked."""
 
     selected: Selected
     found: Manifest | None
     damages: tuple[Damage, ...]
 
     @property
-    def wronged(self) -> bool:
-        """Whether it is in quarantine, and holds."""
+    def is_wrongly_quarantined(self) -> bool:
+        """True if the checkpoint is in quarantine although it is intact."""
         return self.selected.commit is not None and self.selected.commit.corrupt and not self.damages
 
 
+@on_storage
 def verify(
-    place: Place,
+    at: Opened,
     checkpoint: Chosen = LATEST,
     *,
-    every: Annotated[bool, typer.Option("--all", help="All checkpoints that the log names.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Verify all checkpoints that the log names.")] = False,
     take_back: Annotated[
-        bool, typer.Option("--take-back", help="Take those that hold out of quarantine, while nothing trains.")
+        bool, typer.Option("--take-back", help="Take intact checkpoints out of quarantine; only while nothing trains.")
     ] = False,
-    namespace: Namespace = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    as_json: AsJson = False,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Read every byte of a checkpoint, and name every object and chunk that is not what was committed.
+    """Read every byte of a checkpoint and name what is damaged.
 
-    The manifest's hash is held against the log's, sizes and checksums against the manifest's. Nothing is changed,
-    unless you say --take-back. The exit code is 1 if anything is damaged.
+    Damage is an object or chunk that differs from what was committed. The manifest's hash is compared with the log's,
+    sizes and checksums with the manifest's. Nothing is changed without --take-back. The exit code is 1 if anything is
+    damaged.
 
     \b
     Examples:
       holdfast checkpoints verify vit-faces -n vision
       holdfast checkpoints verify s3://runs/vision/vit-faces --all
     """
-    where = Where(place, namespace, kubeconfig, endpoint, region)
-    with opened(where) as (found, storage):
-        screen.notes(found.notes)
-        if every and (found.name or checkpoint != LATEST):
-            raise typer.BadParameter(f"{found.name or checkpoint} is one checkpoint, and --all means every one")
-        prefix = survey(storage)
-        chosen = [select(prefix, found.name or checkpoint)] if not every else _named(prefix)
-        verdicts = verify_all(storage, chosen)
-        wronged = tuple(one.selected.commit.seq for one in verdicts if one.wronged and one.selected.commit)
-        if take_back and wronged:
-            _take_back(storage, prefix.state, wronged)
-        elif take_back:
-            screen.notes(("nothing was taken out of quarantine: nothing that was read is in it, and holds",))
-    if as_json:
-        typer.echo(json.dumps(to_object(prefix.uri, verdicts, taken_back=take_back), indent=2))
-    else:
-        show(console(), verdicts, taken_back=take_back)
+    named = at.found.name or checkpoint
+    if every and named != LATEST:
+        raise typer.BadParameter(f"{named} is one checkpoint, but --all means all of them: give one or the other")
+    prefix = survey(at.storage)
+    verdicts = verify_all(at.storage, _named(prefix) if every else [select(prefix, named)])
+    intact = tuple(v.selected.commit.seq for v in verdicts if v.is_wrongly_quarantined and v.selected.commit)
+    if take_back and intact:
+        _take_back(at.storage, prefix.state, intact)
+    elif take_back:
+        screen.notes(("nothing was taken out of quarantine: no checkpoint that was read is in quarantine and intact",))
+    data = to_object(prefix.uri, verdicts, taken_back=take_back)
+    at.answer(data, lambda out: show(out, verdicts, taken_back=take_back))
     if any(verdict.damages for verdict in verdicts):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _take_back(storage: Storage, seen: LogState, whole: tuple[int, ...]) -> None:
-    """Append the record that lets attempts resume from them again. CliError if an attempt may be training."""
+def _take_back(storage: Storage, seen: LogState, intact: tuple[int, ...]) -> None:
+    """Append the record that lets attempts resume from these again. CliError if an attempt may be training."""
     try:
-        person(storage, seen).take_back(whole)
+        log_for_person(storage, seen).take_back(intact)
     except FencedError as error:
         hint = "suspend the job, or wait until it is complete"
         raise CliError(f"nothing was taken out of quarantine: {error}", hint=hint) from error
 
 
 def _named(prefix: Prefix) -> list[Selected]:
-    """Newest first."""
+    """All checkpoints that the log names, newest first; those set aside last."""
     commits = [Selected(commit.name, commit) for commit in reversed(prefix.state.commits)]
     return [*commits, *(Selected(name) for name in reversed(prefix.state.set_aside))]
 
@@ -131,18 +120,18 @@ def _open(storage: Storage, selected: Selected) -> Manifest | Damage:
 
 
 def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False) -> None:
-    """Print it for people: one line a checkpoint, and one for each thing that is damaged."""
+    """Print for people: one line for each checkpoint, and one for each damage."""
     if not verdicts:
         out.print("nothing is committed")
     for verdict in verdicts:
         found = verdict.found
-        what = f"{formats.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing could be checked"
+        what = f"{formats.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing else was checked"
         hashed = "" if verdict.selected.commit or not found else "; the log has no hash of its manifest"
-        good = ("whole  ", "green") if not verdict.damages else ("DAMAGED", "bold red")
+        good = ("intact ", "green") if not verdict.damages else ("DAMAGED", "bold red")
         out.print(Text.assemble(good, f"  {verdict.selected.name}  {what}{hashed}"), soft_wrap=True)
-        if verdict.wronged:
+        if verdict.is_wrongly_quarantined:
             later = "it is taken out of quarantine"
-            now = "it is in quarantine, and read only where no other one holds; --take-back changes that"
+            now = "it is in quarantine: a resume uses it only if no other is intact; --take-back ends that"
             out.print(Text(f"  {later if taken_back else now}", style="yellow"), soft_wrap=True)
         for damage in verdict.damages:
             chunk = "" if damage.chunk is None else f" chunk {damage.chunk}"
@@ -153,15 +142,15 @@ def to_object(uri: str, verdicts: Sequence[Verdict], *, taken_back: bool = False
     """What --json prints."""
     return {
         "uri": uri,
-        "whole": not any(verdict.damages for verdict in verdicts),
+        "intact": not any(verdict.damages for verdict in verdicts),
         "checkpoints": [
             {
                 "name": verdict.selected.name,
-                "whole": not verdict.damages,
+                "intact": not verdict.damages,
                 "size": verdict.found.size if verdict.found else None,
                 "hashInLog": verdict.selected.commit is not None,
                 "inQuarantine": bool(verdict.selected.commit and verdict.selected.commit.corrupt)
-                and not (taken_back and verdict.wronged),
+                and not (taken_back and verdict.is_wrongly_quarantined),
                 "damages": [{"key": d.key, "chunk": d.chunk, "what": d.what} for d in verdict.damages],
             }
             for verdict in verdicts

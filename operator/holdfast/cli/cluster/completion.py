@@ -1,4 +1,4 @@
-"""Names for shell completion. Completion never fails and never waits long: an unreachable cluster completes nothing."""
+"""Names for shell completion. It never fails and never waits long: an unreachable cluster completes nothing."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from holdfast.api.errors import HoldfastError
-from holdfast.cli.cluster import job_api as reading
+from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 
 PATIENCE = 2.0  # seconds
@@ -23,7 +23,7 @@ def _quietly(work: Coroutine[Any, Any, list[str]]) -> list[str]:
 
 
 def _option(context: typer.Context, name: str, *flags: str) -> str | None:
-    """The value of an option. While the value of a later one is typed, the line is not parsed yet: it is in `args`."""
+    """The value of an option. While a later option is being typed, the line is not parsed: it is in `args`."""
     if given := context.params.get(name):
         return str(given)
     words = context.args
@@ -49,7 +49,7 @@ def jobs(context: typer.Context, incomplete: str) -> list[str]:
 
     async def read() -> list[str]:
         async with connect(target) as client:
-            found, _ = await reading.list_jobs(client, target.resolved_namespace())
+            found, _ = await job_api.list_jobs(client, target.resolved_namespace())
             return [job.metadata.name for job in found]
 
     return [name for name in _quietly(read()) if name.startswith(incomplete)]
@@ -72,7 +72,7 @@ def tiers(context: typer.Context, incomplete: str) -> list[str]:
 
     async def read() -> list[str]:
         async with connect(target) as client:
-            job = await reading.get_job(client, target.resolved_namespace(), name or "")
-            return [tier.name for tier in await reading.grid(client, job)]
+            job = await job_api.get_job(client, target.resolved_namespace(), name or "")
+            return [tier.name for tier in await job_api.grid(client, job)]
 
     return [tier for tier in _quietly(read()) if tier.startswith(incomplete)] if name else []

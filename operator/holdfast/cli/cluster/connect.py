@@ -1,4 +1,4 @@
-"""From a command line to a connection: which kubeconfig, which namespace, and what to say if it does not work."""
+"""Connect a command to the cluster: kubeconfig, namespace, and errors that say what to do."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -19,13 +19,13 @@ _LOCAL_HINT = 'for a cluster on this machine: holdfast local up, then eval "$(ho
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster and a namespace in it, as the command line names them; None for what the kubeconfig says."""
+    """A cluster and a namespace as typed; None means what the kubeconfig says."""
 
     kubeconfig: Path | None = None
     namespace: str | None = None
 
     def resolved_namespace(self) -> str:
-        """The namespace that was named, else the current context's, else `default`."""
+        """The namespace that was typed, otherwise the current context's, otherwise `default`."""
         if self.namespace:
             return self.namespace
         if self.kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST") and IN_CLUSTER_NAMESPACE.exists():
@@ -35,7 +35,7 @@ class Target:
     def source(self) -> str | None:
         """The kubeconfig files to read, as $KUBECONFIG writes them; None for the pod's own account.
 
-        Raises CliError if there is no such file at all: the client's words for that lead nowhere.
+        Raises CliError if no file exists: the client's own error does not help.
         """
         if self.kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return None
@@ -56,7 +56,7 @@ class Target:
 
 
 def _context_namespace(files: list[Path]) -> str | None:
-    """As kubectl merges files: the first current-context counts, and the first context of that name."""
+    """The context's namespace. As in kubectl, the first current-context and the first context of that name count."""
     contents = [content for file in files if (content := _read(file))]
     current = next((name for content in contents if (name := content.get("current-context"))), None)
     for content in contents:
@@ -68,7 +68,7 @@ def _context_namespace(files: list[Path]) -> str | None:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """A kubeconfig, or nothing: the client says in its own words what is wrong with the file."""
+    """A kubeconfig, or {}: the client reports what is wrong with the file."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -90,7 +90,7 @@ async def connect(target: Target) -> AsyncIterator[Client]:
 
 @contextmanager
 def explained(server: str) -> Iterator[None]:
-    """Turn an ApiError into words that say what to do."""
+    """Turn an ApiError into a CliError that says what to do."""
     try:
         yield
     except ApiError as error:
@@ -104,7 +104,7 @@ def explain(error: ApiError, server: str) -> CliError:
             return CliError(
                 f"no answer from the cluster at {server}: {error.message}",
                 code=ExitCode.NO_CLUSTER,
-                hint="is the kubeconfig the right one, and is the cluster up?",
+                hint="check the kubeconfig, and that the cluster is up",
             )
         case 401:
             return CliError(

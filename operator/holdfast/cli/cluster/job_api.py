@@ -1,4 +1,4 @@
-"""Reading jobs and their events, and asking for something by an annotation."""
+"""Read jobs and their events, and write requests as annotations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def job_path(namespace: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One Event, as people read it. `at` is when it was last seen."""
+    """One Event for people. `at` is the time of its last occurrence."""
 
     uid: str
     at: datetime
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that this version cannot read; the others are shown all the same."""
+    """An object that this version cannot read; the others are still shown."""
 
     namespace: str
     name: str
@@ -69,7 +69,7 @@ async def job_events(client: Client, job: TrainingJob) -> list[Line]:
     selector = f"involvedObject.kind={JOB_KIND},involvedObject.name={meta.name}"
     items, _ = await client.list_all(f"/api/v1/namespaces/{meta.namespace}/events", {"fieldSelector": selector})
     mine = [raw for raw in items if (raw.get("involvedObject") or {}).get("uid") in (meta.uid, "", None)]
-    # Times are whole seconds; within one, the order in which the objects were written tells what came first.
+    # Times are whole seconds; within a second, the resource version gives the order.
     ordered = sorted(mine, key=lambda raw: (event_line(raw).at, _version(raw)))
     return [event_line(raw) for raw in ordered]
 
@@ -80,7 +80,7 @@ def _version(raw: Mapping[str, Any]) -> int:
 
 
 def event_line(raw: Mapping[str, Any]) -> Line:
-    """A core/v1 Event, whichever of its two ways of counting its writer used."""
+    """Parse a core/v1 Event; its writer may have used either of the two ways of counting."""
     meta, series = raw.get("metadata") or {}, raw.get("series") or {}
     written = (raw.get("lastTimestamp"), raw.get("eventTime"), meta.get("creationTimestamp"))
     seen = next((text for text in (series.get("lastObservedTime"), *written) if text), None)
@@ -95,7 +95,7 @@ def event_line(raw: Mapping[str, Any]) -> Line:
 
 
 async def grid(client: Client, job: TrainingJob) -> tuple[Tier, ...]:
-    """The tiers that a job may use, best first. Raises ApiError, also if its profile is not there."""
+    """The tiers that a job may use, best first. Raises ApiError, also if its profile does not exist."""
     capacity = job.spec.capacity
     if capacity.profile is None:
         return capacity.tiers

@@ -1,4 +1,4 @@
-"""The commit log of a job, read from the bucket itself."""
+"""Read a job's commit log directly from the bucket."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from holdfast.local.state import S3Access
 
 
 def commit_log(s3: S3Access, prefix: str) -> list[dict[str, Any]]:
-    """Every record below the prefix's log/, in order."""
+    """Every record of the log below the prefix, in order."""
     client = boto3.client(
         "s3",
         endpoint_url=s3.endpoint,

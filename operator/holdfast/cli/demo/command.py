@@ -29,19 +29,19 @@ def demo(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave cluster and operator running at the end.")] = False,
     save_screen: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables as an SVG picture.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables into an SVG file.")
     ] = None,
     job: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Another TrainingJob than examples/language-model.yaml.")
+        Path | None, typer.Option(metavar="FILE", help="Use this TrainingJob instead of examples/language-model.yaml.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the demo gives up.")] = 900,
 ) -> None:
     """Watch a training lose three nodes and finish.
 
-    Starts a real Kubernetes control plane with two spot nodes, a dedicated and a CPU node on this machine, and the
-    operator under its own rights; trains a small language model under a deadline; takes its nodes away one after the
-    other; checks that every resume was at the step that had been saved; and says what was saved against dedicated nodes
-    only. Everything is taken down at the end.
+    Starts a real Kubernetes control plane on this machine, with two spot nodes, a dedicated node and a CPU node, and
+    the operator with its own rights. Trains a small language model with a deadline, and takes its nodes away one by
+    one. Checks that every resume was at the saved step, and prints the savings against dedicated nodes only. Removes
+    everything at the end.
     """
     out = console()
     report = ConsoleReport(out)
@@ -57,13 +57,13 @@ def demo(
     if save_screen:
         save(save_screen, Group(played.last_screen, ending))
         out.print(f"wrote {save_screen}", markup=False)
-    if not all(check.holds for check in found):
+    if not all(check.passed for check in found):
         raise typer.Exit(ExitCode.FAILED)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM, and a terminal that is closed, end the demo as Ctrl-C does: everything is taken down."""
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does: everything is removed."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -79,13 +79,13 @@ def interruptible() -> Iterator[None]:
 
 
 def judge(made: Stage, manifest: dict[str, Any], played: Played) -> list[Check]:
-    """Every claim of the demo, checked against status and bucket."""
+    """Check every claim of the demo against the status and the bucket."""
     prefix = manifest["spec"]["checkpoint"]["storage"]["s3"]["prefix"]
     return checks(played.job, commit_log(made.cluster.s3, prefix), played.script)
 
 
 def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableType:
-    """The tables, what `kubectl get tj` says, and the checks."""
+    """The tables, the output of `kubectl get tj`, and the checks."""
     listing = made.cluster.kubectl("-n", NAMESPACE, "get", "tj").rstrip()
     took = summary.took(played.job, datetime.now(UTC))
     return Group(
@@ -103,7 +103,7 @@ def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableT
 
 
 def save(file: Path, picture: RenderableType) -> None:
-    """Write what is shown as an SVG."""
+    """Write the screen as an SVG file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with Path("/dev/null").open("w", encoding="utf-8") as nowhere:
         paper = Console(record=True, width=PICTURE_WIDTH, file=nowhere, force_terminal=True, highlight=False)

@@ -1,4 +1,4 @@
-"""What can go wrong on the demo's stage."""
+"""Errors of the demo."""
 
 from holdfast.cli.errors import CliError
 

@@ -1,4 +1,4 @@
-"""Follows what the trainer of each attempt prints. Losses only: nothing depends on it but what is shown."""
+"""Follow the trainer's log of each attempt for its losses. Only the display depends on it."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.losses import LossBook, parse_line
 from holdfast.local.cluster import Cluster
 
-RETRY = 0.5  # seconds until a log that is not there yet is asked for again
+RETRY = 0.5  # seconds until a log that does not exist yet is requested again
 
 
 class LogFollower:
@@ -21,7 +21,7 @@ class LogFollower:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def see(self, job: TrainingJob) -> None:
-        """Start to follow the current attempt, once."""
+        """Start following the current attempt, once."""
         attempt = job.status.current
         if attempt and attempt.started_at and attempt.number not in self._tasks:
             meta = job.metadata
@@ -41,7 +41,7 @@ class LogFollower:
             await asyncio.sleep(RETRY)
 
     async def _read(self, namespace: str, pod: str, attempt: int) -> bool:
-        """Read until the log ends. True if there was anything in it."""
+        """Read until the log ends. True if it had any line."""
         process = await asyncio.create_subprocess_exec(
             str(self._cluster.tools["kubectl"]),
             *("--kubeconfig", str(self._cluster.admin_kubeconfig), "-n", namespace),
@@ -61,7 +61,7 @@ class LogFollower:
                     self._book.see(attempt, *found)
             ended = True
         finally:
-            if not ended:  # one that ends by itself must not be signalled: that would take its exit code from asyncio
+            if not ended:  # a process that has ended must not be signalled: asyncio would lose its exit code
                 with suppress(ProcessLookupError):
                     process.kill()
             await process.wait()

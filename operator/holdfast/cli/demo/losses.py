@@ -1,4 +1,4 @@
-"""The losses that the trainer prints, by attempt and step: what shows that a move changed nothing."""
+"""The losses that the trainer prints, by attempt and step. They show that a move changed nothing."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from holdfast.cli.ui import formats
 
-# `step 120/900  loss 2.1134 ...`, however the trainer spaces it.
+# `step 120/900  loss 2.1134 ...`, with any spacing.
 _LINE = re.compile(
     r"\bstep\s*[=:]?\s*(?P<step>\d[\d,]*)(?:\s*/\s*[\d,]+)?\b.*?\bloss\s*[=:]?\s*(?P<loss>-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 )
@@ -23,7 +23,7 @@ def parse_line(line: str) -> tuple[int, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One resume: the last loss before it, the first after it, and how steps that were done twice compare."""
+    """One resume: the last loss before it, the first after it, and a comparison of steps done twice."""
 
     attempt: int
     resumed: int
@@ -44,7 +44,7 @@ class LossBook:
         self.by_attempt.setdefault(attempt, {})[step] = loss
 
     def curve(self) -> list[float]:
-        """All losses in the order of the steps; of a step done twice, the later one."""
+        """All losses in the order of the steps; for a step done twice, the later loss."""
         merged: dict[int, float] = {}
         for attempt in sorted(self.by_attempt):
             merged |= self.by_attempt[attempt]

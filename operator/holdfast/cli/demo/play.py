@@ -1,4 +1,4 @@
-"""Plays the script on the stage and shows it."""
+"""Play the script on the stage and show it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ ROWS_BESIDE_EVENTS, FEWEST_EVENTS = 32, 3
 
 @dataclass(slots=True)
 class Played:
-    """How it went."""
+    """The result of the demo."""
 
     job: TrainingJob
     events: Sequence[job_api.Line]
@@ -41,43 +41,43 @@ class Played:
 
 
 @dataclass(slots=True)
-class Teller:
-    """Plain lines for an output that is not a terminal: what is new since the last look."""
+class PlainLines:
+    """Prints what is new as plain lines, for an output that is not a terminal."""
 
     out: Console
     state: str = ""
-    told: set[tuple[str, int]] = field(default_factory=set)
+    shown: set[tuple[str, int]] = field(default_factory=set)
 
-    def tell(self, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
+    def print_news(self, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
         """Print what is new."""
         for event in events:
-            if (event.uid, event.count) not in self.told:
-                self.told.add((event.uid, event.count))
-                self.say(f"{formats.clock(event.at)} {event.reason}: {event.message}")
+            if (event.uid, event.count) not in self.shown:
+                self.shown.add((event.uid, event.count))
+                self.print(f"{formats.clock(event.at)} {event.reason}: {event.message}")
         state = view.plain_state(job)
         if state != self.state:
             self.state = state
-            self.say(f"{formats.clock(now)} {state}")
+            self.print(f"{formats.clock(now)} {state}")
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Print one line."""
         self.out.print(line, markup=False, soft_wrap=True)
 
 
 async def play(made: Stage, name: str, out: Console, *, seconds: float) -> Played:
-    """Follow the job and take its nodes until it is over. Raises DemoError, LocalError, CliError; times out."""
+    """Follow the job and take its nodes until it is over. Raises DemoError (also on timeout), LocalError, CliError."""
     target = Target(made.cluster.admin_kubeconfig, NAMESPACE)
     try:
         async with connect(target) as client, asyncio.timeout(seconds):
             return await _Player(made, client, name, out).run()
     except TimeoutError as error:
-        raise DemoError(f"the job was not over within {seconds:g} s; what it waited for stands above") from error
+        raise DemoError(f"the job was not over within {seconds:g} s; the last state is shown above") from error
 
 
 class _Player:
     def __init__(self, made: Stage, client: Any, name: str, out: Console) -> None:
         self._made, self._client, self._name, self._out = made, client, name, out
-        self._script, self._book, self._teller = Script(), LossBook(), Teller(out)
+        self._script, self._book, self._lines = Script(), LossBook(), PlainLines(out)
 
     async def run(self) -> Played:
         follower = LogFollower(self._made.cluster, self._book)
@@ -90,7 +90,7 @@ class _Player:
                     if live:
                         live.update(played.last_screen, refresh=True)
                     else:
-                        self._teller.tell(played.job, played.events, datetime.now(UTC))
+                        self._lines.print_news(played.job, played.events, datetime.now(UTC))
                     phase = played.job.status.phase
                     if phase and phase.final:
                         return played
@@ -113,13 +113,13 @@ class _Player:
             return
         self._script.record(struck)
         if not self._out.is_terminal:
-            self._teller.say(f"--- {struck.scene.title} ({struck.node}, at step {struck.step}): {struck.scene.after}")
+            self._lines.print(f"--- {struck.scene.title} ({struck.node}, at step {struck.step}): {struck.scene.after}")
         deadline = self._script.deadline(struck, job, datetime.now(UTC))
         await asyncio.to_thread(strike, self._made.cluster, struck, self._name, deadline)
 
 
 def strike(cluster: Cluster, struck: Struck, job: str, deadline: datetime | None) -> None:
-    """Take the node; before that, give the job another deadline, if it is to get one."""
+    """Take the node. Before that, set the job's new deadline if the scene has one."""
     if deadline is not None:
         patch = {"spec": {"capacity": {"deadline": format_time(deadline.replace(microsecond=0))}}}
         cluster.kubectl("-n", NAMESPACE, "patch", "tj", job, "--type=merge", "-p", json.dumps(patch))

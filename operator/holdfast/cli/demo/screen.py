@@ -1,4 +1,4 @@
-"""The demo's one screen. Pure."""
+"""The demo's live screen. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ TITLE = "Holdfast: one training, three lost nodes"
 def screen(
     job: TrainingJob, events: Sequence[Line], now: datetime, *, script: Script, book: LossBook
 ) -> RenderableType:
-    """The job's own screen, and above it what is being done to the job."""
+    """The job's own screen, and above it the scenes of the script."""
     losses = view.Losses()
     for index, value in enumerate(book.curve()):
         losses.by_step[index] = value
@@ -40,9 +40,9 @@ def _scenes(job: TrainingJob, script: Script) -> Table:
     for number, scene in enumerate(script.scenes):
         played = script.played[number] if number < len(script.played) else None
         mark = Text("✓", style="green") if played else Text("·", style="dim")
-        words_of_it = f"{scene.title} ({played.node}, at step {formats.count(played.step)})" if played else scene.title
+        label = f"{scene.title} ({played.node}, at step {formats.count(played.step)})" if played else scene.title
         style = "" if played else "dim"
-        grid.add_row(mark, Text(words_of_it, style=style), Text(f"→ {scene.after}", style="cyan" if played else "dim"))
+        grid.add_row(mark, Text(label, style=style), Text(f"→ {scene.after}", style="cyan" if played else "dim"))
     grid.add_row(
         Text("✓" if done else "·", style="green" if done else "dim"), Text("training completes", style="dim"), ""
     )

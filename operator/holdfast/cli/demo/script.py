@@ -1,4 +1,4 @@
-"""What the demo does to the job, and when. Driven by what the job has reached, never by time. Pure."""
+"""What the demo does to the job, and when: the job's progress decides, never time. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.core.capacity.knowledge import pace_now
 
 NOTICE = timedelta(seconds=45)  # clouds give 30 s to 2 min
-STEPS_BEFORE = 80  # steps of its own that an attempt makes before its node is taken
+STEPS_BEFORE = 80  # steps that an attempt trains before its node is taken
 
 
 class Blow(Enum):
@@ -24,7 +24,7 @@ class Blow(Enum):
 class Scene:
     """One loss. `title` and `after` are for people.
 
-    With `slack` the deadline is moved as well, to so long after the work would be done if nothing more happened.
+    With `slack` the deadline moves too: to `slack` after the time at which the work would be done without more losses.
     """
 
     blow: Blow
@@ -35,23 +35,23 @@ class Scene:
 
 
 SCENES = (
-    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the first spot node", "it saves, moves to the other spot node"),
+    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the first spot node", "it saves and moves to the other spot node"),
     Scene(
         Blow.RECLAIM,
         "spot",
-        "the deadline is moved up, and the other spot node is reclaimed",
-        "no time to look for spot: to dedicated",
+        "the deadline is moved up, the other spot node is reclaimed",
+        "no time to wait for spot: it moves to dedicated",
         slack=timedelta(minutes=2),
     ),
     Scene(
-        Blow.CRASH, "dedicated", "the dedicated node dies without a word", "it goes on on CPU, from its last checkpoint"
+        Blow.CRASH, "dedicated", "the dedicated node dies without notice", "it resumes on CPU from its last checkpoint"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A scene that was played: the attempt and the node it struck, the step then, and the newest checkpoint then."""
+    """A scene that was played: its attempt and node, the step at that time, and the newest checkpoint at that time."""
 
     scene: Scene
     attempt: int
@@ -62,7 +62,7 @@ class Struck:
 
 @dataclass(slots=True)
 class Script:
-    """Which scene is next."""
+    """The scenes, and which of them were played."""
 
     scenes: Sequence[Scene] = SCENES
     played: list[Struck] = field(default_factory=list)
@@ -73,13 +73,13 @@ class Script:
         return self.scenes[len(self.played)] if len(self.played) < len(self.scenes) else None
 
     def due(self, job: TrainingJob) -> Struck | None:
-        """The scene that is to be played now; the caller strikes the node and then says `record`."""
+        """The scene to play now, or None. The caller calls `record` and strikes the node."""
         scene, attempt, saved = self.next_scene, job.status.current, job.status.checkpoint
         if scene is None or attempt is None or saved is None or not self._is_new(attempt):
             return None
         node = attempt.pods[0].node if attempt.pods else None
         start, step = attempt.first_step, job.status.progress.step
-        # Until its own first step, step and checkpoint are those of the attempt before.
+        # Before its own first step, step and checkpoint belong to the previous attempt.
         if (
             attempt.state is not AttemptState.RUNNING
             or attempt.tier.name != scene.tier
@@ -87,21 +87,21 @@ class Script:
             or start is None
         ):
             return None
-        # It has trained here and saved here; where nothing is announced, a few steps after the save will be lost.
+        # It has trained and saved here; a crash must lose a few steps after the save.
         beyond = step > saved.step if scene.blow is Blow.CRASH else True
         if saved.step > start and step >= start + STEPS_BEFORE and beyond:
             return Struck(scene, attempt.number, node, step, saved.step)
         return None
 
     def deadline(self, struck: Struck, job: TrainingJob, now: datetime) -> datetime | None:
-        """The deadline that the job is given with this scene, None if it keeps the one that it has."""
+        """The job's new deadline with this scene, None if its deadline stays."""
         pace = pace_now(job.status.current) if job.status.current else None
         if struck.scene.slack is None or pace is None or job.spec.goal.steps is None:
             return None
         return now + (job.spec.goal.steps - struck.step) * pace + struck.scene.slack
 
     def record(self, struck: Struck) -> None:
-        """The scene was played."""
+        """Note that the scene was played."""
         self.played.append(struck)
 
     def _is_new(self, attempt: Attempt) -> bool:

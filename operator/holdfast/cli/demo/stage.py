@@ -1,4 +1,4 @@
-"""The demo's stage: a local cluster, the operator as a process under its own rights, a namespace, a secret, the job."""
+"""The demo's stage: a local cluster, the operator with its own rights, a namespace, a Secret and the job."""
 
 import os
 import shutil
@@ -30,13 +30,13 @@ from holdfast.local.state import S3Access
 NAMESPACE = "demo"
 READY_TIMEOUT = 60.0  # seconds
 LOG_LINES = 15
-# A demo has minutes, not weeks: the operator looks and writes more often than it does by default.
+# A demo takes minutes, not weeks: the operator reads and writes more often than by default.
 PATIENCE = {"silent_hold": 3.0, "status_interval": 1.0, "leave_margin": 5.0}
 
 
 @dataclass(slots=True)
 class Stage:
-    """What was set up. `folder` holds everything that was written."""
+    """What was set up. `folder` contains all files."""
 
     folder: Path
     cluster: Cluster
@@ -57,7 +57,7 @@ class Stage:
 
 @contextmanager
 def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
-    """Set everything up, and take it down at the end however that comes, unless it is to be kept.
+    """Set everything up, and remove it at the end in every case, unless `keep` is set.
 
     Raises LocalError, ToolError, DemoError.
     """
@@ -76,7 +76,7 @@ def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
         else:
             with undisturbed():
                 with suppress(OSError):  # the terminal may be gone
-                    report.note("Taking everything down ...")
+                    report.note("Removing everything ...")
                 if made:
                     end(made.operator)
                 if cluster:
@@ -85,11 +85,11 @@ def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
 
 
 def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
-    """Start `holdfast operator run` and wait until it leads. Raises DemoError if it does not."""
+    """Start `holdfast-operator run` and wait until it leads. Raises DemoError if it does not."""
     ports = free(("progress", "health"))
     kubeconfig = cluster.kubeconfig_for(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)
     command = [
-        *(sys.executable, "-m", "holdfast.cli.main", "operator", "run"),
+        *(sys.executable, "-m", "holdfast.runtime", "run"),
         *("--kubeconfig", str(kubeconfig), "--namespace", OPERATOR_NAMESPACE),
         *("--progress-bind", f"127.0.0.1:{ports['progress']}"),
         *("--progress-url", f"https://127.0.0.1:{ports['progress']}"),
@@ -109,7 +109,7 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_until_ready(url: str, made: Stage) -> None:
-    """Ask until the operator says that it is ready. Raises DemoError."""
+    """Wait until the operator is ready. Raises DemoError."""
     deadline = time.monotonic() + READY_TIMEOUT
     while time.monotonic() < deadline:
         made.check_operator()
@@ -122,7 +122,7 @@ def wait_until_ready(url: str, made: Stage) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and SIGKILL if that is not enough."""
+    """Send SIGTERM, and SIGKILL after 10 seconds."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -134,9 +134,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Taking down is not interrupted by a second Ctrl-C: it would leave processes behind."""
-    unheard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    old = {number: signal.signal(number, signal.SIG_IGN) for number in unheard}
+    """A second Ctrl-C does not interrupt the removal: processes would stay behind."""
+    ignored = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
     try:
         yield
     finally:
@@ -145,7 +145,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def kept(made: Stage) -> str:
-    """How to go on with a stage that was kept, and how to end it."""
+    """How to use a stage that was kept, and how to end it."""
     root = made.cluster.root
     return (
         f"\nKept, with the operator as process {made.operator.pid}. To look around:\n"
@@ -157,7 +157,7 @@ def kept(made: Stage) -> str:
 
 
 def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
-    """The TrainingJob of the file, with its storage in the local cluster, and a day of time if it has a deadline.
+    """The TrainingJob of the file, with the local cluster's storage; a deadline becomes one day from now.
 
     Raises DemoError.
     """
@@ -167,7 +167,7 @@ def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
         raise DemoError(f"{file} cannot be read: {error}") from error
     jobs = [document for document in found if document.get("kind") == "TrainingJob"]
     if len(jobs) != 1:
-        raise DemoError(f"{file} holds {len(jobs)} TrainingJobs: exactly one is needed")
+        raise DemoError(f"{file} contains {len(jobs)} TrainingJobs: exactly one is needed")
     job: dict[str, Any] = jobs[0]
     job["metadata"]["namespace"] = NAMESPACE
     capacity = job["spec"].get("capacity", {})
@@ -181,7 +181,7 @@ def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
 
 
 def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
-    """Apply the namespace, the secret with the storage's keys, and the job. Raises LocalError."""
+    """Apply the namespace, the Secret with the storage's keys, and the job. Raises LocalError."""
     s3 = cluster.s3
     secret = {
         "apiVersion": "v1",
@@ -198,7 +198,7 @@ def default_job() -> Path:
     """examples/language-model.yaml of the checkout that this code runs from. Raises DemoError if there is none."""
     file = Path(__file__).resolve().parents[4] / "examples" / "language-model.yaml"
     if not file.is_file():
-        raise DemoError("examples/language-model.yaml is not here: run the demo from a checkout, or give --job FILE")
+        raise DemoError("examples/language-model.yaml was not found: run the demo from a checkout, or give --job FILE")
     return file
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows at its end. Pure."""
+"""The tables at the end of the demo. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -77,10 +77,10 @@ def _twice(move: Move) -> str:
 
 
 def verdict(found: Sequence[Check]) -> RenderableType:
-    """Every check, with its mark."""
+    """Every check with its mark."""
     lines = []
     for check in found:
-        mark, style = ("✓", "green") if check.holds else ("✗", "bold red")
+        mark, style = ("✓", "green") if check.passed else ("✗", "bold red")
         lines.append(Text.assemble((f"{mark} ", style), check.text))
     return Group(*lines)
 

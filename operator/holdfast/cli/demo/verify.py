@@ -1,4 +1,4 @@
-"""Did it hold? The attempts in the job's status, checked against the commit log in the bucket. Pure."""
+"""Check the demo's claims: the attempts in the job's status against the commit log in the bucket. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from holdfast.cli.ui import formats
 class Check:
     """One claim, and whether it is true."""
 
-    holds: bool
+    passed: bool
     text: str
 
 
@@ -36,7 +36,7 @@ def resumes(job: TrainingJob) -> list[tuple[int, int]]:
 
 
 def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Script) -> list[Check]:
-    """Everything that the demo claims."""
+    """Every claim of the demo, checked."""
     phase = job.status.phase
     done = phase is Phase.COMPLETED
     result = [Check(done, f"the job is {phase or 'new'} at step {formats.count(job.status.progress.step)}")]
@@ -54,7 +54,7 @@ def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Scrip
 
 
 def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
-    """What a notice is for: nothing is computed twice."""
+    """After a notice no step is lost."""
     by_number = {record.number: record for record in job.status.history}
     found = []
     for struck in script.played:

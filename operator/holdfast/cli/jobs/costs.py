@@ -1,4 +1,4 @@
-"""What a job has cost, for people: money by tier, and where the time of interruptions went."""
+"""The cost of a job for people: money by tier, and the time lost to interruptions by its parts."""
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,7 +12,7 @@ from holdfast.cli.ui import formats
 
 
 def costs(job: TrainingJob) -> RenderableType | None:
-    """A sentence, a table of attempts that are over by tier, and where time was lost; None before there is any."""
+    """A sentence, a table of ended attempts by tier, and where time was lost; None before there are any costs."""
     ledger = job.status.ledger
     lines: list[RenderableType] = [Text(text)] if (text := sentence(job)) else []
     if ledger.by_tier:
@@ -25,7 +25,7 @@ def costs(job: TrainingJob) -> RenderableType | None:
 def sentence(job: TrainingJob) -> str:
     """`412.30 spent, 465.60 expected in the end, 688.10 (62%) saved against dedicated only, goodput 98.1%`.
 
-    What is not known is left out.
+    Unknown parts are left out.
     """
     ledger, expected = job.status.ledger, job.status.forecast.cost
     parts = [f"{formats.money(ledger.spent)} spent"] if ledger.spent else []
@@ -39,7 +39,7 @@ def sentence(job: TrainingJob) -> str:
 
 
 def saved(ledger: Ledger) -> str:
-    """`688.10 (62%) saved against dedicated only`, or by how much it was more; empty if that is not known."""
+    """`688.10 (62%) saved against dedicated only`, or how much more was spent; empty if unknown."""
     if not ledger.spent or (amount := formats.decimal(ledger.saved_versus_dedicated)) is None:
         return ""
     share = amount / (ledger.spent + amount) if amount >= 0 else 0

@@ -1,4 +1,4 @@
-"""`holdfast describe`: everything that a person asks about one job at three in the morning."""
+"""`holdfast describe`: everything about one job on one page."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from holdfast.cli.ui.console import console
 
 
 def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
-    """Say how a job stands, why, what happened before, and what happens next.
+    """Show the state of a job, its reason, its past, and what happens next.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = 
 
 
 def show(out: Console, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
-    """Print the whole description."""
+    """Print all sections."""
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
         ("what happens next", Text(what_next(job, now))),
@@ -69,7 +69,7 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
     born = f"created {formats.ago(meta.creation_timestamp, now)}, image {job.spec.trainer.image}"
     lines = [title, Text(born, style="dim")]
     if meta.deletion_timestamp:
-        lines.append(Text("it is being deleted: its pod saves and leaves, its checkpoints stay", style="yellow"))
+        lines.append(Text("the job is being deleted: its pod saves and leaves; its checkpoints stay", style="yellow"))
     if decision := status.decision:
         said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
         lines.append(Text(said))
@@ -77,17 +77,17 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
 
 
 def what_next(job: TrainingJob, now: datetime) -> str:
-    """One or two sentences: what the operator waits for, and what it will do then."""
+    """One or two sentences: what the operator waits for, and what it does then."""
     status = job.status
     match status.phase:
         case None:
-            return "The operator has not looked at it yet. If that lasts: kubectl -n holdfast-system get pods"
+            return "The operator has not read the job yet. If this lasts: kubectl -n holdfast-system get pods"
         case Phase.COMPLETED:
             return "Nothing: training is complete." + _ttl(job)
         case Phase.FAILED:
-            return "Nothing: it has failed for good. Mend the reason, delete the job, apply it again." + _ttl(job)
+            return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again." + _ttl(job)
         case Phase.SUSPENDED:
-            return "It waits for spec.suspend: false, and goes on from its last checkpoint then."
+            return "The job waits for spec.suspend: false; then it resumes from its last checkpoint."
     attempt = status.current
     if attempt is None:
         return "The next attempt is being prepared."
@@ -97,46 +97,46 @@ def what_next(job: TrainingJob, now: datetime) -> str:
 def _attempt_next(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
     match attempt.state:
         case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > now:
-            return f"Attempt {attempt.number} starts in {formats.span(attempt.retry_at - now)}, after a growing delay."
+            return f"Attempt {attempt.number} starts in {formats.span(attempt.retry_at - now)} (backoff)."
         case AttemptState.INTENDED:
-            return f"Attempt {attempt.number} starts as soon as the one before it has ended."
+            return f"Attempt {attempt.number} starts when the previous attempt has ended."
         case AttemptState.ACQUIRING if attempt.acquire_deadline:
             left = formats.span(attempt.acquire_deadline - now)
-            return f"It waits {left} more for a node of tier {attempt.tier.name}; then it tries the next tier."
+            return f"The job waits {left} more for a node of tier {attempt.tier.name}; then it tries the next tier."
         case AttemptState.ACQUIRING:
-            return f"It waits for a node of tier {attempt.tier.name}."
+            return f"The job waits for a node of tier {attempt.tier.name}."
         case AttemptState.STARTING:
-            return "Its pod has a node and starts: image, storage check, restore."
+            return "The pod has a node and starts: image, storage check, restore."
         case AttemptState.DRAINING:
             return _draining(attempt, successor, now)
         case _ if attempt.departure:
             return _departing(attempt.departure, successor, now)
         case _ if successor:
-            return f"It trains. {_following(successor)}, to go back to that tier."
+            return f"The job trains. {_following(successor)}, to return to that tier."
         case _:
-            return "It trains. If its node is taken, it saves, moves, and goes on at the step that it saved."
+            return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
 
 
 def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
     left = formats.span(departure.deadline - now)
-    after = f" {_following(successor)}; once it is ready, this one saves and leaves." if successor else ""
-    return f"Its node goes in {left} ({departure.reason}); until then it trains on.{after}"
+    after = f" {_following(successor)}; when it is ready, the current attempt saves and leaves." if successor else ""
+    return f"The node goes away in {left} ({departure.reason}); the job trains until then.{after}"
 
 
 def _following(successor: Attempt) -> str:
     where = f" on {node}" if successor.pods and (node := successor.pods[0].node) else ""
-    doing = "comes up" if successor.pods else "waits for a node"
+    doing = "starts" if successor.pods else "waits for a node"
     return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
 
 
 def _draining(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
     drain = attempt.drain
     if drain is None:
-        return "It saves and leaves."
-    heard = "the program has heard it" if drain.acknowledged_at else "the program has not answered yet"
+        return "The job saves and leaves its node."
+    heard = "the program has acknowledged" if drain.acknowledged_at else "the program has not answered yet"
     after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
     left = formats.span(drain.deadline - now)
-    return f"It was told to save and leave within {left} ({drain.reason}); {heard}.{after}"
+    return f"The attempt must save and leave within {left} ({drain.reason}); {heard}.{after}"
 
 
 def _ttl(job: TrainingJob) -> str:
@@ -156,12 +156,12 @@ def _last_words(job: TrainingJob) -> RenderableType | None:
 
 
 def _ends(history: Sequence[AttemptRecord]) -> RenderableType | None:
-    told = [record for record in history if record.message and record.kind is not EndKind.COMPLETED]
-    if not told:
+    explained = [record for record in history if record.message and record.kind is not EndKind.COMPLETED]
+    if not explained:
         return None
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for record in told:
-        guess = " (nobody saw the end)" if record.estimated else ""
+    for record in explained:
+        guess = " (estimated: the end was not observed)" if record.estimated else ""
         first_line = record.message.splitlines()[0]
         grid.add_row(str(record.number), formats.moment(record.ended_at), record.reason, Text(f"{first_line}{guess}"))
     return grid

@@ -1,4 +1,4 @@
-"""`holdfast checkpoint` and `holdfast move`: ask for something, wait, and say what came of it."""
+"""`holdfast checkpoint` and `holdfast move`: send a request, wait, and print the outcome."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from holdfast.runtime.apiserver.client import Client
 
 LOOK_EVERY = 0.5  # seconds
 
-# What came of a request, or None while it is not known. Raises CliError if it cannot be fulfilled any more.
+# The outcome of a request as text, None while it is open. Raises CliError if it can no longer be fulfilled.
 Outcome = Callable[[TrainingJob], str | None]
 
 
@@ -36,7 +36,7 @@ def checkpoint(
     no_wait: NoWait = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Save a checkpoint now, and say which step was saved.
+    """Save a checkpoint now and print its step.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def move(
     tier: Annotated[
         str | None,
         typer.Option(
-            help="Move to this tier; else afresh from the first tier, away from this node.",
+            help="Move to this tier. Default: try all tiers from the first, away from this node.",
             autocompletion=completion.tiers,
         ),
     ] = None,
@@ -77,7 +77,7 @@ def move(
     no_wait: NoWait = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Let a job save, leave its node, and go on elsewhere.
+    """Make a job save, leave its node, and continue on another one.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def move(
             before = await job_api.get_job(client, where, job)
             refuse_final(before)
             if before.spec.suspend:
-                raise CliError(f"{job} is suspended: there is nothing to move", hint="set spec.suspend: false")
+                raise CliError(f"{job} is suspended: there is nothing to move", hint="set spec.suspend: false first")
             await check_tier(client, before, tier)
             request_id = new_id()
             await job_api.annotate(client, where, job, ANNOTATION_MOVE, f"{request_id} {tier}" if tier else request_id)
@@ -103,14 +103,14 @@ def move(
 
 
 def new_id() -> str:
-    """An id that no request had before: the time, to the microsecond."""
+    """A new request id: the time in microseconds."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def refuse_final(job: TrainingJob) -> None:
     """Raises CliError if the job is over."""
     if job.status.phase and job.status.phase.final:
-        raise CliError(f"{job.metadata.name} is over ({job.status.phase}): nothing can be asked of it any more")
+        raise CliError(f"{job.metadata.name} is over ({job.status.phase}): it takes no more requests")
 
 
 async def check_tier(client: Client, job: TrainingJob, tier: str | None) -> None:
@@ -123,7 +123,7 @@ async def check_tier(client: Client, job: TrainingJob, tier: str | None) -> None
 
 
 def checkpoint_outcome(before: TrainingJob, request_id: str) -> Outcome:
-    """Done when a checkpoint is there that was not there before."""
+    """The outcome is known when a newer checkpoint exists."""
     old = before.status.checkpoint.committed_at if before.status.checkpoint else None
 
     def outcome(job: TrainingJob) -> str | None:
@@ -137,7 +137,7 @@ def checkpoint_outcome(before: TrainingJob, request_id: str) -> Outcome:
         refuse_final(job)
         if job.status.attempt != before.status.attempt:
             raise CliError(
-                f"attempt {before.status.attempt} ended before it had saved",
+                f"attempt {before.status.attempt} ended before it saved",
                 hint=f"holdfast describe {job.metadata.name} says why",
             )
         return None
@@ -146,7 +146,7 @@ def checkpoint_outcome(before: TrainingJob, request_id: str) -> Outcome:
 
 
 def move_outcome(before: TrainingJob, request_id: str) -> Outcome:
-    """Done when a later attempt trains."""
+    """The outcome is known when a later attempt trains."""
     number = before.status.current.number if before.status.current else before.status.attempt
 
     def outcome(job: TrainingJob) -> str | None:
@@ -174,18 +174,18 @@ class Asked:
 
 
 async def report(asked: Asked, seconds: float | None, out: Console) -> None:
-    """Wait `seconds` for the outcome and print it; for None say how to look for it. Raises CliError, ApiError."""
+    """Wait `seconds` for the outcome and print it; None does not wait. Raises CliError, ApiError."""
     name = f"{asked.name} -n {asked.namespace}"
     if seconds is None:
-        out.print(f"asked; holdfast watch {name} shows what comes of it", markup=False)
+        out.print(f"requested; holdfast watch {name} shows the outcome", markup=False)
         return
-    spinner = out.status("asked; waiting for the job ...") if out.is_terminal else nullcontext()
+    spinner = out.status("requested; waiting for the job ...") if out.is_terminal else nullcontext()
     with spinner:
         try:
             async with asyncio.timeout(seconds):
                 said = await _wait(asked)
         except TimeoutError as error:
-            text = f"nothing came of it in {seconds:g} s; the request stands"
+            text = f"no outcome within {seconds:g} s; the request stays in place"
             raise CliError(text, hint=f"holdfast describe {name}") from error
     out.print(said, markup=False, soft_wrap=True)
 

@@ -1,6 +1,6 @@
-"""A job's attempts as bars, a row for each tier over one axis of time. Pure.
+"""A job's attempts as bars: a row for each tier over one time axis. Pure.
 
-Each stage and each kind of end has a sign of its own, so that nothing is told by colour alone.
+Each stage and each kind of end has its own sign, so that colour alone never carries information.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +19,13 @@ from holdfast.api.profile import Tier
 from holdfast.cli.ui import formats
 
 LONGEST_NAME = 16
-LEAST_WIDTH = 16  # columns of bars, however narrow the screen is
+LEAST_WIDTH = 16  # columns of bars, also on a narrow screen
 LABEL_ROOM = 10  # columns from one label of the axis to the next, at least
 KIND_STYLES = {"Spot": "green", "Dedicated": "blue", "CPU": "magenta"}
 
 
 class Stage(StrEnum):
-    """What an attempt does, by its sign."""
+    """The stages of an attempt; the value is the sign."""
 
     WAITING = "·"
     STARTING = "░"
@@ -34,7 +34,7 @@ class Stage(StrEnum):
 
 
 class End(StrEnum):
-    """How an attempt ended, by its sign; in one place the first of them is shown."""
+    """How an attempt ended; the value is the sign. In one column the first of them is shown."""
 
     FAILED = "!"
     LOST = "×"
@@ -100,12 +100,12 @@ class Timeline:
             yield Text(f"{more} kept only as sums, in the cost", style="dim")
 
     def _place(self, at: datetime, width: int) -> float:
-        """Where a time is, in columns from the left."""
+        """The position of a time, in columns from the left."""
         whole = self._until - self._since
         return (at - self._since) / whole * width if whole else 0.0
 
     def _row(self, tier: str, width: int) -> Text:
-        """One tier: in each column the stage that took most of it, or the end that was in it."""
+        """One tier: in each column the stage that took most of it, or the end that falls into it."""
         cells: list[dict[Stage, float]] = [{} for _ in range(width)]
         ends: dict[int, End] = {}
         for bar in self._bars:
@@ -143,7 +143,7 @@ class Timeline:
         return "".join(ticks), "".join(labels).rstrip()
 
     def _legend(self) -> Text:
-        """What the signs mean that are there."""
+        """The meaning of the signs that are shown."""
         stages = {s for bar in self._bars for s, (a, b) in zip(Stage, pairwise(bar.marks), strict=True) if a < b}
         ends = {bar.end for bar in self._bars}
         said = [f"{stage} {meaning}" for stage, meaning in _STAGES.items() if stage in stages]
@@ -152,19 +152,19 @@ class Timeline:
 
 
 def _sign(stages: Mapping[Stage, float]) -> str:
-    """The stage that took the most of a column; a blank if there was none."""
+    """The stage that took most of a column; a blank if there is none."""
     return max(stages, key=lambda stage: stages[stage]) if stages else " "
 
 
 def _label(at: datetime, step: timedelta) -> str:
-    """`Nov 21` where a day begins, else `09:30`, or `09:30:05` where ticks are so close."""
+    """`Nov 21` where a day begins, otherwise `09:30`, or `09:30:05` if ticks are close."""
     if step >= timedelta(days=1) or (at.hour, at.minute, at.second) == (0, 0, 0):
         return f"{at:%b} {at.day}"
     return f"{at:%H:%M}" if step >= timedelta(minutes=1) else f"{at:%H:%M:%S}"
 
 
 def timeline(job: TrainingJob, now: datetime, grid: Iterable[Tier] = (), zone: tzinfo | None = None) -> Timeline | None:
-    """The attempts of which the status still knows; None if there was none. `grid`: the job's tiers, if known."""
+    """The attempts in the status; None if there are none. `grid`: the job's tiers, if known."""
     status = job.status
     present = [attempt for attempt in (status.current, status.successor) if attempt]
     begun = [record.first_step for record in status.history] + [attempt.first_step for attempt in present]
@@ -196,7 +196,7 @@ def _present(attempt: Attempt, now: datetime, *, steps: bool) -> Bar:
 def _in_order(
     raised: datetime, between: tuple[datetime | None, datetime | None, datetime | None], end: datetime
 ) -> tuple[datetime, datetime, datetime, datetime, datetime]:
-    """Times that never go back, whatever clocks said; a stage that was not reached begins at the end."""
+    """The times in order, even if clocks disagree; a stage that was not reached begins at the end."""
     end = max(raised, end)
     scheduled, begun, left = (min(at or end, end) for at in between)
     scheduled = max(scheduled, raised)

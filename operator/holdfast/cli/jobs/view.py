@@ -1,4 +1,4 @@
-"""What a job looks like on a terminal. Pure: models and a time in, something that rich can print out."""
+"""How a job looks on a terminal. Pure: takes models and a time, returns what rich can print."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ def phase_text(phase: Phase | None) -> Text:
 
 
 def fraction(job: TrainingJob) -> float | None:
-    """How much is done, 0 to 1; None if nobody said what done means."""
+    """The done share, 0 to 1; None if the number of steps is unknown."""
     progress = job.status.progress
     steps = progress.steps or job.spec.goal.steps
     if job.status.phase is Phase.COMPLETED:
@@ -80,7 +80,7 @@ def steps(job: TrainingJob) -> str:
 
 
 def eta(job: TrainingJob, now: datetime) -> str:
-    """`3m12s`: how long it will still take."""
+    """`3m12s`: the time that is left."""
     at = job.status.progress.eta
     return formats.span(at - now) if at and not (job.status.phase and job.status.phase.final) else formats.NOTHING
 
@@ -115,7 +115,7 @@ COLUMNS = (
 def jobs_table(
     jobs: Sequence[TrainingJob], unreadable: Sequence[Unreadable], now: datetime, *, namespaces: bool
 ) -> RenderableType:
-    """All jobs, one a row, in as many columns as fit; below them those that cannot be read."""
+    """All jobs, one per row, in as many columns as fit; below them the jobs that cannot be read."""
     columns = (Column("NAMESPACE"), *COLUMNS) if namespaces else COLUMNS
     rows = [[Text(job.metadata.namespace), *_row(job, now)] if namespaces else _row(job, now) for job in jobs]
     parts: list[RenderableType] = [Fitting(columns, rows)] if rows else []
@@ -202,7 +202,7 @@ ATTEMPT_COLUMNS = (
 
 
 def attempts_table(job: TrainingJob, now: datetime) -> RenderableType:
-    """Every attempt of which the status still knows, the running one last."""
+    """Every attempt in the status, the running one last."""
     rows = [_past(record) for record in job.status.history]
     rows += [_present(attempt, job, now) for attempt in (job.status.current, job.status.successor) if attempt]
     return Padding(Fitting(ATTEMPT_COLUMNS, rows), (1, 0))
@@ -253,7 +253,7 @@ def lost(record: AttemptRecord) -> str:
 
 
 def event_text(line: Line, *, full: bool = False) -> Text:
-    """One Event on one line, its message cut at the edge of the screen unless `full`."""
+    """One Event on one line; its message is cut at the edge of the screen unless `full`."""
     times = f" (×{line.count})" if line.count > 1 else ""
     text = Text.assemble(
         (formats.moment(line.at) if full else formats.clock(line.at), "dim"),
@@ -286,7 +286,7 @@ def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: 
 
 
 def plain_state(job: TrainingJob) -> str:
-    """The state on one line, for output that is not a terminal. Equal as long as nothing has changed but the time."""
+    """The state on one line, for output that is not a terminal. It changes only if more than the time changes."""
     status = job.status
     parts = [status.phase or "New", f"attempt={status.attempt}"]
     parts += [f"{name}={value}" for name, value in (("tier", status.tier), ("node", status.node)) if value]

@@ -23,26 +23,26 @@ from holdfast.cli.ui.console import console
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 
-PATIENCE = timedelta(minutes=5)  # how long a watch outlives a cluster that does not answer
+PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
 
 Screen = Callable[[], Awaitable[tuple[RenderableType, list[str], TrainingJob | None]]]
 
 
 def watch(
     job: Annotated[
-        str | None, typer.Argument(help="Name of a TrainingJob; all jobs if not given.", autocompletion=completion.jobs)
+        str | None, typer.Argument(help="Name of a TrainingJob. Default: all jobs.", autocompletion=completion.jobs)
     ] = None,
     *,
     namespace: Namespace = None,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of every namespace.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Show the state once, and end.")] = False,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Show jobs as they go on: phase, tier, node, step, loss, ETA, attempts and events as they happen.
+    """Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.
 
-    Ends by itself when the one job that is watched is over (exit code 1 if it failed). Without a terminal it prints a
-    line whenever something changes.
+    With a job it ends when the job is over (exit code 1 if the job failed). Without a terminal it prints a line when
+    something changes.
 
     \b
     Examples:
@@ -69,12 +69,12 @@ def watch(
 
 
 class OneJob:
-    """Looks at one job again and again, and remembers what it has told."""
+    """Reads one job repeatedly, and remembers which events it has shown."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client, self._namespace, self._name = client, namespace, name
         self._losses = view.Losses()
-        self._told: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
         self._state = ""
 
     async def look(self) -> tuple[RenderableType, list[str], TrainingJob | None]:
@@ -88,8 +88,8 @@ class OneJob:
     def _news(self, job: TrainingJob, events: list[job_api.Line], now: datetime) -> list[str]:
         lines = []
         for event in events:
-            if self._told.get(event.uid) != event.count:
-                self._told[event.uid] = event.count
+            if self._shown.get(event.uid) != event.count:
+                self._shown[event.uid] = event.count
                 lines.append(f"{formats.clock(event.at)} {event.reason}: {event.message}")
         state = view.plain_state(job)
         if state != self._state:
@@ -99,11 +99,11 @@ class OneJob:
 
 
 class AllJobs:
-    """Looks at all jobs of a namespace, or of the cluster, again and again."""
+    """Reads all jobs of a namespace or of the cluster repeatedly."""
 
     def __init__(self, client: Client, namespace: str | None) -> None:
         self._client, self._namespace = client, namespace
-        self._told: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     async def look(self) -> tuple[RenderableType, list[str], TrainingJob | None]:
         """The table and the plain lines that are new."""
@@ -112,8 +112,8 @@ class AllJobs:
         lines = []
         for job in found:
             key, state = f"{job.metadata.namespace}/{job.metadata.name}", view.plain_state(job)
-            if self._told.get(key) != state:
-                self._told[key] = state
+            if self._shown.get(key) != state:
+                self._shown[key] = state
                 lines.append(f"{formats.clock(now)} {key} {state}")
         if not found and not unreadable:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
@@ -122,9 +122,9 @@ class AllJobs:
 
 
 async def follow(screen: Screen, out: Console, *, every: float, once: bool) -> Phase | None:
-    """Look until the job is over, or for ever. Returns the final phase of the one job that is watched, or None.
+    """Show the screen until the one watched job is over, and return its final phase; without a job never end.
 
-    A cluster that does not answer for a moment is waited for; the first look has to succeed.
+    The first read must succeed. After it, PATIENCE is how long the cluster may fail to answer.
     """
     if once:
         shown, _, job = await screen()
@@ -156,6 +156,6 @@ async def follow(screen: Screen, out: Console, *, every: float, once: bool) -> P
 
 
 def final_phase(job: TrainingJob | None) -> Phase | None:
-    """The phase of a job that is over, else None."""
+    """The phase of a job that is over, otherwise None."""
     phase = job.status.phase if job else None
     return phase if phase and phase.final else None

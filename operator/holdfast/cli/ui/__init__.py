@@ -1,4 +1,4 @@
-"""What all commands share towards people: console, options, tables, formats, completion.
+"""What all commands share to write for people: console, tables, formats, parsing of options.
 
 Belongs here: how something is written on a terminal or read from it.
 Does not belong here: anything that talks to a cluster or a storage.

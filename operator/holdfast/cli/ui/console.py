@@ -1,4 +1,4 @@
-"""The two consoles: colours and live screens on a terminal only, plain and wide lines elsewhere."""
+"""The two consoles: colours and live screens on a terminal only, plain wide lines elsewhere."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A console on `stream` (standard output unless given), made anew so that tests can replace streams."""
+    """A new console on `stream` (default: standard output); new each time, so that tests can replace streams."""
     stream = stream or sys.stdout
     plain_width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(file=stream, width=plain_width, highlight=False)
 
 
 def error_console() -> Console:
-    """The console for what went wrong."""
+    """The console for errors and notes."""
     return Console(stderr=True, soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""A table that fits: where the screen is too narrow for all columns, those that matter least are left out."""
+"""A table that fits the screen: if it is too narrow, the least important columns are left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ LOOSE = 12  # characters to which a loose column may be cut
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; its title may have several lines. `rank` is how much it matters: 0 stays, the highest goes first.
+    """One column; its title may have several lines. `rank` 0 always stays; the highest rank is left out first.
 
-    The cells of a `loose` one are cut where there is no room for all of them.
+    The cells of a `loose` column are cut if there is no room.
     """
 
     title: str
@@ -29,7 +29,7 @@ class Column:
 
 
 class Fitting:
-    """Rows of one-line cells under columns, as many of them as fit. A column without any content goes before others."""
+    """Rows of one-line cells, in as many columns as fit. Empty columns are left out before others."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
         self._columns = tuple(columns)
@@ -40,11 +40,11 @@ class Fitting:
         yield self._table(options.max_width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Called by rich, which else takes all the width there is, and fills lines with blanks to its end."""
+        """Called by rich. Without it rich takes the full width and fills lines with blanks."""
         return Measurement.get(console, options, self._table(options.max_width))
 
     def chosen(self, width: int) -> list[int]:
-        """The places of the columns that fit into so many characters, left to right."""
+        """The indices of the columns that fit into `width` characters, left to right."""
         kept = list(range(len(self._columns)))
         optional = [place for place in kept if self._columns[place].rank]
         for place in sorted(optional, key=lambda at: (self._empty(at), self._columns[at].rank), reverse=True):
@@ -77,7 +77,7 @@ class Fitting:
 
 
 def _one_line(cell: Text) -> Text:
-    """Cut rather than broken, in a loose column too."""
+    """The cell on one line: cut, not wrapped, also in a loose column."""
     line = cell.copy()
     line.no_wrap, line.overflow = True, "ellipsis"
     return line

@@ -1,4 +1,4 @@
-"""Values of options for which typer has no type."""
+"""Parse option values for which typer has no type."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from holdfast.api.scalars import parse_duration
 
 
 def duration(option: str, text: str) -> timedelta:
-    """What was given for an option that is a duration, such as 1h30m. Raises typer.BadParameter, which names it."""
+    """The value of an option that is a duration, such as 1h30m. Raises typer.BadParameter, which names the option."""
     try:
         return parse_duration(text)
     except ScalarError as error:

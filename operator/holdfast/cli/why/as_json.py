@@ -1,6 +1,6 @@
-"""What `holdfast why --json` prints: every figure, under names that stay. Pure.
+"""What `holdfast why --json` prints: every figure, under stable names. Pure.
 
-Spans of time are seconds, money is a decimal string, and null is what is not known or has no end.
+Durations are seconds, money is a decimal string, and null means unknown or unlimited.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from holdfast.core.capacity.policy_input import Choice, TierView
 
 
 def as_json(found: Reasons) -> dict[str, Any]:
-    """The whole answer, ready for json.dumps."""
+    """The answer as an object for json.dumps."""
     job, status, answer = found.job, found.job.status, found.answer
     missing = answer.missing if answer else None
     return {

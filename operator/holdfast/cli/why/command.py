@@ -1,4 +1,4 @@
-"""`holdfast why`: the reason of the last decision, and every figure that such a choice is made from."""
+"""`holdfast why`: the reason of the last decision, and every figure that the policy uses."""
 
 import asyncio
 import json
@@ -27,9 +27,10 @@ def why(
     as_json_: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Say why a job is on its tier: what was decided last, what its policy says now, and every figure behind it.
+    """Show why a job is on its tier, with every figure behind it.
 
-    The policy is asked here, by the code that the operator runs. Nodes are looked at if this user may list them.
+    That is the last decision, and what the policy says now. The policy runs here, with the operator's own code. It sees
+    the nodes if this user may list them.
 
     \b
     Examples:
@@ -51,7 +52,7 @@ def why(
 
 
 async def _profile(client: Client, job: TrainingJob) -> CapacityProfile | None:
-    """The profile that the job names; None if it names none, or one that is not there. Raises ApiError."""
+    """The profile that the job names; None if it names none, or the profile does not exist. Raises ApiError."""
     if (name := job.spec.capacity.profile) is None:
         return None
     try:

@@ -1,7 +1,6 @@
-"""Why a job is where it is: its policy asked again, by the code that the operator runs, with all figures. Pure.
+"""Why a job is on its tier: runs its policy again, with the operator's own code, and keeps all figures. Pure.
 
-The operator knows a little more: what trainers reported in the last seconds, and its own settings where they are not
-the usual ones.
+The operator knows a little more: reports of the last seconds, and its own settings if they are not the defaults.
 """
 
 from collections.abc import Sequence
@@ -30,10 +29,10 @@ from holdfast.core.successor.change_tier import asked_again_at
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """What a policy says of a job at `now`, and what it was made from.
+    """The policy's answer for a job at `now`, and the figures behind it.
 
-    `answer` is None if `idle` says why nothing is to be chosen, or if the job has no grid because its profile is not
-    there. `nodes` is how many nodes were looked at, None if that was not allowed.
+    `answer` is None if `idle` says why there is nothing to choose, or if the job has no grid because its profile does
+    not exist. `nodes` is the number of nodes that were read, None if that was not allowed.
     """
 
     job: TrainingJob
@@ -51,19 +50,19 @@ class Reasons:
 
     @property
     def rows(self) -> list[tuple[TierView, Figures]]:
-        """Every tier as the policy saw it, in the order of the grid, with what that was made from."""
+        """Every tier as the policy sees it, in the order of the grid, with the figures behind it."""
         found = self.answer.outlook if self.answer else None
         return list(zip(found.view.tiers, found.figures, strict=True)) if found else []
 
     def hour_of_work(self, tier: TierView) -> float | None:
-        """What the work of an hour on the reference tier is expected to cost on this tier; None: no price."""
+        """Expected cost on this tier of the work that takes an hour on the reference tier; None: no price."""
         return rate(self.answer.outlook.view, tier) if self.answer else None
 
 
 def find_reasons(
     job: TrainingJob, profile: CapacityProfile | None, nodes: Sequence[NodeView] | None, now: datetime
 ) -> Reasons:
-    """Ask the policy. `profile` is None if the job names none, or one that is not there; for `nodes` see Reasons."""
+    """Run the policy. `profile` is None if the job names none or it does not exist; `nodes` None: not allowed."""
     if nodes is None:
         job, profile = _blind_job(job), _blind_profile(profile)
     draft = Draft(Snapshot(now=now, job=job, cluster=ClusterView(nodes or ()), profile=profile))
@@ -88,7 +87,7 @@ def find_reasons(
 
 
 def why_idle(job: TrainingJob) -> str:
-    """Why nothing is to be chosen for this job; empty if something is."""
+    """Why there is nothing to choose for this job; empty if there is."""
     phase = job.status.phase
     if phase is Phase.COMPLETED:
         return "training is complete"
@@ -104,7 +103,7 @@ def why_idle(job: TrainingJob) -> str:
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:
-    """How long ago that was, not below 0; None for None."""
+    """The time since then, at least 0; None for None."""
     return None if since is None else max(now - since, timedelta(0))
 
 
@@ -123,5 +122,5 @@ def _blind_profile(profile: CapacityProfile | None) -> CapacityProfile | None:
 
 
 def _blind(tier: Tier) -> Tier:
-    """The tier for eyes that cannot see nodes: that none stands there says nothing then, even if its owners say so."""
+    """The tier for a user who cannot list nodes: the absence of idle nodes then says nothing about it."""
     return tier.model_copy(update={"observation": None}) if tier.observation == "Free" else tier

@@ -1,4 +1,4 @@
-"""`holdfast why` on a terminal: the choice, and every figure that it was made from. Pure."""
+"""`holdfast why` on a terminal: the choice, and every figure behind it. Pure."""
 
 from datetime import timedelta
 from math import inf
@@ -21,8 +21,8 @@ from holdfast.core.capacity.policy_input import TierView
 
 HERE, WANTED, WATCHED = "●", "→", "?"
 ASSUMED = "~"
-UNSEEN = "nodes were not looked at: this user may not list them. The operator may know more than the figures below say"
-_RISKS = {"True": ("yes", "bold red"), "Unknown": ("nobody can tell", "yellow"), "False": ("no", "green")}
+UNSEEN = "nodes were not read: this user may not list them. The operator may know more than these figures"
+_RISKS = {"True": ("yes", "bold red"), "Unknown": ("unknown", "yellow"), "False": ("no", "green")}
 
 
 def show(out: Console, found: Reasons) -> None:
@@ -31,7 +31,7 @@ def show(out: Console, found: Reasons) -> None:
         ("", heading(found)),
         ("what the policy says now", says_now(found)),
         ("what a tier is worth", _worth(found)),
-        ("what can be had, and how soon", _chances(found)),
+        ("which tiers are up, and how soon training starts", _chances(found)),
         ("work, time and money", figures(found)),
         ("cost", costs.costs(found.job) if found.idle else None),
         ("timeline", timeline(found.job, found.now, found.grid)),
@@ -44,7 +44,7 @@ def show(out: Console, found: Reasons) -> None:
 
 
 def heading(found: Reasons) -> RenderableType:
-    """Where the job is, and what the operator decided last, when and why."""
+    """Where the job is, and the operator's last decision, its time and reason."""
     meta, status = found.job.metadata, found.job.status
     title = Text.assemble((f"{meta.namespace}/{meta.name}", "bold"), "  ", render.phase_text(status.phase))
     if status.tier:
@@ -54,25 +54,25 @@ def heading(found: Reasons) -> RenderableType:
     if decision := status.decision:
         lines.append(Text(f"decided {formats.ago(decision.at, found.now)}: {decision.action}: {decision.reason}"))
     else:
-        lines.append(Text("nothing is decided yet", style="dim"))
+        lines.append(Text("no decision yet", style="dim"))
     if not found.idle:
         lines.append(Text(what_next(found.job, found.now), style="dim"))
     return Group(*lines)
 
 
 def says_now(found: Reasons) -> RenderableType:
-    """The policy's answer, what it lacks, and when it is asked again."""
+    """The policy's answer, what it lacks, and when it runs again."""
     capacity = found.job.spec.capacity
     if found.idle:
-        return Text(f"Nothing is to be chosen: {found.idle}.")
+        return Text(f"There is nothing to choose: {found.idle}.")
     if (answer := found.answer) is None:
         text = f"Nothing can be chosen: capacity profile {capacity.profile} does not exist. Create it, or name another"
         return Text(f"{text} one in spec.capacity.profile.", style="red")
     choice = answer.choice
-    instead = f", in the place of {capacity.policy}" if answer.policy != capacity.policy else ""
+    instead = f", in place of {capacity.policy}" if answer.policy != capacity.policy else ""
     lines = [Text.assemble((answer.policy, "bold"), f"{instead}: {choice.reason}")]
     if answer.missing:
-        lines.append(Text(f"{answer.missing.message}; tiers are tried in their order meanwhile", style="yellow"))
+        lines.append(Text(f"{answer.missing.message}; until then tiers are tried in their order", style="yellow"))
     if found.nodes is None:
         lines.append(Text(UNSEEN, style="yellow"))
     lines.append(Text(_again(found, answer), style="dim"))
@@ -81,9 +81,9 @@ def says_now(found: Reasons) -> RenderableType:
 
 def _again(found: Reasons, answer: Answer) -> str:
     soon = formats.span(found.ask_at - found.now if found.ask_at else None)
-    said = f"asked again within {soon}, and at once when a tier comes, goes or is lost"
+    said = f"asked again within {soon}, or when a tier comes up, goes out or is lost"
     if rather := [name for name in answer.better if name != answer.outlook.view.tier]:
-        said += f"; it would rather be on {', '.join(rather)}"
+        said += f"; it prefers {', '.join(rather)}"
     return f"{said}; {answer.probe} is worth watching" if answer.probe else said
 
 
@@ -105,18 +105,18 @@ def _work(found: Reasons) -> list[tuple[str, Text]]:
         return []
     view, work = found.answer.outlook.view, found.answer.outlook.work
     if work.goal is None:
-        left = "not known: set spec.goal.steps, or let the trainer report its goal"
+        left = "unknown: set spec.goal.steps, or let the trainer report its goal"
     else:
         left = f"{formats.count(max(work.goal - work.done, 0))} of {formats.count(work.goal)} steps"
         if work.pace is None:
-            left += "; how long one takes is not known yet"
+            left += "; the time for one step is not known yet"
         else:
             left = f"{_span(view.work)}: {left}, {_pace(work.pace)} each on {work.reference}"
     rows = [("work left", Text(left))]
     if view.work < inf:
         rows.append(("a loss can cost", Text(f"{_span(view.at_risk)} of work, and a changeover")))
     if view.changing:
-        rows.append(("on its way", Text(f"{_span(view.changing)} to the first step here, at most")))
+        rows.append(("on its way", Text(f"{_span(view.changing)} at most to the first step here")))
     return rows
 
 
@@ -129,8 +129,8 @@ def _time(found: Reasons) -> list[tuple[str, Text]]:
     if found.forecast.slack is not None:
         slack = render.slack_text(found.forecast)
         if found.net and found.forecast.late is None:
-            slack.append(f" may be wasted before only {found.net.tier.name} makes the deadline", style="")
-            slack.append(f"; {_span(found.net.reserve)} of it is kept for the way there", style="")
+            slack.append(f" can be wasted before only {found.net.tier.name} still meets the deadline", style="")
+            slack.append(f"; {_span(found.net.reserve)} of it is reserved for the move there", style="")
         rows.append(("slack", slack))
     if found.risk:
         word, style = _RISKS[found.risk.status]
@@ -165,7 +165,7 @@ def _budget(found: Reasons) -> list[tuple[str, Text]]:
 
 
 def _worth(found: Reasons) -> RenderableType | None:
-    """Price, speed, losses, and what an hour's work is expected to cost."""
+    """Price, speed, losses, and the expected cost of an hour's work."""
     columns = (
         Column("TIER", loose=True),
         Column("KIND"),
@@ -197,7 +197,7 @@ def _worth(found: Reasons) -> RenderableType | None:
 
 
 def _chances(found: Reasons) -> RenderableType | None:
-    """Whether a tier can be had, and how long it takes to train there."""
+    """Whether a tier is up, and how long it takes until training starts there."""
     columns = (
         Column("TIER", loose=True),
         Column("NOW"),
@@ -214,12 +214,12 @@ def _chances(found: Reasons) -> RenderableType | None:
         cells = [_now(view), _nodes(found, made), Text("billed" if made.billed else "free")]
         rows.append([_name(found, view), *cells, Text(acquire), Text(changeover)])
     legend = "ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst\n"
-    legend += "WATCHING: whether it costs something to see that the tier is back"
+    legend += "WATCHING: whether it costs money to see that the tier is up again"
     return Group(Fitting(columns, rows), Text(legend, style="dim")) if rows else None
 
 
 def _name(found: Reasons, view: TierView) -> Text:
-    """The tier with what the job has to do with it."""
+    """The tier with a sign: the job is here, is wanted here, or watches the tier."""
     answer = found.answer
     here = answer is not None and answer.outlook.view.tier == view.name
     wanted = answer is not None and answer.choice.tier == view.name
@@ -238,9 +238,9 @@ def _legend(found: Reasons) -> Text:
     if answer and answer.outlook.view.tier is None:
         said = said[1:]
     reference = answer.outlook.work.reference if answer else None
-    said.append(f"SPEED: against {reference}" if reference else "SPEED: nothing was measured yet")
+    said.append(f"SPEED: relative to {reference}" if reference else "SPEED: not measured yet")
     said.append(f"{ASSUMED} assumed, not measured")
-    columns = "LOSSES IN time on its nodes   LIFE expected of a node   HOUR OF WORK: its price"
+    columns = "LOSSES IN node time   LIFE expected of a node   HOUR OF WORK: its cost"
     return Text(f"{'   '.join(said)}\n{columns}", style="dim")
 
 
@@ -255,7 +255,7 @@ def _nodes(found: Reasons, made: Figures) -> Text:
     if found.nodes is None:
         return Text("not seen", style="dim")
     stand = age(made.stands, found.now)
-    return Text("none", style="dim") if stand is None else Text(f"stand {formats.span(stand)}")
+    return Text("none", style="dim") if stand is None else Text(f"idle {formats.span(stand)}")
 
 
 def _range(typical: timedelta, worst: timedelta) -> str:

@@ -62,7 +62,7 @@ def test_other_objects_of_a_file_are_left_alone(tmp_path: Path) -> None:
     secret: dict[str, object] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
     result = check(written(tmp_path, secret, GOOD), "--offline")
     assert result.exit_code == 0
-    assert "secret/a: not Holdfast's, not checked" in result.stdout
+    assert "secret/a: not an object of Holdfast, not checked" in result.stdout
 
 
 def test_standard_input_is_a_file_too() -> None:

@@ -39,7 +39,7 @@ def test_times_stay_text_and_anchors_work(tmp_path: Path) -> None:
         ("kind: !!python/object:os.system {}\n", "is not YAML"),
         ("just text", "document 1 is not a Kubernetes object"),
         ("kind: A\n---\na: 1\n", "document 2 is not a Kubernetes object"),
-        ("", "holds no object"),
+        ("", "contains no object"),
         (b"\xff\xfe\xfa", "is not UTF-8"),
     ],
 )

@@ -58,8 +58,8 @@ async def test_a_job_that_could_run() -> None:
     found, refused = await findings({}, {})
     assert not refused
     assert found == [
-        "ok cluster: the API server would create it",
-        "ok spec.capacity.tiers[spot]: 1 of 1 nodes with its labels could run it",
+        "ok cluster: the API server would create the object",
+        "ok spec.capacity.tiers[spot]: 1 of 1 nodes with its labels could run the pod",
     ]
 
 
@@ -105,12 +105,12 @@ async def test_a_tier_without_nodes_is_a_warning() -> None:
 
 async def test_a_tier_whose_nodes_are_too_small_says_why() -> None:
     found, _ = await findings({}, {"spec/trainer/acceleratorsPerNode": 8})
-    assert found[1].endswith("none could run it: nvidia.com/gpu 1 is less than 8")
+    assert found[1].endswith("none could run the pod: nvidia.com/gpu 1 is less than 8")
 
 
 async def test_nodes_that_may_not_be_seen_are_not_missing() -> None:
     found, _ = await findings({"GET /api/v1/nodes": FORBIDDEN}, {})
-    assert "nodes may not be seen by this user" in found[1]
+    assert "this user may not list nodes" in found[1]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ async def test_nodes_that_may_not_be_seen_are_not_missing() -> None:
             NOT_FOUND,
             'warning spec.checkpoint.storage.s3.credentialsSecret: Secret "keys" is missing in namespace vision',
         ),
-        (FORBIDDEN, "may not be seen by this user"),
+        (FORBIDDEN, "may not be read by this user"),
         ({"data": {"AWS_ACCESS_KEY_ID": "x"}}, 'Secret "keys" has no key AWS_SECRET_ACCESS_KEY'),
-        ({"data": {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}}, 'Secret "keys" is there'),
+        ({"data": {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}}, 'Secret "keys" exists'),
     ],
 )
 async def test_secrets_are_looked_for(answer: Answer, words: str) -> None:
@@ -139,7 +139,7 @@ async def test_what_the_file_brings_along_is_not_missing() -> None:
     }
     found, _ = await findings({}, {**CREDENTIALS, **PROFILE}, secret, GOOD_PROFILE)
     assert "ok spec.capacity.profile: 2 tiers: spot, cpu" in found
-    assert found[-1].endswith('Secret "keys" is there')
+    assert found[-1].endswith('Secret "keys" exists')
 
 
 async def test_optional_objects_may_be_missing() -> None:

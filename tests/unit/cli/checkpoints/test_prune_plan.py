@@ -48,7 +48,7 @@ def wanted(prefix: Prefix, keep: Keep | None = None, *, now: datetime = LATER) -
 
 @pytest.fixture
 def ended() -> MemoryStorage:
-    """Attempt 2 has handed over. Committed: 10, 20, 30; cut off: 15 by attempt 1, 35 by attempt 2."""
+    """Attempt 2 has handed over. Committed: 10, 20, 30; interrupted: 15 by attempt 1, 35 by attempt 2."""
     storage = MemoryStorage()
     save(attempt(storage, 1), 10, 20)
     second = attempt(storage, 2)
@@ -149,7 +149,7 @@ def test_what_was_committed_while_a_person_thought_stays() -> None:
 
 
 def lives(storage: MemoryStorage) -> None:
-    """Attempts that train, hand over and die without a word, with a job that is created anew among them."""
+    """Attempts that train, hand over and die without notice, and a job that is created again."""
     first = attempt(storage, 1)
     save(first, 10, 20)
     first.hand_over()

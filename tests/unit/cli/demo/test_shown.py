@@ -31,7 +31,7 @@ def test_the_screen_says_what_was_done_and_what_comes() -> None:
         book.see(1, step, 5.0 - step / 10)
     shown = text(screen(running_job(), [], NOW, script=script, book=book))
     assert "✓  the cloud reclaims the first spot node (spot-7, at step 55)" in shown
-    assert "·  the dedicated node dies without a word" in shown
+    assert "·  the dedicated node dies without notice" in shown
     assert "█" in shown
     assert max(len(line) for line in shown.splitlines()) <= 118
 
@@ -51,7 +51,7 @@ def test_tables() -> None:
     assert "2.7500 (step 56)" in shown
 
 
-def test_a_check_that_does_not_hold_looks_different() -> None:
+def test_a_failed_check_looks_different() -> None:
     assert text(summary.verdict([Check(True, "a"), Check(False, "b")])).split() == ["✓", "a", "✗", "b"]
 
 
@@ -63,14 +63,14 @@ def test_the_picture_is_an_svg_with_the_text_in_it(tmp_path: Path) -> None:
     assert "resume" in picture
 
 
-def test_without_a_terminal_nothing_is_said_twice() -> None:
+def test_without_a_terminal_nothing_is_printed_twice() -> None:
     console = Console(width=200, force_terminal=False)
-    teller = play.Teller(console)
+    printed = play.PlainLines(console)
     line = Line("e", NOW, warning=True, reason="Notice", message="[leaving]")
     with console.capture() as captured:
-        teller.tell(running_job(), [line], NOW)
-        teller.tell(running_job(), [line], NOW)
-        teller.tell(running_job({"phase": "Migrating"}), [line], NOW)
+        printed.print_news(running_job(), [line], NOW)
+        printed.print_news(running_job(), [line], NOW)
+        printed.print_news(running_job({"phase": "Migrating"}), [line], NOW)
     lines = captured.get().splitlines()
     assert len(lines) == 3
     assert lines[0].endswith("Notice: [leaving]")

@@ -40,7 +40,7 @@ def test_the_operators_patience_is_known_to_it() -> None:
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        ("kind: ConfigMap", "holds 0 TrainingJobs"),
+        ("kind: ConfigMap", "contains 0 TrainingJobs"),
         ("a: [", "cannot be read"),
         (
             "{kind: TrainingJob, metadata: {name: a}, spec: {checkpoint: {storage: {volumeClaim: {name: a}}}}}",

@@ -32,7 +32,7 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
     "wanted",
     ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
      "File train.py, line 7", "SpotInterruption", "1 losses (0 of them infrastructure), 1 of 3 allowed failures",
-     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "It trains."],
+     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The job trains."],
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
     assert wanted in shown()
@@ -46,13 +46,13 @@ def test_events_are_not_cut() -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"phase": None, "current": None}, "has not looked at it yet"),
+        ({"phase": None, "current": None}, "has not read the job yet"),
         ({"phase": "Completed", "current": None}, "training is complete"),
         ({"phase": "Failed", "current": None}, "failed for good"),
         ({"phase": "Suspended", "current": None}, "spec.suspend: false"),
         ({"phase": "Recovering", "current": None}, "being prepared"),
         ({"current": {**CURRENT, "state": "Intended", "retryAt": "2026-11-21T09:03:40Z"}}, "starts in 40s"),
-        ({"current": {**CURRENT, "state": "Intended"}}, "as soon as the one before"),
+        ({"current": {**CURRENT, "state": "Intended"}}, "when the previous attempt has ended"),
         (
             {"current": {**CURRENT, "state": "Acquiring", "acquireDeadline": "2026-11-21T09:05:00Z"}},
             "waits 2m00s more for a node of tier dedicated",
@@ -68,7 +68,7 @@ def test_events_are_not_cut() -> None:
                 "current": {**CURRENT, "state": "Draining", "drain": {**DRAIN, "acknowledgedAt": DRAIN["at"]}},
                 "successor": {**CURRENT, "number": 4, "state": "Intended"},
             },
-            "has heard it. Attempt 4 follows on tier dedicated.",
+            "has acknowledged. Attempt 4 follows on tier dedicated.",
         ),
     ],
 )

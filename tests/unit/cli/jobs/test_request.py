@@ -31,7 +31,7 @@ def test_checkpoint_waits_until_it_is_handled_and_saved() -> None:
 
 def test_checkpoint_says_that_the_attempt_ended_first() -> None:
     outcome = request.checkpoint_outcome(running_job(), "id-1")
-    with pytest.raises(CliError, match="attempt 3 ended before it had saved"):
+    with pytest.raises(CliError, match="attempt 3 ended before it saved"):
         outcome(running_job({"requests": {"checkpoint": "id-1"}, "attempt": 4}))
 
 

@@ -82,12 +82,12 @@ def test_the_whole_screen_at_80_columns():
 SCREEN = """
 vision/vit  Running  tier spot, node n1, attempt 1
 decided 5m00s ago: Run: spot: up for 1.9 h, stay
-It trains. If its node is taken, it saves, moves, and goes on at the step that
-it saved.
+The job trains. If its node is taken away, it saves, moves, and resumes at the
+step that it saved.
 
 WHAT THE POLICY SAYS NOW
   Deadline: spot: up for 2.0 h, stay; 10.0 h of slack for 27.5 h of work
-  asked again within 1h00m, and at once when a tier comes, goes or is lost
+  asked again within 1h00m, or when a tier comes up, goes out or is lost
 
 WHAT A TIER IS WORTH
                                                                         HOUR OF
@@ -96,25 +96,24 @@ WHAT A TIER IS WORTH
   ● spot       Spot         1.02   1.00  1.00s       2  14h00m   5h20m     1.06
     dedicated  Dedicated    3.06  ~1.00      -       0      0s  ~30d0h     3.07
     cpu        CPU        0.2000  ~0.02      -       0      0s  ~30d0h    10.08
-  ● the job is here   SPEED: against spot   ~ assumed, not measured
-  LOSSES IN time on its nodes   LIFE expected of a node   HOUR OF WORK: its
-  price
+  ● the job is here   SPEED: relative to spot   ~ assumed, not measured
+  LOSSES IN node time   LIFE expected of a node   HOUR OF WORK: its cost
 
-WHAT CAN BE HAD, AND HOW SOON
-  TIER         NOW       NODES        WATCHING        ACQUIRE     CHANGEOVER
-  ──────────────────────────────────────────────────────────────────────────
-  ● spot       up 2h00m  stand 2h30m  billed      2m00s–4m00s   6m00s–12m00s
-    dedicated  up 2h30m  stand 2h30m  free       ~1m00s–5m00s  ~5m00s–13m00s
-    cpu        unknown   none         billed    ~1m00s–15m00s  ~5m00s–23m00s
+WHICH TIERS ARE UP, AND HOW SOON TRAINING STARTS
+  TIER         NOW       NODES       WATCHING        ACQUIRE     CHANGEOVER
+  ─────────────────────────────────────────────────────────────────────────
+  ● spot       up 2h00m  idle 2h30m  billed      2m00s–4m00s   6m00s–12m00s
+    dedicated  up 2h30m  idle 2h30m  free       ~1m00s–5m00s  ~5m00s–13m00s
+    cpu        unknown   none        billed    ~1m00s–15m00s  ~5m00s–23m00s
   ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst
-  WATCHING: whether it costs something to see that the tier is back
+  WATCHING: whether it costs money to see that the tier is up again
 
 WORK, TIME AND MONEY
   work left          1d3h: 99,100 of 100,000 steps, 1.00s each on spot
   a loss can cost    13m10s of work, and a changeover
   deadline           2026-11-22 22:31:40, in 1d13h
-  slack              10h00m may be wasted before only dedicated makes the
-                     deadline; 26m10s of it is kept for the way there
+  slack              10h00m can be wasted before only dedicated still meets the
+                     deadline; 26m10s of it is reserved for the move there
   deadline at risk   no (InTime): the deadline is met whatever Spot does
   budget             14.37 of 100 spent; finishing on spot takes about 29.23;
                      85.63 left
@@ -160,9 +159,9 @@ def test_where_nodes_may_not_be_seen_it_says_so_and_goes_on():
     assert seen["spot"].available is None
     assert {view.name: view for view, _ in asked(given, nodes=[]).rows}["spot"].available is False
     screen = shown(asked(given, nodes=None))
-    assert "nodes were not looked at" in screen
+    assert "nodes were not read" in screen
     assert "not seen" in screen
-    assert "not looked at" not in shown(asked(given, nodes=[]))
+    assert "not read" not in shown(asked(given, nodes=[]))
     shared = profile(*tiers)
     of_profile = job(given.status, capacity={"profile": "grid"})
     assert asked(of_profile, None, shared).rows[0][0].available is None
@@ -170,15 +169,15 @@ def test_where_nodes_may_not_be_seen_it_says_so_and_goes_on():
 
 def test_what_a_policy_lacks_is_named():
     screen = shown(asked(under("Deadline", a_status(None))), width=100)
-    assert "Ordered, in the place of Deadline: spot: the first that may be had" in screen
-    assert "how long a step takes is not known before the first of them were taken; tiers are tried" in screen
-    assert "nobody can tell (PaceUnknown)" in screen
+    assert "Ordered, in place of Deadline: spot: the first that may be had" in screen
+    assert "how long a step takes is not known before the first of them were taken; until then tiers" in screen
+    assert "unknown (PaceUnknown)" in screen
 
 
 def test_a_job_that_nobody_has_looked_at():
     screen = shown(asked(under("Deadline")), width=120)
-    assert "nothing is decided yet" in screen
-    assert "The operator has not looked at it yet" in screen
+    assert "no decision yet" in screen
+    assert "The operator has not read the job yet" in screen
     assert "→ spot" in screen
     assert "TIMELINE" not in screen
 
@@ -195,9 +194,9 @@ def test_a_profile_that_is_not_there():
 @pytest.mark.parametrize(
     ("status", "spec", "wanted"),
     [
-        ({"phase": Phase.COMPLETED, "current": None}, {}, "Nothing is to be chosen: training is complete."),
+        ({"phase": Phase.COMPLETED, "current": None}, {}, "There is nothing to choose: training is complete."),
         ({"phase": Phase.FAILED, "current": None, "reason": "MaxFailures"}, {}, "has failed for good: MaxFailures."),
-        ({"phase": Phase.SUSPENDED, "current": None}, {"suspend": True}, "Nothing is to be chosen: spec.suspend is"),
+        ({"phase": Phase.SUSPENDED, "current": None}, {"suspend": True}, "There is nothing to choose: spec.suspend is"),
     ],
 )
 def test_where_nothing_is_to_be_chosen_the_ledger_is_shown(status, spec, wanted):
@@ -213,7 +212,7 @@ def test_where_nothing_is_to_be_chosen_the_ledger_is_shown(status, spec, wanted)
 def test_a_job_that_waits_for_its_budget_says_what_would_be_needed():
     paused = {**PAUSED, "phase": Phase.SUSPENDED, "reason": "BudgetExceeded"}
     screen = shown(asked(under("Ordered", a_status(**paused), budget="0.25")), width=120)
-    assert "Nothing is to be chosen: the job is suspended: BudgetExceeded." in screen
+    assert "There is nothing to choose: the job is suspended: BudgetExceeded." in screen
     assert "starting for" in screen
     assert "0.0120 left" in screen
 
@@ -221,7 +220,7 @@ def test_a_job_that_waits_for_its_budget_says_what_would_be_needed():
 def test_a_pod_that_waits():
     waiting = attempt(2, AttemptState.ACQUIRING)
     found = asked(under("Ordered", running(current=waiting, phase=Phase.ACQUIRING, node=None)))
-    assert "It waits 4m50s more for a node of tier spot" in shown(found)
+    assert "The job waits 4m50s more for a node of tier spot" in shown(found)
 
 
 def test_where_it_is_to_go_and_what_is_watched_have_signs():

@@ -1,0 +1,18 @@
+"""The `holdfast` program, also `python -m holdfast.cli`. Without the extra `cli` it says what to install."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command that was typed."""
+    try:
+        from holdfast.cli.main import app  # noqa: PLC0415 - the check comes first
+    except ModuleNotFoundError as missing:
+        if str(missing.name).partition(".")[0] not in ("rich", "typer"):
+            raise
+        sys.exit("error: the `holdfast` command is not installed; install it with: pip install 'holdfast[cli]'")
+    app(prog_name="holdfast")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Which storage a place on the command line means: that of a job in a cluster, or an address."""
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
+from tests.support.manifests.observed_jobs import raw_job
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.checkpoints.storage_address import Where, find
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.main import app
+from holdfast_train.environment import Credentials
+
+JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
+SECRET = "/api/v1/namespaces/demo/secrets/keys"
+S3 = {"bucket": "runs", "prefix": "demo/job", "endpoint": "https://s3.example:9000", "credentialsSecret": "keys"}
+
+
+def holdfast(*args: str) -> Result:
+    return CliRunner().invoke(app, ["checkpoints", *args])
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """A server with one job; the user has no keys of their own."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with fake_api() as server:
+        server.answers = {
+            ("GET", JOB): raw_job(checkpoint={"storage": {"s3": S3}}),
+            ("GET", SECRET): secret(AWS_ACCESS_KEY_ID="me", AWS_SECRET_ACCESS_KEY="secret"),
+        }
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        yield server
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"kind": "Secret", "data": {k: base64.b64encode(v.encode()).decode() for k, v in data.items()}}
+
+
+def own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "keys")
+
+
+def test_a_job_says_where_and_its_secret_how(api: FakeApi) -> None:
+    found = find(Where("job"))
+    assert (found.uri, found.endpoint, found.region) == ("s3://runs/demo/job", S3["endpoint"], "us-east-1")
+    assert found.credentials == Credentials("me", "secret")
+    other = find(Where("job", endpoint="http://127.0.0.1:1", region="eu"))
+    assert (other.endpoint, other.region) == ("http://127.0.0.1:1", "eu")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (failure(403, "Forbidden", "no"), "it takes the right to get secrets/keys in demo"),
+        (failure(404, "NotFound", "no"), "the Secret demo/keys with the job's keys does not exist"),
+        (secret(AWS_ACCESS_KEY_ID="me"), "the Secret demo/keys lacks AWS_SECRET_ACCESS_KEY"),
+        ({"kind": "Secret", "data": {"AWS_ACCESS_KEY_ID": "%"}}, "the Secret demo/keys cannot be read"),
+    ],
+)
+def test_without_the_secret_own_keys_are_used_and_it_is_said(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], why: str
+) -> None:
+    api.answers["GET", SECRET] = answer
+    with pytest.raises(CliError, match="there are no AWS credentials of your own") as refused:
+        find(Where("job"))
+    assert (refused.value.code, why in str(refused.value)) == (ExitCode.FORBIDDEN, True)
+    own_keys(monkeypatch)
+    found = find(Where("job"))
+    assert found.credentials == Credentials()
+    (note,) = found.notes
+    assert (why in note, note.endswith("; your own AWS credentials are used")) == (True, True)
+
+
+def test_a_cluster_that_fails_is_not_a_missing_right(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_keys(monkeypatch)
+    api.answers["GET", SECRET] = failure(500, "InternalError", "etcd")
+    with pytest.raises(CliError, match="etcd"):
+        find(Where("job"))
+
+
+def test_a_volume_claim_is_for_pods(api: FakeApi) -> None:
+    storage = {"storage": {"volumeClaim": {"name": "shared", "path": "vision/vit"}}}
+    api.answers["GET", JOB] = raw_job(checkpoint=storage)
+    result = holdfast("list", "job")
+    assert result.exit_code == ExitCode.FAILED
+    assert "file:///mnt/vision/vit" in result.output
+
+
+def test_a_job_that_is_not_there_and_jobs_for_completion(api: FakeApi) -> None:
+    api.answers["GET", JOB.rpartition("/")[0]] = listing(raw_job())
+    result = holdfast("list", "other")
+    assert result.exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_bucket_without_keys(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = holdfast("list", "s3://runs/demo/job")
+    assert result.exit_code == ExitCode.FORBIDDEN
+    assert "AWS_PROFILE" in result.output
+    own_keys(monkeypatch)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert "nonsense; give it as https://host:port" in holdfast("list", "s3://runs/x", "--endpoint", "nonsense").output
+    found = find(Where("s3://runs/demo/job"))
+    assert (found.endpoint, found.region) == ("http://127.0.0.1:9", "eu-north-1")

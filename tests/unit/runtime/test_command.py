@@ -1,0 +1,90 @@
+"""The operator's own program: its options, and that it runs without the packages of any extra."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from holdfast.cli.operator import app
+from holdfast.runtime import command
+from holdfast.runtime.errors import ConfigurationError
+from holdfast.runtime.settings import Settings
+
+EXTRAS = ("awscrt", "boto3", "botocore", "filelock", "holdfast_train", "psutil", "rich", "typer")
+UNREACHABLE = {
+    "current-context": "none",
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+    "clusters": [{"name": "none", "cluster": {"server": "https://127.0.0.1:9"}}],
+    "users": [{"name": "none", "user": {"token": "none"}}],
+}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """Settings of every operator that would have run."""
+    found: list[Settings] = []
+
+    def run(settings: Settings) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    return found
+
+
+# Breaks if the operator's image, which has no extra, lacks a package that the operator imports.
+def test_runs_without_the_packages_of_the_extras(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(UNREACHABLE))
+    block = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))"
+    line = f"{block}; from holdfast.runtime.command import main; sys.exit(main(sys.argv[1:]))"
+    flags = ("--kubeconfig", str(kubeconfig), "--health-bind", "127.0.0.1:0", "--progress-bind", "127.0.0.1:0")
+    process = subprocess.Popen([sys.executable, "-c", line, "run", *flags], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        seen = ""
+        while "lease cannot be read" not in seen:
+            text = process.stderr.readline()
+            assert text, seen
+            seen += text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_flag_wins_over_its_variable(started: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_WORKERS", "3")
+    monkeypatch.setenv("HOLDFAST_QPS", "7")
+    monkeypatch.setenv("HOLDFAST_SEED", "")
+    monkeypatch.setenv("HOLDFAST_PATIENCE", "start_timeout=3 backoff_base=0.5")
+    assert command.main(["run", "--workers", "5"]) == 0
+    (found,) = started
+    assert (found.workers, found.qps, found.seed) == (5, 7.0, None)
+    assert found.patience == {"start_timeout": 3.0, "backoff_base": 0.5}
+
+
+# Breaks if one of the two programs offers an option that the other one does not, or reads it in another way.
+def test_both_programs_read_every_option_alike(started: list[Settings]) -> None:
+    values = {"progress_url": "https://me", "log_level": "DEBUG", "patience": "start_timeout=3"}
+    values |= {"kubeconfig": "/x", "progress_bind": ":1", "health_bind": ":2", "namespace": "n", "seed": "4"}
+    typed = [
+        part
+        for option in command.options()
+        for part in (option.flag, values.get(option.name, str(option.default if option.default is not None else "me")))
+    ]
+    assert command.main(["run", *typed]) == 0
+    with pytest.raises(SystemExit):
+        app(["run", *typed])
+    assert started[0] == started[1]
+
+
+def test_a_wrong_setting_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["run", "--workers", "0"]) == 1
+    assert capsys.readouterr().err == "error: --workers: Input should be greater than or equal to 1\n"
+    with pytest.raises(ConfigurationError, match="--patience start_timeout: "):
+        command.settings_from({"patience": ["start_timeout=0"]})
