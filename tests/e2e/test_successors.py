@@ -56,7 +56,7 @@ def test_trains_on_until_the_next_attempt_is_ready(
     assert parse_time(two["scheduledAt"]) < parse_time(one["lastStepAt"]), "it had its node while the other trained"
     assert two["node"] != node
     check_switches(cluster, job, 200)
-    assert "held at the fence" in job.logs(two["number"])
+    assert "waited at the fence" in job.logs(two["number"])
     wait_for(lambda: f"attempt {two['number']} is ready" in _events(job), 20, "the event that says why it left")
 
 

@@ -1,4 +1,4 @@
-"""What the operator tells a training pod through its environment."""
+"""`Environment`: the variables that the operator sets in a training pod."""
 
 import os
 import re
@@ -20,7 +20,7 @@ DEFAULT_KEEP_LAST: Final = 3
 
 @dataclass(frozen=True)
 class Identity:
-    """Who writes to the log. `attempt` is the fencing token; `pod_uid` tells two pods of one attempt apart."""
+    """The writer of records in the log. `attempt` is the fencing token; two pods of one attempt differ in `pod_uid`."""
 
     namespace: str
     job: str
@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys of the S3 store; no keys means boto3's own chain (workload identity, profile)."""
+    """Keys of the S3 store. Without keys, boto3 searches its own chain (workload identity, profile)."""
 
     access_key_id: str | None = None
     secret_access_key: str | None = None
@@ -45,8 +45,8 @@ class Credentials:
 class Every:
     """When to save: every `steps` steps, every `seconds` seconds, or by `auto`. Exactly one of these is set.
 
-    `between_losses`: mean seconds between two losses where this pod runs, which `auto` goes by, None if nobody knows.
-    `max_loss`: the most work in seconds that a loss may cost, whatever else is set; None for no such bound.
+    `between_losses`: mean seconds between two losses on this pod's tier, which `auto` uses; None if it is not known.
+    `max_loss`: the largest loss of work in seconds; it bounds the interval in every mode. None: no bound.
     """
 
     steps: int | None = None
@@ -58,11 +58,11 @@ class Every:
 
 @dataclass(frozen=True)
 class Environment:
-    """The HOLDFAST_ variables of one pod. Times in seconds; None where the operator said nothing.
+    """The HOLDFAST_ variables of one pod. Times are in seconds. None: the variable is not set.
 
-    `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept for
-    their `keep_metric`; `keep_mode` says whether a lower or a higher one is better. `upload_rate`: the most bytes a
-    second that this process uploads while training goes on, its part of what the pod may.
+    `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept
+    because of their `keep_metric`; `keep_mode`: whether a lower or a higher value is better. `upload_rate`: the limit
+    in bytes a second for uploads of this process during training, its share of the pod's limit.
     """
 
     identity: Identity
@@ -89,7 +89,7 @@ class Environment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
-        """The pod's environment, or None outside a pod. EnvironmentVariableError names a variable that is wrong."""
+        """The pod's environment, None outside a pod. EnvironmentVariableError names a variable that is wrong."""
         env = {k: v for k, v in (os.environ if variables is None else variables).items() if v != ""}
         job = env.get("HOLDFAST_JOB")
         if job is None:
@@ -133,7 +133,7 @@ class Environment:
 
 def _required(env: Mapping[str, str], name: str, where: str = "HOLDFAST_JOB") -> str:
     if name not in env:
-        raise EnvironmentVariableError(f"{name} is not set; it is needed wherever {where} is set")
+        raise EnvironmentVariableError(f"{name} is not set; it is required if {where} is set")
     return env[name]
 
 
@@ -156,7 +156,7 @@ def _every(env: Mapping[str, str]) -> Every:
 
 
 def _upload_rate(env: Mapping[str, str]) -> float | None:
-    """The pod's rate is shared by its ranks; torchrun says how many there are."""
+    """This rank's share of the pod's rate. torchrun sets the number of ranks."""
     rate = _integer(env, "HOLDFAST_CHECKPOINT_UPLOAD_RATE", least=1)
     return None if rate is None else rate / (_integer(env, "LOCAL_WORLD_SIZE", least=1) or 1)
 

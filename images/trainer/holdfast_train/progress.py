@@ -1,4 +1,4 @@
-"""What the training thread tells the reporter."""
+"""`Progress`: what the training thread passes to the reporter."""
 
 from typing import Any
 
@@ -6,15 +6,16 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """What the next report says. The training thread sets plain attributes, the reporter's thread reads them."""
+    """The content of the next report. The training thread sets plain attributes; the reporter's threads read them."""
 
     def __init__(self) -> None:
         self.state = "starting"
         self.step: int | None = None
         self.steps: int | None = None
+        self.first_step: tuple[int, float] | None = None  # that this process trained, and when (time.monotonic)
         self.loss: Any = None
         self.samples = 0.0
         self.fenced = False
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
-        self.save_error: str | None = None  # one line; None once a save has succeeded again
+        self.save_error: str | None = None  # one line; None after a save has succeeded again

@@ -1,4 +1,4 @@
-"""Agreement between the ranks of one training, over the process group that the program has made."""
+"""`Ranks`: the ranks of one training agree, over the process group that the program has made."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ FLAGS: Final = 4
 
 
 class Ranks:
-    """This process among its ranks. Alone (world size 1) every method is a no-op that costs nothing.
+    """This process among its ranks. With one rank (world size 1) the methods return at once.
 
-    The process group must exist when this is made with `connect`, which every rank has to do. Decisions travel over
-    gloo on the CPU: over NCCL they would make the CPU wait for the GPU at every step.
+    The process group must exist before `Ranks(connect=True)`, which every rank has to call. Agreements go over gloo on
+    the CPU: over NCCL the CPU would wait for the GPU at every step.
     """
 
     def __init__(self, *, connect: bool) -> None:
@@ -43,11 +43,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Is this rank 0, the one that talks to the operator and the storage?"""
+        """True on rank 0: only this rank talks to the operator and owns the log."""
         return self.rank == 0
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """For each of up to four flags: is it set on any rank? The same answer on every rank."""
+        """For each of up to four flags, True if it is set on any rank. The same answer on every rank."""
         if self._flags is None:
             return flags
         for number, flag in enumerate(flags):
@@ -56,7 +56,7 @@ class Ranks:
         return tuple(bool(self._flags[number]) for number in range(len(flags)))
 
     def gather(self, value: Any) -> list[Any]:
-        """`value` of every rank, in order, on rank 0; an empty list elsewhere."""
+        """The `value` of every rank, in order, on rank 0. An empty list on the others."""
         if self._flags is None:
             return [value]
         found: list[Any] | None = [None] * self.size if self.first else None
@@ -72,7 +72,7 @@ class Ranks:
         return box[0]
 
     def from_first(self, function: Callable[[], T]) -> T:
-        """What rank 0 gets from `function`, or its error, on every rank: so none waits for one that has failed."""
+        """The result of `function` on rank 0, on every rank. An error is raised on every rank, so that none waits."""
         value: Any = None
         error: HoldfastTrainError | None = None
         if self.first:

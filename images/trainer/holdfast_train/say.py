@@ -1,4 +1,4 @@
-"""One line for people, on stderr."""
+"""Prints one line for people to stderr."""
 
 import sys
 
@@ -6,7 +6,7 @@ __all__ = ["say"]
 
 
 def say(text: str) -> None:
-    """Write `holdfast: text`. Never fails: a broken pipe must not end a training."""
+    """Print `holdfast: text`. Never fails: a broken pipe must not end training."""
     try:
         sys.stderr.write(f"holdfast: {text}\n")
         sys.stderr.flush()

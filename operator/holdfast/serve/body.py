@@ -39,6 +39,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
 
+class FirstStep(_Part):
+    """The first step that this process trained, and how long ago by the trainer's own clock."""
+
+    step: Step
+    seconds_ago: Decimal
+
+
 class Resumed(_Part):
     """Where training went on from."""
 
@@ -65,6 +72,7 @@ class ProgressBody(_Part):
     state: Literal["holding", "starting", "training", "saving", "left", "completed"]
     step: Step | None = None
     steps: Step | None = None
+    first_step: FirstStep | None = None
     loss: Loss | None = None
     samples_per_second: Decimal | None = None
     seconds_per_step: Decimal | None = None

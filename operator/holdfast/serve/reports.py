@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from holdfast.core.observe.report import Report, SavedCheckpoint
-from holdfast.serve.body import ProgressBody
+from holdfast.serve.body import FirstStep, ProgressBody
 
-LONGEST_SAVE = 86_400.0  # seconds; what a program says beyond that is no measurement
+LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is not a measurement
+LONGEST_AGE = 366 * 86_400.0  # seconds; the same for the age of a first step
 JobName = tuple[str, str]  # namespace, name
 Wake = Callable[[JobName, bool], None]  # the second is True if the decision is urgent, False for mere progress
 
@@ -66,6 +67,16 @@ def _urgent(before: Report, after: Report) -> bool:
     )
 
 
+def _first_step(reported: FirstStep | None, resumed: int, step: int, now: datetime) -> tuple[int, datetime]:
+    """The first step of the pod's own, and when it was trained.
+
+    The trainer knows both. `step` and `now` count for a program that does not report them, or reports nonsense.
+    """
+    if reported is None or not resumed < reported.step <= step:
+        return step, now
+    return reported.step, now - timedelta(seconds=min(max(float(reported.seconds_ago), 0.0), LONGEST_AGE))
+
+
 def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     """The report as decisions see it. What a pod once said and leaves out now still holds."""
     old_step = before.step if before else None
@@ -73,9 +84,9 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     grew = step is not None and (old_step is None or step > old_step)
     resumed = body.resumed_from.step if body.resumed_from else before.resumed_step if before else None
     first_step, first_step_at = (before.first_step, before.first_step_at) if before else (None, None)
-    # Right after the start a trainer says where it resumed: that step is another attempt's work.
+    # Right after its start a trainer reports the step at which it resumed: another attempt trained that step.
     if first_step is None and step is not None and step > (resumed or 0):
-        first_step, first_step_at = step, now
+        first_step, first_step_at = _first_step(body.first_step, resumed or 0, step, now)
     acknowledged = max(body.acknowledged, before.acknowledged if before else 0)
     newly = acknowledged > (before.acknowledged if before else 0)
     saved = body.checkpoint

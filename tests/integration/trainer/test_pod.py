@@ -1,78 +1,21 @@
 """Launcher, library and S3 together, as processes: what a training pod does."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from tests.integration.trainer.conftest import S3Server
 from tests.support.cluster.training_jobs import processes_of
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.pods import Pod
 from tests.support.trainer.stores import LAUNCHER, stub_command, variables
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-
-
-class Pod:
-    """One training pod: its process, its output, its verdict."""
-
-    def __init__(self, folder: Path, command: list[str], **env: str) -> None:
-        self.folder = folder / uuid.uuid4().hex
-        self.folder.mkdir()
-        self._log = self.folder / "termination-log"
-        self._output = self.folder / "output"
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST_", "TORCH"))}
-        with self._output.open("wb") as out:
-            self.process = subprocess.Popen(
-                command,
-                env=inherited | {"OMP_NUM_THREADS": "1", "HOLDFAST_TERMINATION_LOG": str(self._log)} | env,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def output(self) -> str:
-        return self._output.read_text()
-
-    def wait_for(self, text: str, seconds: float = 60) -> None:
-        def seen() -> bool:
-            assert self.process.poll() is None or text in self.output, self.output
-            return text in self.output
-
-        wait_for(seen, seconds, f"{text!r} in the output")
-
-    def terminate(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-
-    def told_again(self, verdicts: Path) -> None:
-        """Sends SIGTERM until it counts as another one, or has ended it: just after the first it is the same."""
-
-        def counts() -> bool:
-            self.terminate()
-            return (verdicts / "leave-now").exists() or self.process.poll() is not None
-
-        wait_for(counts, 60, "a pod that knows that it was told twice")
-        self.process.wait(60)
-
-    def kill_program(self) -> dict[str, Any]:
-        """The verdict, once its program was killed and its writer has ended."""
-        (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        os.kill(int(child), signal.SIGKILL)
-        return self.end()
-
-    def end(self, seconds: float = 60) -> dict[str, Any]:
-        """The verdict, once it has ended."""
-        self.process.wait(seconds)
-        found: dict[str, Any] = json.loads(self._log.read_text())
-        return found
 
 
 @pytest.fixture
@@ -125,7 +68,7 @@ def test_crash_resumes_from_the_last_periodic_save(tmp_path: Path, s3: S3Server,
 
 
 def test_a_broken_checkpoint_is_read_by_one_attempt_only(tmp_path: Path) -> None:
-    """Breaks if an attempt that is lost right after its start leaves nothing of what it has found."""
+    """Breaks if an attempt that is lost soon after its start does not record the broken checkpoint."""
     prefix, folder = f"file://{tmp_path}/prefix", tmp_path / "prefix"
     every = {"HOLDFAST_CHECKPOINT_EVERY": "5 steps"}
     first = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.05"), **variables(prefix, 1) | every)
@@ -217,8 +160,8 @@ def kinds(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_told_twice_in_a_long_step(tmp_path: Path, launched: bool) -> None:
-    """Breaks if the step's end is waited for, if a save is begun, or if the next attempt has to wait for nothing."""
+def test_a_second_sigterm_in_a_long_step(tmp_path: Path, launched: bool) -> None:
+    """Breaks if the pod waits for the end of the step, begins a save, or makes the next attempt wait."""
     command = stub_command("--hang-at=5", "--step-seconds=0.01")
     command = command if launched else command[command.index("--") + 1 :]
     env = variables(f"file://{tmp_path}/prefix", HOLDFAST_CHECKPOINT_EVERY="2 steps", HOLDFAST_GRACE_SECONDS="3600")
@@ -227,7 +170,7 @@ def test_told_twice_in_a_long_step(tmp_path: Path, launched: bool) -> None:
     pod.wait_for("step 5 ")
     pod.wait_for("saved step 4")
     pod.terminate()
-    pod.told_again(tmp_path)
+    pod.signal_again(tmp_path)
     assert kinds(tmp_path / "prefix") == ["owner", "fence", "commit", "commit", "handover"], pod.output
     if not launched:
         assert pod.process.returncode == 143
@@ -239,8 +182,8 @@ def test_told_twice_in_a_long_step(tmp_path: Path, launched: bool) -> None:
     )
 
 
-def test_told_twice_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
-    """Breaks if the commit does not get the seconds that it has, or if a handover comes before it and refuses it."""
+def test_a_second_sigterm_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
+    """Breaks if the commit does not get its seconds, or if an earlier handover makes the log refuse it."""
     prefix = f"file://{tmp_path}/prefix"
     env = variables(prefix, HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
     env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
@@ -255,7 +198,7 @@ def test_told_twice_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
         pod.terminate()
         return (tmp_path / "leave-now").exists()
 
-    wait_for(counts, 60, "a pod that knows that it was told twice")
+    wait_for(counts, 60, "a pod that has counted a second SIGTERM")
     wait_for(lambda: not trainer.is_running(), 30, "the end of the trainer")
     writer.resume()
     verdict = pod.end()
@@ -295,8 +238,8 @@ with Run(counter=Counter()) as run:
 
 
 @pytest.mark.training
-def test_ranks_that_are_told_twice_leave_at_once(tmp_path: Path) -> None:
-    """Breaks if torchrun keeps the second signal to itself, or if a rank takes the first one for it."""
+def test_ranks_leave_at_once_on_a_second_sigterm(tmp_path: Path) -> None:
+    """Breaks if torchrun does not pass the second signal on, or if a rank counts the first one as the second."""
     script = tmp_path / "train.py"
     script.write_text(HANGS)
     env = variables(f"file://{tmp_path}/prefix", HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
@@ -308,7 +251,7 @@ def test_ranks_that_are_told_twice_leave_at_once(tmp_path: Path) -> None:
     pod.terminate()
     pod.wait_for("Sending process", 60)  # torchrun passes it on
     assert not list(tmp_path.glob("rank-*.json"))
-    pod.told_again(tmp_path)
+    pod.signal_again(tmp_path)
     verdict = pod.end()
     assert (verdict["reason"], verdict["signal"]) == ("LeftWithoutSaving", None), pod.output  # nobody had to be killed
     assert "told to leave a second time, at step 3" in verdict["message"]
@@ -398,7 +341,7 @@ def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
     command = [sys.executable, str(LAUNCHER), "--", *torchrun]
     second = Pod(tmp_path, command, **variables(prefix, 2, HOLDFAST_PREDECESSOR="1"))
-    second.wait_for("holds at the fence", 120)
+    second.wait_for("waits at the fence", 120)
     (second if told else first).terminate()
     verdict = second.end(120)
     if told:

@@ -1,4 +1,4 @@
-"""Several ranks save one checkpoint together, for real: processes, gloo, and a writer for each."""
+"""Several ranks save one checkpoint together: real processes, gloo, and a writer for each rank."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ def storage(tmp_path: Path) -> FolderStorage:
 
 
 def train(storage: FolderStorage, tmp_path: Path, before: str = "") -> str:
-    """What two ranks say that train for three steps; `before` runs where a rank gives its own state."""
+    """The output of two ranks that train for three steps. `before` runs where a rank gives its own state."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("BEFORE", before))
     env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
@@ -70,7 +70,7 @@ def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path) -> N
     restored = restore_whole(found)
     assert restored is not None, said
     weights = sum(value.double().sum().item() for value in restored.state["objects"]["model"].values())
-    # Two processes write to one pipe: their lines may come as one.
+    # Two processes write to one pipe: their lines may arrive joined.
     assert said.count("sum=") == said.count(f"sum={weights:.6f}") == 2
     assert [own["objects"]["own"]["rank"] for own in restored.ranks] == [0, 1]
     sizes = [storage.size(key) for key in storage.keys("data/") if key.endswith(".0")]

@@ -1,4 +1,4 @@
-"""An old attempt that comes back at every point of its successor's life: it commits nothing, and harms nothing.
+"""An old attempt that comes back at every point of its successor's life: it commits nothing and damages nothing.
 
 Both attempts are real, on a real storage. The old one stops before one of its storage operations and goes on when the
 new one is before one of its own: every pair of such points is tried. And once with processes, stopped and woken.
@@ -19,8 +19,8 @@ import numpy as np
 import psutil
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.integration.trainer.test_pod import Pod
 from tests.support.trainer import stores
+from tests.support.trainer.pods import Pod
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity, stub_command, variables
 from tests.support.waiting import wait_for
@@ -40,12 +40,12 @@ FIRST, OLD, LATE, NEW = (
     (10,),
     20,
     (11, 12),
-)  # steps: of an attempt before, the old one, it as a zombie, the new one
+)  # steps of: the first attempt, the old one, the old one as a zombie, the new one
 SECONDS: Final = 30.0
 
 
 class Stopping:
-    """A storage that calls `then` before its operation number `at`, the first of which is 0."""
+    """A storage that calls `then` before its operation number `at`, counted from 0."""
 
     def __init__(self, storage: Storage, at: int | None, then: Callable[[], None]) -> None:
         self.uri = storage.uri
@@ -101,7 +101,7 @@ class Zombie:
     _thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Return when it is stopped, or is done."""
+        """Return when the attempt is stopped or done."""
         first = Checkpoints(self.storage, identity(1), KEEP)
         first.start("Auto")
         for step in FIRST:
@@ -113,13 +113,13 @@ class Zombie:
         self.storage.write("data/000000000006-a1-0f/r0.0", memoryview(b"an orphan"))
         watched = Stopping(self.storage, self.at, self._stop)
         old._storage = old.log._storage = watched  # type: ignore[assignment]
-        old._list_at = 0.0  # it lists once more, and sweeps by what it has seen
+        old._list_at = 0.0  # the next save lists the storage again, and sweeps
 
         def live() -> None:
             try:
                 try:
                     self.act(old)
-                except StorageError:  # its data was swept under its hands: with its next try it learns why
+                except StorageError:  # the new attempt has swept its data: the next try finds the fence
                     self.act(old)
             except (FencedError, AlreadyCompleteError) as error:
                 self.error = error
@@ -136,7 +136,7 @@ class Zombie:
         assert self._go.wait(SECONDS)
 
     def finish(self) -> None:
-        """Let it go on, and return when it is done."""
+        """Let the attempt go on, and return when it is done."""
         assert self._thread is not None
         self._go.set()
         self._thread.join(SECONDS)
@@ -144,7 +144,7 @@ class Zombie:
 
 
 def succeed(storage: Storage, zombie: Zombie, at: int | None) -> int:
-    """The life of a new attempt, the zombie going on before its operation number `at`. How many operations it has."""
+    """Run a new attempt, in which the zombie goes on before operation number `at`. The number of its operations."""
 
     def meet() -> None:
         zombie.finish()
@@ -154,7 +154,7 @@ def succeed(storage: Storage, zombie: Zombie, at: int | None) -> int:
     new = Checkpoints(watched, identity(3), KEEP)  # type: ignore[arg-type]
     try:
         new.start("Auto")
-    except AlreadyCompleteError:  # it was so before there was a successor
+    except AlreadyCompleteError:  # the old attempt completed before the new one began
         assert (zombie.act, zombie.error) == (complete, None)
         return watched.operations
     restored = restore_whole(new)
@@ -168,7 +168,7 @@ def succeed(storage: Storage, zombie: Zombie, at: int | None) -> int:
 
 
 def whole(storage: Storage) -> log.LogState:
-    """The log's state, each of whose commits can be restored and is right."""
+    """The state of the log, after every commit in it was restored and compared."""
     records = [log.decode(storage.get(key), seq)[0] for seq, key in enumerate(storage.keys("log/"), 1)]
     found = log.replay(records)
     reader = Checkpoints(storage, identity(4), KEEP)
@@ -182,7 +182,7 @@ def whole(storage: Storage) -> log.LogState:
 
 
 def check(storage: Storage, zombie: Zombie) -> None:
-    """What the log names can be restored, and the old attempt appended nothing behind the new fence."""
+    """Every commit of the log can be restored, and the old attempt appended nothing after the new fence."""
     after = whole(storage)
     records = [log.decode(storage.get(key), seq)[0] for seq, key in enumerate(storage.keys("log/"), 1)]
     assert after.fence is not None
@@ -200,17 +200,17 @@ def check(storage: Storage, zombie: Zombie) -> None:
 def run(
     storage: Storage, act: Callable[[Checkpoints], None], old_at: int | None, new_at: int | None
 ) -> tuple[int, int]:
-    """One history. How many operations either has."""
+    """One history. The numbers of operations of the old and of the new attempt."""
     zombie = Zombie(storage, act, old_at)
     zombie.begin()
     operations = succeed(storage, zombie, new_at)
-    zombie.finish()  # at the latest now
+    zombie.finish()  # unless it has finished already
     check(storage, zombie)
     return zombie.operations, operations
 
 
 def points(storage: Callable[[], Storage], act: Callable[[Checkpoints], None]) -> Sequence[tuple[int, int]]:
-    """Every pair of a point of the old attempt's and one of the new one's life. 0, 0 has both whole, one by one."""
+    """Every pair of an operation of the old attempt and one of the new. At 0, 0 the two run one after the other."""
     old, _ = run(storage(), act, None, None)
     _, new = run(storage(), act, 0, None)
     assert old > (10 if act is last_save else 1)
@@ -220,7 +220,7 @@ def points(storage: Callable[[], Storage], act: Callable[[Checkpoints], None]) -
 
 @pytest.fixture
 def swept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orphans go whatever their age: it is not the clock that keeps what is needed. No machine ends here: no fsync."""
+    """Orphans of any age are deleted: the clock must not be what protects data. No fsync: no machine crashes here."""
     monkeypatch.setattr(orphans, "ORPHAN_SECONDS", -1.0)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
@@ -228,7 +228,7 @@ def swept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("swept_at_once")
 @pytest.mark.parametrize("act", ACTS)
 def test_a_zombie_at_every_point_of_its_successors_life(tmp_path: Path, act: Callable[[Checkpoints], None]) -> None:
-    """Breaks if it can commit, hand over or complete once the new fence is there, or deletes what the log names."""
+    """Breaks if it can commit, hand over or complete after the new fence, or deletes data that the log names."""
 
     def storage() -> FolderStorage:
         return FolderStorage(tmp_path / uuid.uuid4().hex)
@@ -241,7 +241,7 @@ def test_a_zombie_at_every_point_of_its_successors_life(tmp_path: Path, act: Cal
 @pytest.mark.usefixtures("swept_at_once")
 @pytest.mark.parametrize("act", ACTS)
 def test_a_zombie_on_an_s3_server(s3: S3Server, act: Callable[[Checkpoints], None]) -> None:
-    """The same at some of the points."""
+    """The same as above, at some of the points."""
 
     def storage() -> Storage:
         uri = f"s3://{s3.bucket}/zombies/{uuid.uuid4().hex}"
@@ -266,7 +266,7 @@ def explained(what: str) -> Iterator[None]:
 
 @pytest.fixture
 def frozen() -> Iterator[list[psutil.Process]]:
-    """Processes that a test stops; they go on at its end, whatever happens."""
+    """Processes that a test stops. They go on at its end in any case."""
     stopped: list[psutil.Process] = []
     yield stopped
     for process in stopped:
@@ -278,8 +278,8 @@ def frozen() -> Iterator[list[psutil.Process]]:
 def test_a_pod_that_is_stopped_and_woken_ends_fenced(
     tmp_path: Path, s3: S3Server, place: str, frozen: list[psutil.Process]
 ) -> None:
-    """Launcher, trainer and writer, wherever they are when they are stopped; the trainer itself, and so its pod, says
-    that it was fenced. What the successor has committed is not harmed."""
+    """Launcher, trainer and writer are stopped at any point. The trainer and its pod report that they were fenced, and
+    the commits of the successor stay intact."""
     prefix = f"file://{tmp_path}/prefix" if place == "folder" else f"s3://{s3.bucket}/zombies/{uuid.uuid4().hex}"
     more = {"HOLDFAST_CHECKPOINT_EVERY": "2 steps", "HOLDFAST_CHECKPOINT_KEEP_LAST": "3"} | s3.variables
     command = stub_command("--steps=100000", "--step-seconds=0.01")

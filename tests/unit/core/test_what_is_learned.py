@@ -66,6 +66,8 @@ def test_the_node_of_a_successor():
 def test_the_first_step():
     found = learned(status(attempt()), pod(), reports=[stepped()])
     assert found == {"spot": knows(start=measured(190))}
+    early = stepped(first_step_at=at(-9000))  # a trainer's word: no start takes less than the node's
+    assert learned(status(attempt()), pod(), reports=[early]) == {"spot": knows(start=measured(90))}
     beside = attempt(predecessor=7, go=1)
     assert learned(status(beside), pod(), reports=[stepped()]) == {}  # it waited for another attempt to leave
 

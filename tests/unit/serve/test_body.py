@@ -35,6 +35,10 @@ def test_losses(said: str | None, kept: str | None) -> None:
         {"saveError": "x" * 257},
         {"saveError": 5},
         {"resumedFrom": {"step": 1}},
+        {"firstStep": 1},
+        {"firstStep": {"step": 1}},
+        {"firstStep": {"step": -1, "secondsAgo": "1"}},
+        {"firstStep": {"step": 1, "secondsAgo": 1.0}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": -1, "seconds": "1", "committedAt": "2026-11-21T12:00:00Z"}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "2026-11-21T12:00:00"}},
         {

@@ -90,6 +90,37 @@ def test_the_step_that_was_restored_is_not_a_step_of_its_own() -> None:
     assert (desk.report.first_step, desk.report.first_step_at) == (21, desk.clock.now())
 
 
+def test_the_trainer_knows_its_first_step_and_when() -> None:
+    """Breaks if history begins with the step that the operator happened to see, late or after a restart of its own."""
+    desk = Desk()
+    start = desk.clock.now()
+    resumed = {"step": 100, "uri": "u"}
+    desk.say(state="starting", step=100, resumedFrom=resumed)
+    assert desk.report.first_step is None
+    desk.clock.tick(5)
+    desk.say(step=103, resumedFrom=resumed, firstStep={"step": 101, "secondsAgo": "3.5"})
+    desk.clock.tick(5)
+    desk.say(step=104, firstStep={"step": 101, "secondsAgo": "8.7"})
+    report = desk.report
+    assert (report.first_step, report.first_step_at) == (101, start + timedelta(seconds=1.5))
+
+
+@pytest.mark.parametrize(
+    "said", [None, {"step": 100, "secondsAgo": "1"}, {"step": 104, "secondsAgo": "1"}, {"step": 0, "secondsAgo": "1"}]
+)
+def test_a_first_step_that_cannot_be_is_the_first_one_seen(said: dict[str, Any] | None) -> None:
+    desk = Desk()
+    desk.say(step=103, resumedFrom={"step": 100, "uri": "u"}, firstStep=said)
+    assert (desk.report.first_step, desk.report.first_step_at) == (103, desk.clock.now())
+
+
+@pytest.mark.parametrize(("ago", "seconds"), [("-5", 0), ("9e999", 366 * 86400)])
+def test_the_age_of_a_first_step_is_bounded(ago: str, seconds: int) -> None:
+    desk = Desk()
+    desk.say(step=3, firstStep={"step": 1, "secondsAgo": ago})
+    assert desk.report.first_step_at == desk.clock.now() - timedelta(seconds=seconds)
+
+
 def test_what_was_said_once_still_holds(desk: Desk) -> None:
     desk.say(
         fenced=True, loss="2.5", checkpoint=SAVED, acknowledged=3, resumedFrom={"step": 2, "uri": "u", "note": "older"}

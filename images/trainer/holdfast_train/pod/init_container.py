@@ -1,4 +1,4 @@
-"""holdfast-init, for the init container: copies the launcher, and tries the storage before a GPU has to wait for it."""
+"""holdfast-init, for the init container: copies the launcher and tests the storage before a GPU waits for it."""
 
 import argparse
 import contextlib
@@ -34,7 +34,7 @@ PATIENCE: Final = 60.0
 
 
 def copy_launcher(folder: str | Path) -> Path:
-    """Put the launcher into `folder` as `holdfast-run`, whole or not at all. EnvironmentVariableError if that fails."""
+    """Copy the launcher to `folder`/holdfast-run, completely or not at all. EnvironmentVariableError if that fails."""
     target = Path(folder) / "holdfast-run"
     temporary = target.with_name(f".holdfast-run-{uuid.uuid4().hex}")
     try:
@@ -48,10 +48,10 @@ def copy_launcher(folder: str | Path) -> Path:
 
 
 def probe(storage: Storage, identity: Identity) -> None:
-    """Try everything that a training will need. A StorageError says what does not work.
+    """Try every operation that training needs. A StorageError says what does not work.
 
-    Of several concurrent create-only writes of one key exactly one must win (some S3 stores let several win), and what
-    was written must be readable, listed and deletable. The prefix must not belong to another job.
+    Of several concurrent create-only writes of one key exactly one must win (some S3 stores let several win). Written
+    keys must be readable, listed and deletable. The prefix must not belong to another job.
     """
     key = f"probe/{identity.pod_uid or uuid.uuid4().hex}-{uuid.uuid4().hex[:8]}"
     keys = [f"{key}-{number}" for number in range(ROUNDS)]
@@ -60,9 +60,9 @@ def probe(storage: Storage, identity: Identity) -> None:
             _one_winner(storage, name)
         found = storage.keys(f"{key}-")
         if found != keys:
-            raise StorageInvalidError(f"{storage.uri} lists {len(found)} keys right after {len(keys)} were written")
+            raise StorageInvalidError(f"{storage.uri} lists {len(found)} keys after {len(keys)} were written")
     except StorageError:
-        with contextlib.suppress(StorageError):  # the first error is the one that explains
+        with contextlib.suppress(StorageError):  # the first error explains the failure
             storage.delete(keys)
         raise
     storage.delete(keys)
@@ -77,16 +77,16 @@ def _one_winner(storage: Storage, key: str) -> None:
         won = list(pool.map(lambda body: storage.put_if_absent(key, body), bodies))
     content = storage.get(key)
     winners = won.count(True)
-    # An answer lost on the way is tried again and then refused: so the one that is stored may have "lost".
+    # If an answer is lost, the write is repeated and then refused. So the body that is stored may have "lost".
     if winners > 1 or content not in bodies or (winners == 1 and content != bodies[won.index(True)]):
         raise StorageNotAtomicError(
             f"{storage.uri}: {winners} of {WRITERS} concurrent create-only writes (If-None-Match: *) of one key won; "
-            f"exactly one may, or commits would be lost. Use a store that has atomic conditional writes"
+            f"exactly one must win, or commits would be lost. Use a store with atomic conditional writes"
         )
 
 
 def run(patience: float) -> None:
-    """Copy and probe, as the environment says. HoldfastTrainError says what is wrong."""
+    """Copy the launcher and probe the storage that the environment names. HoldfastTrainError says what is wrong."""
     folder = os.environ.get("HOLDFAST_LAUNCHER_DIR")
     if folder:
         say(f"copied the launcher to {copy_launcher(folder)}")
@@ -105,9 +105,11 @@ def run(patience: float) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 if the pod may start; else a verdict in the termination log and 75 (unreachable), 76 (fenced) or 78."""
+    """0 if the pod may start. Otherwise a verdict in the termination log, and 75 (unreachable), 76 (fenced) or 78."""
     parser = argparse.ArgumentParser(prog="holdfast-init", description="Copy the launcher and probe the storage.")
-    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to try a storage that is silent")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE, help="seconds to retry a storage that does not answer"
+    )
     arguments = parser.parse_args(argv)
     verdict_file = os.environ.get("HOLDFAST_TERMINATION_LOG")
     try:

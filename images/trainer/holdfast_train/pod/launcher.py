@@ -1,11 +1,11 @@
 """holdfast-run: PID 1 of a training container.
 
-It starts the user's command, passes SIGTERM on as "save and leave", and a second one as "leave now", reaps orphans, and
-writes one JSON line to the termination log that says why the program ended. Exit codes alone cannot say that: torchrun
-always ends with 1.
+It starts the user's command. It passes the first SIGTERM on as "save and leave", and a second one as "leave now". It
+reaps orphans, and writes one JSON line to the termination log that says why the program ended. Exit codes alone cannot
+say that: torchrun always ends with 1.
 
-The init container copies this one file into images that know nothing of Holdfast, so it uses the standard library
-only and runs on Python 3.9 and later (annotations are never evaluated, and there is no `match`).
+The init container copies this one file into images that do not contain Holdfast. So it uses the standard library only
+and runs on Python 3.9 and later (annotations are never evaluated, and there is no `match`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import fcntl
-import glob
 import json
 import os
 import re
@@ -24,36 +23,31 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
 LINES_KEPT = 20
 LINES_BYTES = 2048
 LINE_BYTES = 512
 MESSAGE_CHARACTERS = 600
-WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may still take after the program has ended,
-MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to be over
+WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after the end of the program,
+MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
-SETTLE_SECONDS = 1.0  # signals that come together are one: who stops a whole group tells its first process once more
-LEAVE_NOW = "leave-now"  # a file beside the verdicts: told twice. Whoever counts signals may have been told by several
-DRAIN_SECONDS = 2.0  # how long output of the program's orphans is still read after the program ended
-NOT_FOUND = 127
-NOT_EXECUTABLE = 126
+SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
+LEAVE_NOW = "leave-now"  # a file beside the verdicts: the second SIGTERM came. Ranks get too many signals to count them
+DRAIN_SECONDS = 2.0  # how long output of the program's orphans is read after the end of the program
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell
 
-_OUT_OF_MEMORY = re.compile(
-    r"\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory", re.IGNORECASE
-)
+_OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
 
 
 class RankVerdict(NamedTuple):
-    """What one rank wrote about its end. `at`: seconds since 1970.
-
-    `result`: saved, left, completed, failed, fenced or misconfigured.
-    """
+    """What one rank wrote about its end: `result` is saved, left, completed, failed, fenced or misconfigured."""
 
     rank: int
     result: str
@@ -61,32 +55,26 @@ class RankVerdict(NamedTuple):
     message: str
     step: int | None
     saved_step: int | None
-    at: float
+    at: float  # in seconds since 1970
 
 
 class End(NamedTuple):
-    """How the program ended. `code`: its exit code, None if a signal ended it; `told_at`: when SIGTERM came."""
+    """How the program ended. `code`: its exit code, None if a signal ended it.
+
+    `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
+    """
 
     code: int | None
     signal: int | None
-    told_at: float | None
-    ranks: tuple[RankVerdict, ...]
-    last_lines: tuple[str, ...]
+    signalled_at: float | None
+    ranks: tuple[RankVerdict, ...] = ()
+    last_lines: tuple[str, ...] = ()
     start_error: tuple[str, str] | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """The code as a shell would give it: 128 + N for signal N."""
-        if self.code is not None:
-            return self.code
-        return 128 + (self.signal or 0)
 
 
 def classify(end: End) -> dict[str, Any]:
     """The verdict for `end`, without the limits of `encode`. Pure."""
     outcome, reason, message = _judge(end)
-    steps = [v.step for v in end.ranks if v.step is not None]
-    saved = [v.saved_step for v in end.ranks if v.saved_step is not None]
     return {
         "v": 1,
         "outcome": outcome,
@@ -94,78 +82,66 @@ def classify(end: End) -> dict[str, Any]:
         "message": message,
         "exitCode": end.code,
         "signal": end.signal,
-        "step": max(steps) if steps else None,
-        "savedStep": max(saved) if saved else None,
+        "step": max((v.step for v in end.ranks if v.step is not None), default=None),
+        "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
         "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") else [],
     }
 
 
 def _judge(end: End) -> tuple[str, str, str]:
-    by_result: dict[str, RankVerdict] = {}
-    for verdict in sorted(end.ranks):
-        by_result.setdefault(verdict.result, verdict)
+    """Outcome, reason and message."""
     if end.start_error is not None:
         return "misconfigured", end.start_error[0], end.start_error[1]
+    by_result = {verdict.result: verdict for verdict in sorted(end.ranks, reverse=True)}  # of the lowest rank
     for result in ("fenced", "misconfigured"):
         if result in by_result:
             return result, by_result[result].reason, by_result[result].message
-    if "completed" in by_result:  # the `complete` record is in the log: that stands, whatever came afterwards
+    if "completed" in by_result:  # the `complete` record is in the log: nothing later changes that
         return "completed", by_result["completed"].reason or "Completed", by_result["completed"].message
-    failure = by_result.get("failed")
-    failed_before = failure is not None and (end.told_at is None or failure.at < end.told_at)
-    left = "saved" in by_result or "left" in by_result
-    if (end.told_at is not None or left) and not (failed_before and not left):
-        return _drained(end, by_result)
-    if end.code == 0:
-        return "completed", "Completed", "the program ended with exit code 0"
-    return _failed(end, failure)
-
-
-def _drained(end: End, by_result: dict[str, RankVerdict]) -> tuple[str, str, str]:
     if "saved" in by_result:
         return "drained", "SavedAndLeft", by_result["saved"].message or "told to leave: saved and left"
     if "left" in by_result:
         return "drained", "LeftWithoutSaving", by_result["left"].message or "told to leave: left without saving"
-    how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
-    message = f"told to leave: the program ended with {how}; it did not say that it saved"
-    return "drained", "LeftWithoutSaving", message
+    failure = by_result.get("failed")
+    if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
+        how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
+        message = f"told to leave: the program ended with {how}; it did not say that it saved"
+        return "drained", "LeftWithoutSaving", message
+    if end.code == 0:
+        return "completed", "Completed", "the program ended with exit code 0"
+    return ("failed", *_failure(end, failure))
 
 
-def _failed(end: End, failure: RankVerdict | None) -> tuple[str, str, str]:
-    text = "\n".join(end.last_lines)
+def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
+    """Reason and message. `failure`: what a rank wrote."""
     if failure is not None and failure.reason not in ("", "UserException"):
-        return "failed", failure.reason, failure.message
-    if _OUT_OF_MEMORY.search(text):
-        lines = [line for line in end.last_lines if _OUT_OF_MEMORY.search(line)]
-        return "failed", "OutOfMemory", lines[-1].strip()
+        return failure.reason, failure.message
+    out_of_memory = [line for line in end.last_lines if _OUT_OF_MEMORY.search(line)]
+    if out_of_memory:
+        return "OutOfMemory", out_of_memory[-1].strip()
     if failure is not None:
-        return "failed", failure.reason or "UserException", failure.message
+        return failure.reason or "UserException", failure.message
     if end.signal is not None:
-        return "failed", f"Signal{end.signal}", f"the program was ended by {_signal_name(end.signal)}"
+        known = end.signal in set(signal.Signals)
+        name = signal.Signals(end.signal).name if known else f"signal {end.signal}"
+        return f"Signal{end.signal}", f"the program was ended by {name}"
     message = f"the program ended with exit code {end.code}"
     if end.last_lines:
         message += ": " + end.last_lines[-1].strip()
-    return "failed", "UserException", message
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return "UserException", message
 
 
 def encode(verdict: dict[str, Any]) -> bytes:
-    """One line of JSON of at most VERDICT_BYTES: the message is cut first, then the oldest lines go."""
+    """One line of JSON of at most VERDICT_BYTES. If it is too long, the oldest lines go, then half of the message."""
     small = dict(verdict)
     small["message"] = str(small.get("message") or "").replace("\n", " ")[:MESSAGE_CHARACTERS]
-    lines = list(small.get("lastLines") or [])[-LINES_KEPT:]
-    while sum(len(line.encode("utf-8", "replace")) + 1 for line in lines) > LINES_BYTES:
-        lines.pop(0)
+    lines = small["lastLines"] = list(small.get("lastLines") or [])[-LINES_KEPT:]
     while True:
-        small["lastLines"] = lines
         data = json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n"
-        if len(data) <= VERDICT_BYTES:
+        if (
+            len(data) <= VERDICT_BYTES
+            and sum(len(line.encode("utf-8", "replace")) + 1 for line in lines) <= LINES_BYTES
+        ):
             return data
         if lines:
             lines.pop(0)
@@ -174,81 +150,62 @@ def encode(verdict: dict[str, Any]) -> bytes:
 
 
 def write_verdict(path: str | None, verdict: dict[str, Any]) -> None:
-    """Write the line with one system call. The file is a bind mount in a pod, so it cannot be replaced by a rename."""
+    """Write the line with one system call. The file is a bind mount in a pod, so a rename cannot replace it."""
     if not path:
         return
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        with Path(path).open("wb", buffering=0) as file:
+            file.write(encode(verdict))
     except OSError as error:
-        sys.stderr.write(f"holdfast-run: cannot write the verdict to {path}: {error}\n")
-        return
-    try:
-        os.write(descriptor, encode(verdict))
-    finally:
-        os.close(descriptor)
+        complain(f"cannot write the verdict to {path}: {error}")
+
+
+def complain(text: str) -> None:
+    """Write one line to stderr."""
+    sys.stderr.write(f"holdfast-run: {text}\n")
 
 
 def read_rank_verdicts(folder: str | None) -> tuple[RankVerdict, ...]:
-    """The files `rank-<r>.json` that the library wrote; one that cannot be read is left out."""
+    """The contents of the files `rank-<r>.json` in `folder`. A file that cannot be read is left out."""
     found: list[RankVerdict] = []
-    for name in sorted(os.listdir(folder)) if folder and os.path.isdir(folder) else []:  # noqa: PTH112, PTH208
-        match = re.fullmatch(r"rank-(\d+)\.json", name)
-        if match is None or folder is None:
-            continue
+    for path in sorted(Path(folder).glob("rank-*.json")) if folder else ():
         try:
-            with open(os.path.join(folder, name), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-                data = json.load(file)
-            rank = RankVerdict(
-                rank=int(match.group(1)),
-                result=str(data["result"]),
-                reason=str(data.get("reason") or ""),
-                message=str(data.get("message") or ""),
-                step=None if data.get("step") is None else int(data["step"]),
-                saved_step=None if data.get("savedStep") is None else int(data["savedStep"]),
-                at=float(data.get("at") or 0.0),
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            sys.stderr.write(f"holdfast-run: cannot read {name}: {error}\n")
-            continue
-        found.append(rank)
+            data = json.loads(path.read_text(encoding="utf-8"))
+            step, saved_step = (None if data.get(n) is None else int(data[n]) for n in ("step", "savedStep"))
+            reason, message = (str(data.get(name) or "") for name in ("reason", "message"))
+            rank, at = int(path.stem[len("rank-") :]), float(data.get("at") or 0.0)
+            found.append(RankVerdict(rank, str(data["result"]), reason, message, step, saved_step, at))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            complain(f"cannot read {path.name}: {error}")
     return tuple(found)
 
 
 def shutdown_timeout(grace: float) -> int:
-    """Whole seconds that torchrun waits for its workers: the grace less a fifth, at most 10 s less. At least 1."""
+    """Whole seconds that torchrun waits for its workers: the grace less a fifth (at most 10 s less), at least 1."""
     return max(1, int(grace - min(10.0, 0.2 * grace)))
 
 
 class Tee:
-    """Passes a pipe on to a file descriptor and keeps its last lines, in bounded memory."""
+    """Copies a pipe to a file descriptor and keeps its last lines, in bounded memory."""
 
     def __init__(self, source: IO[bytes], target: int) -> None:
         self.lines: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
-        self._source = source
         self._target = target
         self._partial = b""
-        self._thread = threading.Thread(target=self._run, name=f"tee-{target}", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(source,), name=f"tee-{target}", daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
-        descriptor = self._source.fileno()
-        while True:
-            try:
-                data = os.read(descriptor, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self._pass_on(data)
-            self._keep(data)
+    def _run(self, source: IO[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(source.fileno(), 65536):
+                self._pass_on(data)
+                self._keep(data)
 
     def _pass_on(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            try:
+        with contextlib.suppress(OSError):  # nobody reads our output any more: the program must not stop for that
+            while view:
                 view = view[os.write(self._target, view) :]
-            except OSError:  # nobody reads our output any more: the program must not stop for that
-                return
 
     def _keep(self, data: bytes) -> None:
         # A progress line is rewritten with "\r": each rewrite replaces the one before it.
@@ -263,20 +220,18 @@ class Tee:
             self.lines.append(text)
 
     def finish(self, seconds: float) -> tuple[str, ...]:
-        """Wait for the end of the pipe, at most `seconds`; the lines kept, the unfinished one included."""
+        """The last lines, after the end of the pipe or after `seconds`; an unfinished line counts."""
         self._thread.join(seconds)
-        if self._partial:
-            self._append(self._partial)
-            self._partial = b""
+        self._append(self._partial)
         return tuple(self.lines)
 
 
 class Launcher:
-    """Runs one command to its end. `told_at` is set when SIGTERM or SIGINT came.
+    """Runs one command to its end. `signalled_at` is set when SIGTERM or SIGINT came.
 
-    The first is passed on, and the program has the grace. A second one means now: it is passed on as SIGTERM, with the
-    file LEAVE_NOW beside the verdicts, and after NOW_SECONDS the program is killed. A commit that is on its way may use
-    what is left of them: it is what the grace was for, and it ends by itself where storage answers.
+    The first signal is passed on, and the program has the grace. A second one means now: the program gets SIGTERM, with
+    the file LEAVE_NOW beside the verdicts, and is killed after NOW_SECONDS. A commit that is on its way may use what is
+    left of these seconds: the grace was for that commit, and it ends without help where the storage answers.
     """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
@@ -284,52 +239,47 @@ class Launcher:
         self._grace = grace
         self._environment = environment
         self._pid: int | None = None
-        self._leave_now: str | None = None
-        self._heard_at = 0.0
+        self._leave_now: Path | None = None
+        self._first_signal = 0.0
         self._kill_at: float | None = None
-        self.told_at: float | None = None
+        self.signalled_at: float | None = None
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self.told_at is None:
-            self.told_at, self._heard_at = time.time(), now
+        if self.signalled_at is None:
+            self.signalled_at, self._first_signal = time.time(), now
             self._forward(number)
-        elif self._kill_at is None and now - self._heard_at >= SETTLE_SECONDS:
+        elif self._kill_at is None and now - self._first_signal >= SETTLE_SECONDS:
             self._kill_at = now + NOW_SECONDS
-            self._say_now()
+            self._write_leave_now()
             self._forward(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
 
-    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
-        self._forward(signal.SIGKILL)
-
-    def _say_now(self) -> None:
-        """Before the signal: torchrun and others pass on signals of their own, so a rank cannot go by their number."""
-        if self._leave_now is not None:
-            try:
-                os.close(os.open(self._leave_now, os.O_CREAT | os.O_WRONLY, 0o644))
-            except OSError as error:
-                sys.stderr.write(f"holdfast-run: cannot say that it has to leave now: {error}\n")
+    def _write_leave_now(self) -> None:
+        """Make the file before the signal: torchrun and others add signals, so a rank cannot count them."""
+        try:
+            if self._leave_now is not None:
+                self._leave_now.touch(0o644)
+        except OSError as error:
+            complain(f"cannot make {self._leave_now}: {error}")
 
     def _forward(self, number: int) -> None:
-        # To this one process only, as a kubelet does: the program decides how its own children are told.
+        # To this one process only, as a kubelet does: the program decides how to signal its own children.
         if self._pid is not None:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
-            except ProcessLookupError:
-                return
 
     def run(self, verdict_folder: str | None) -> End:
         """Start the command, wait for its end and read what it left. Must be called from the main thread."""
         if verdict_folder is not None:
-            self._leave_now = os.path.join(verdict_folder, LEAVE_NOW)  # noqa: PTH118
-            with contextlib.suppress(FileNotFoundError):  # of a launcher before us, where the folder is not our own
-                os.remove(self._leave_now)  # noqa: PTH107
-        signal.signal(signal.SIGALRM, self._on_alarm)
+            self._leave_now = Path(verdict_folder) / LEAVE_NOW
+            with contextlib.suppress(FileNotFoundError):  # an earlier launcher may have left it in a shared folder
+                self._leave_now.unlink()
+        signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        if self.told_at is not None:
-            return End(None, int(signal.SIGTERM), self.told_at, (), ())
+        if self.signalled_at is not None:
+            return End(None, int(signal.SIGTERM), self.signalled_at)
         try:
             child = subprocess.Popen(
                 self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
@@ -339,62 +289,53 @@ class Launcher:
         assert child.stdout is not None
         assert child.stderr is not None
         self._pid = child.pid
-        if self.told_at is not None:  # came between the handler and the start: nobody has passed it on yet
+        if self.signalled_at is not None:  # the signal came between the handler and the start: pass it on now
             self._forward(signal.SIGTERM)
         out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
-        status = _wait_and_reap(child.pid)
+        ended = status = 0
+        while ended != child.pid:  # PID 1 inherits every orphan, so the end of each child is collected here
+            ended, status = os.waitpid(-1, 0)
+        child.returncode = code = os.waitstatus_to_exitcode(status)  # Popen must not wait for a reaped process
         self._pid = None
-        begun = time.monotonic()
-        wait_for_writers(verdict_folder, lambda: self._seconds_left(begun))
-        # Popen must not wait for a process that is reaped already.
-        child.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        ended_at = time.monotonic()
+        wait_for_writers(verdict_folder, lambda: self._seconds_left(ended_at))
         deadline = time.monotonic() + DRAIN_SECONDS
         lines = err.finish(DRAIN_SECONDS)
         rest = out.finish(max(0.0, deadline - time.monotonic()))
         return End(
-            code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            told_at=self.told_at,
+            code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            signalled_at=self.signalled_at,
             ranks=read_rank_verdicts(verdict_folder),
             last_lines=lines or rest,
         )
 
-    def _seconds_left(self, begun: float) -> float:
-        """How long a checkpoint that is on its way may still take; it has been waited for since `begun`."""
-        left = begun + WRITER_SECONDS - time.monotonic()
+    def _seconds_left(self, ended: float) -> float:
+        """How long a checkpoint that is on its way may still take. `ended`: when the program ended."""
+        left = ended + WRITER_SECONDS - time.monotonic()
         if self._kill_at is not None:
             left = min(left, self._kill_at - time.monotonic())
-        if self.told_at is not None:
-            left = min(left, self.told_at + self._grace - MARGIN_SECONDS - time.time())
+        if self.signalled_at is not None:
+            left = min(left, self.signalled_at + self._grace - MARGIN_SECONDS - time.time())
         return left
 
     def _not_started(self, error: OSError) -> End:
-        name = self._command[0]
-        if isinstance(error, FileNotFoundError):
-            path = self._environment.get("PATH", "")
-            text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
-            return End(NOT_FOUND, None, self.told_at, (), (), ("CommandNotFound", text))
+        name, path = self._command[0], self._environment.get("PATH", "")
+        code, reason = NOT_EXECUTABLE, "CommandNotExecutable"
         text = f"command {name!r} cannot be started: {error.strerror or error}"
-        return End(NOT_EXECUTABLE, None, self.told_at, (), (), ("CommandNotExecutable", text))
-
-
-def _wait_and_reap(pid: int) -> int:
-    """The wait status of `pid`. As PID 1 we inherit every orphan of the container, so all ends are collected."""
-    while True:
-        ended, status = os.waitpid(-1, 0)
-        if ended == pid:
-            return status
+        if isinstance(error, FileNotFoundError):
+            code, reason = NOT_FOUND, "CommandNotFound"
+            text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
+        return End(code, None, self.signalled_at, start_error=(reason, text))
 
 
 def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> None:
-    """Return when no checkpoint is on its way, or no second is left: a writer locks a file here while one is.
+    """Return when no checkpoint is on its way, or no second is left: a writer then locks a file in `folder`.
 
-    It may outlive a program that has crashed; but when we end, as PID 1, it ends too.
+    A writer may outlive a program that has crashed; but when the launcher ends, as PID 1, the writer ends too.
     """
-    if folder is None:
-        return
-    for path in glob.glob(os.path.join(folder, "writer-*")):  # noqa: PTH118, PTH207
-        with open(path, "rb") as file:  # noqa: PTH123
+    for path in Path(folder).glob("writer-*") if folder else ():
+        with path.open("rb") as file:
             while seconds_left() > 0:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -403,50 +344,54 @@ def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> N
                     time.sleep(0.05)
 
 
-def _verdict_folder(environment: dict[str, str]) -> tuple[str | None, bool]:
-    """The folder for rank verdicts, and whether it is ours to delete. Images may have a read-only root."""
-    given = environment.get("HOLDFAST_VERDICT_DIR")
-    if given:
-        return given, False
-    for parent in (None, os.path.dirname(os.path.abspath(__file__)), "/dev/shm"):  # noqa: PTH100, PTH120, S108
-        try:
-            return tempfile.mkdtemp(prefix="holdfast-verdict-", dir=parent), True
-        except OSError:
-            continue
-    return None, False
+@contextlib.contextmanager
+def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
+    """The folder for rank verdicts, a temporary one if the environment names none. The root may be read-only."""
+    if given := environment.get("HOLDFAST_VERDICT_DIR"):
+        yield given
+        return
+    folder = None
+    for parent in (None, Path(__file__).resolve().parent, "/dev/shm"):  # noqa: S108
+        with contextlib.suppress(OSError):
+            folder = tempfile.mkdtemp(prefix="holdfast-verdict-", dir=parent)
+            break
+    yield folder
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command after `--`; the exit code is the program's, but 0 where it completed or saved and left."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["--"]:
-        arguments = arguments[1:]
+    """Run the command after `--`. The exit code is that of the program, but 0 if it completed or saved and left."""
+    command = list(sys.argv[1:] if argv is None else argv)
+    if command[:1] == ["--"]:
+        command = command[1:]
     environment = dict(os.environ)
-    log = environment.get("HOLDFAST_TERMINATION_LOG")
-    if not arguments:
-        error = ("CommandNotFound", "no command was given; usage: holdfast-run -- COMMAND [ARGUMENT ...]")
-        sys.stderr.write(f"holdfast-run: {error[1]}\n")
-        write_verdict(log, classify(End(NOT_FOUND, None, None, (), (), error)))
-        return NOT_FOUND
-    folder, ours = _verdict_folder(environment)
-    if folder:
-        environment["HOLDFAST_VERDICT_DIR"] = folder
+    end = _run(command, environment)
+    verdict = classify(end)
+    if end.start_error is not None:
+        complain(end.start_error[1])
+    write_verdict(environment.get("HOLDFAST_TERMINATION_LOG"), verdict)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the verdict is written: a late signal must not change the code
+        signal.signal(number, signal.SIG_IGN)
+    if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
+        return 0
+    return 128 + (end.signal or 0) if end.code is None else end.code  # as a shell gives it
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> End:
+    if not command:
+        text = "no command was given; usage: holdfast-run -- COMMAND [ARGUMENT ...]"
+        return End(NOT_FOUND, None, None, start_error=("CommandNotFound", text))
     try:
         grace = float(environment.get("HOLDFAST_GRACE_SECONDS") or 30)
     except ValueError:
         grace = 30.0
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
-    environment.setdefault("PYTHONUNBUFFERED", "1")  # else a killed program takes its last lines with it
-    end = Launcher(arguments, environment, grace).run(folder)
-    verdict = classify(end)
-    if end.start_error is not None:
-        sys.stderr.write(f"holdfast-run: {end.start_error[1]}\n")
-    if ours and folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    write_verdict(log, verdict)
-    if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
-        return 0
-    return end.exit_code
+    environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
+    with verdict_folder(environment) as folder:
+        if folder:
+            environment["HOLDFAST_VERDICT_DIR"] = folder
+        return Launcher(command, environment, grace).run(folder)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Data-loader workers that stay while their rank saves.
 
-torchrun sends SIGTERM to the whole process group of a rank. torch's data-loader workers install a C handler of their
-own that dies of it; the rank notices and raises "DataLoader worker exited unexpectedly" before it has saved. Ignoring
-the signal is not enough either: the rank ends its own workers with SIGTERM too (a loader that is closed, an interpreter
-that exits), and would wait for ever for one that ignores it. So a worker asks who sent the signal: it leaves for its
-parent, and stays for everybody else.
+torchrun sends SIGTERM to the whole process group of a rank. torch's data-loader workers have a C handler that ends
+them; then the rank raises "DataLoader worker exited unexpectedly" before it has saved. Ignoring the signal would not
+work: the rank itself ends its workers with SIGTERM (when a loader is closed or the interpreter exits), and would wait
+forever for a worker that ignores it. So a worker checks the sender of the signal: it ends only if its parent sent it.
 """
 
 import importlib.abc
@@ -26,12 +25,12 @@ _original: list[Any] = []
 
 
 def obey_parent_only() -> None:
-    """In a data-loader worker: from now on only its parent's SIGTERM ends it. Usable in a `worker_init_fn` too."""
+    """Make SIGTERM end this data-loader worker only if its parent sent it. Also usable in a `worker_init_fn`."""
     parent = os.getppid()
-    # Blocked here, before any other thread exists in this process, so that sigwaitinfo is the only one to receive it:
-    # a Python handler would not learn the sender.
+    # Blocked here, before this process has other threads, so that only sigwaitinfo receives it: a Python handler does
+    # not get the sender.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    # Under spawn, libraries may have started threads already, in which it is not blocked: there it has no effect.
+    # Under spawn, libraries may have started threads in which it is not blocked: there the signal is ignored.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def wait() -> None:
@@ -44,7 +43,7 @@ def obey_parent_only() -> None:
 
 
 def worker_loop(*arguments: Any, **options: Any) -> None:
-    """torch's worker loop with our handling of SIGTERM put behind its own. Found by name under spawn and forkserver."""
+    """torch's worker loop, with our handling of SIGTERM after torch's. Found by name under spawn and forkserver."""
     from torch.utils.data._utils import signal_handling, worker  # noqa: PLC0415
 
     handling: Any = signal_handling
@@ -54,8 +53,8 @@ def worker_loop(*arguments: Any, **options: Any) -> None:
         install()
         obey_parent_only()
 
-    # The loop installs torch's handlers first thing, so ours have to come right after, not before. This is the worker's
-    # own process: nothing else sees the change.
+    # The loop first installs torch's handlers, so ours must come right after them. This process is the worker's own:
+    # no other code is affected.
     handling._set_worker_signal_handlers = install_and_stay
     loop = _original[0] if _original else worker._worker_loop
     loop(*arguments, **options)
@@ -68,7 +67,7 @@ def _patch(module: Any) -> None:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Patches torch's module right after somebody imports it: `import torch` may come after `import holdfast_train`."""
+    """Patches torch's module right after its import: `import torch` may come after `import holdfast_train`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

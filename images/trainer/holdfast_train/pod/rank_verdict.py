@@ -1,4 +1,4 @@
-"""What each rank tells the launcher about its end: a small file, because torchrun's exit code cannot say it."""
+"""The file in which each rank reports its end to the launcher: torchrun's exit code cannot say it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ Result = Literal["saved", "left", "completed", "failed", "fenced", "misconfigure
 
 
 def forget_rank_verdict(folder: str | None, rank: int) -> None:
-    """Remove what an earlier process of this rank wrote: torchrun may have started it again after a failure."""
+    """Remove the verdict of an earlier process of this rank: torchrun may have restarted the rank after a failure."""
     if folder is not None:
         (Path(folder) / f"rank-{rank}.json").unlink(missing_ok=True)
 
@@ -29,7 +29,7 @@ def write_rank_verdict(
     step: int | None = None,
     saved_step: int | None = None,
 ) -> None:
-    """Write `rank-<rank>.json` into `folder`, whole or not at all. Without a folder (no launcher) nothing happens."""
+    """Write `rank-<rank>.json` into `folder`, completely or not at all. No folder (no launcher): do nothing."""
     if folder is None:
         return
     body = {

@@ -1,4 +1,4 @@
-"""Progress to the operator, orders from it. Two threads that training never waits for."""
+"""Sends progress reports to the operator and receives its orders, in two threads that training never waits for."""
 
 import http.client
 import json
@@ -23,21 +23,16 @@ from holdfast_train.say import say
 __all__ = ["Order", "Reporter"]
 
 POLL_SECONDS: Final = 50  # less than the 60 s after which many proxies close an idle connection
-
 CALL_SECONDS: Final = 10
-
 FIRST_BACK_OFF: Final = 0.5
-
 LONGEST_BACK_OFF: Final = 15.0
-
-DEFAULT_EVERY: Final = 15.0
-
+DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
 MAX_ANSWER: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the operator wants: `drain`, `checkpoint` or `go`. A drain has to be over in `seconds_left` seconds."""
+    """An order of the operator: `drain`, `checkpoint` or `go`. A drain has to end within `seconds_left` seconds."""
 
     id: int
     type: str
@@ -68,7 +63,7 @@ class _Rates:
 
 
 def _decimal(value: Any) -> str | None:
-    """A loss as a decimal string. It may be a tensor on a GPU: it is read here, in our thread, not by the training."""
+    """A loss as a decimal string. A tensor on a GPU is read here, in the reporter's thread: training does not wait."""
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError):
@@ -79,14 +74,14 @@ def _decimal(value: Any) -> str | None:
 
 
 class _Connection:
-    """One kept-alive HTTPS connection, for one thread. The token is read for every request, since it is renewed."""
+    """One keep-alive HTTPS connection for one thread. The token is read for every request: the kubelet renews it."""
 
     def __init__(self, environment: Environment, timeout: float) -> None:
         url = urllib.parse.urlsplit(environment.operator_url or "")
         self._host, self._port = url.hostname or "", url.port
         self._tls = url.scheme != "http"
-        who = environment.identity
-        names = (urllib.parse.quote(who.namespace), urllib.parse.quote(who.job))
+        identity = environment.identity
+        names = (urllib.parse.quote(identity.namespace), urllib.parse.quote(identity.job))
         self.path = "{}/v1/namespaces/{}/jobs/{}".format(url.path.rstrip("/"), *names)
         self._token_file, self._ca_file = environment.token_file, environment.ca_file
         self._timeout = timeout
@@ -99,7 +94,7 @@ class _Connection:
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
-        """Status and decoded answer. OSError, HTTPException or ValueError if there is none."""
+        """Status and decoded body of the answer. OSError, HTTPException or ValueError if there is no answer."""
         headers = {"Content-Type": "application/json"}
         if self._token_file:
             headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='utf-8').strip()}"
@@ -111,7 +106,7 @@ class _Connection:
             self.close()
             if not reused:
                 raise
-        return self._try(method, path, data, headers)  # the server had closed an idle connection: once more, fresh
+        return self._try(method, path, data, headers)  # the server had closed the idle connection: try a new one
 
     def _try(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         try:
@@ -133,28 +128,28 @@ class _Connection:
 
 
 class Reporter:
-    """Reports `progress` and hands orders to `on_order`, which is called in a thread of ours and must not block."""
+    """Reports `progress` and passes orders to `on_order`, in threads of its own. `on_order` must not block."""
 
     def __init__(self, environment: Environment, progress: Progress, on_order: Callable[[Order], None]) -> None:
         self._environment = environment
         self._progress = progress
         self._on_order = on_order
         self._wake = threading.Condition()
-        self._asked = 0  # reports asked for, and how many of those the last successful one covered
-        self._told = 0
+        self._requested = 0  # the number of the newest request for a report
+        self._sent = 0  # the newest request that a successful report has answered
         self._stopping = threading.Event()
         self._acknowledged = 0
         self._orders = threading.Lock()
         self._every = DEFAULT_EVERY
         self._rates = _Rates()
-        self._silent = False
+        self._is_unreachable = False
         self._threads = [
             threading.Thread(target=self._report, name="holdfast-report", daemon=True),
             threading.Thread(target=self._poll, name="holdfast-orders", daemon=True),
         ]
 
     def start(self) -> None:
-        """Start both threads; the first report is sent at once."""
+        """Start both threads. The first report is sent at once."""
         self.poke()
         for thread in self._threads:
             thread.start()
@@ -162,29 +157,34 @@ class Reporter:
     def poke(self) -> None:
         """Report as soon as possible."""
         with self._wake:
-            self._asked += 1
+            self._requested += 1
             self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
-        """Send what there is now, waiting at most `seconds`; then stop. True if it arrived."""
+        """Send a last report, wait for it at most `seconds`, then stop. True if it arrived."""
         with self._wake:
-            self._asked += 1
-            wanted = self._asked
+            self._requested += 1
+            wanted = self._requested
             self._wake.notify_all()
-            arrived = self._wake.wait_for(lambda: self._told >= wanted, seconds)
+            arrived = self._wake.wait_for(lambda: self._sent >= wanted, seconds)
             self._stopping.set()
             self._wake.notify_all()
         return arrived
 
     def _body(self) -> dict[str, Any]:
-        progress, who = self._progress, self._environment.identity
-        self._rates.update(progress.step, progress.samples)
+        progress, identity = self._progress, self._environment.identity
+        step, first = (
+            progress.step,
+            progress.first_step,
+        )  # in this order: a step of our own is not read without the first
+        self._rates.update(step, progress.samples)
         return {
-            "attempt": who.attempt,
-            "podUID": who.pod_uid,
+            "attempt": identity.attempt,
+            "podUID": identity.pod_uid,
             "state": progress.state,
-            "step": progress.step,
+            "step": step,
             "steps": progress.steps,
+            "firstStep": first and {"step": first[0], "secondsAgo": f"{max(0.0, time.monotonic() - first[1]):.3f}"},
             "loss": None if progress.loss is None else _decimal(progress.loss),
             "samplesPerSecond": self._rates.samples_per_second,
             "secondsPerStep": self._rates.seconds_per_step,
@@ -202,18 +202,18 @@ class Reporter:
         back_off = 0.0
         while not self._stopping.is_set():
             with self._wake:
-                # After a failure even an urgent report waits for the back-off, or a dead endpoint would be hammered.
+                # After a failure even an urgent report waits for the back-off, to spare an endpoint that is down.
                 if back_off:
                     self._wake.wait_for(self._stopping.is_set, back_off * random.uniform(0.5, 1.5))  # noqa: S311
                 else:
-                    self._wake.wait_for(lambda: self._asked > self._told or self._stopping.is_set(), self._every)
-                asked = self._asked
+                    self._wake.wait_for(lambda: self._requested > self._sent or self._stopping.is_set(), self._every)
+                requested = self._requested
             if self._stopping.is_set():
                 break
             if self._send(connection):
                 back_off = 0.0
                 with self._wake:
-                    self._told = asked
+                    self._sent = requested
                     self._wake.notify_all()
             else:
                 back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
@@ -223,13 +223,13 @@ class Reporter:
         try:
             status, answer = connection.call("POST", f"{connection.path}/progress", self._body())
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._note(f"{type(error).__name__}: {error}")
+            self._say_unreachable(f"{type(error).__name__}: {error}")
             return False
         if status != http.HTTPStatus.OK:
-            self._note(f"HTTP status {status}")
+            self._say_unreachable(f"HTTP status {status}")
             return False
-        if self._silent:
-            self._silent = False
+        if self._is_unreachable:
+            self._is_unreachable = False
             say("the operator answers again")
         if isinstance(answer, dict):
             every = answer.get("reportEverySeconds")
@@ -238,18 +238,23 @@ class Reporter:
             self._take(answer.get("orders"))
         return True
 
-    def _note(self, why: str) -> None:
-        if not self._silent:  # once for each silence, not once for each try
-            self._silent = True
+    def _say_unreachable(self, why: str) -> None:
+        if not self._is_unreachable:  # once for each outage, not once for each try
+            self._is_unreachable = True
             say(f"the operator cannot be reached ({why}); training goes on")
 
     def _poll(self) -> None:
         connection = _Connection(self._environment, POLL_SECONDS + CALL_SECONDS)
-        who = self._environment.identity
+        identity = self._environment.identity
         back_off = 0.0
         while not self._stopping.wait(back_off * random.uniform(0.5, 1.5)):  # noqa: S311
             query = urllib.parse.urlencode(
-                {"podUID": who.pod_uid, "attempt": who.attempt, "after": self._acknowledged, "wait": POLL_SECONDS}
+                {
+                    "podUID": identity.pod_uid,
+                    "attempt": identity.attempt,
+                    "after": self._acknowledged,
+                    "wait": POLL_SECONDS,
+                }
             )
             started = time.monotonic()
             try:
@@ -258,21 +263,23 @@ class Reporter:
                 status, answer = 0, None
             taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))
             quick = not taken and time.monotonic() - started < FIRST_BACK_OFF
-            if status != http.HTTPStatus.OK or quick:  # an empty answer at once is not a long poll: do not spin
+            if (
+                status != http.HTTPStatus.OK or quick
+            ):  # an empty answer at once is not a long poll: wait before the next
                 back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
             else:
                 back_off = 0.0
         connection.close()
 
     def _take(self, orders: Any) -> bool:
-        """Hand on every order that is new. Both threads may see the same one."""
+        """Pass on each new order once: both threads may receive it."""
         fresh: list[Order] = []
         with self._orders:
             for item in orders if isinstance(orders, list) else []:
                 try:
                     order = Order(int(item["id"]), str(item["type"]), float(item["secondsLeft"]), str(item["reason"]))
                 except (KeyError, TypeError, ValueError) as error:
-                    say(f"an order of the operator cannot be read ({error!r}); it is left out")
+                    say(f"an order of the operator cannot be read ({error!r}); it is ignored")
                     continue
                 if order.id > self._acknowledged:
                     self._acknowledged = order.id

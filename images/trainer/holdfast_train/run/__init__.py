@@ -1,6 +1,6 @@
-"""`Run`, the one class that a training loop sees: how it starts, waits at the fence, saves and leaves.
+"""`Run`, the only class that a training loop uses: how it starts, waits at the fence, saves and ends.
 
-Belongs here: the life of one training process, and what it does on a notice.
+Belongs here: the life of one training process, its notices, and its ways to end.
 Does not belong here: how a save or a restore works.
 Layers: imports everything below; only exchange and the examples stand above it.
 """

@@ -1,9 +1,6 @@
-"""Being told to leave: by SIGTERM, or by an order of the operator. Both set a deadline that only moves closer.
+"""The last acts of an attempt that leaves: the handover, or the end at once on a second SIGTERM.
 
-Somebody who sends SIGTERM a second time wants it over: nothing is saved any more, and the process ends at once. An
-order and then a SIGTERM is how every drain ends, and no second time.
-
-The last act of an attempt that leaves is its handover: a successor that waits for it need not wait for the pod's end.
+After the handover, a successor that waits at the fence need not wait for the end of this pod.
 """
 
 import os
@@ -19,15 +16,13 @@ from holdfast_train.storage.retrying import Patient
 
 __all__ = ["end_now", "hand_over"]
 
-HANDOVER_SECONDS: Final = 5.0  # by then the end of the pod says it as well
-
-NOW_SECONDS: Final = 1.0  # the same, where somebody waits for that end
-
-TOLD_TWICE: Final = 128 + signal.SIGTERM  # exit code
+HANDOVER_SECONDS: Final = 5.0  # after that the end of the pod shows the same
+NOW_SECONDS: Final = 1.0  # the same limit, after a second SIGTERM
+EXIT_SECOND_SIGTERM: Final = 128 + signal.SIGTERM
 
 
 def hand_over(checkpoints: Checkpoints, storage: Patient, seconds: float) -> None:
-    """Write into the log that this attempt commits nothing more. Takes at most `seconds`, and raises nothing."""
+    """Write into the log that this attempt commits nothing more. Takes at most `seconds`. Raises nothing."""
     seconds = min(seconds, HANDOVER_SECONDS)
     if seconds <= 0:
         say("no time is left to hand over; a successor waits until this pod has ended")
@@ -40,7 +35,7 @@ def hand_over(checkpoints: Checkpoints, storage: Patient, seconds: float) -> Non
         except HoldfastTrainError as error:
             say(f"could not hand over ({error}); a successor waits until this pod has ended")
 
-    # In a thread, for one try may hang for longer than there is time.
+    # In a thread, because one try may hang for longer than the time left.
     thread = threading.Thread(target=append, name="holdfast-handover", daemon=True)
     thread.start()
     thread.join(seconds)
@@ -56,16 +51,16 @@ def end_now(
     verdict: Callable[[str], None],
     last_act: Callable[[float], None] | None,
 ) -> NoReturn:
-    """End this process from within a signal handler, whatever it is at: nothing is saved, nothing is cleaned up.
+    """End this process from a signal handler. Nothing is saved, and nothing is cleaned up.
 
-    `verdict` gets the reason, as of `step` and with `newest` as the newest checkpoint. A checkpoint that is on its way
-    (`busy`), and was copied whole, is in its writer's hands and outlives us. `last_act`: to hand over, within seconds.
+    `verdict` gets a message with `step` and with `newest`, the step of the newest checkpoint. `busy`: a checkpoint is
+    on its way; its writer process goes on with it after this process has ended. `last_act(seconds)` hands over.
     """
     try:
         known = "no checkpoint is saved" if newest is None else f"the newest checkpoint is of step {newest}"
         rest = ", and one is on its way" if busy else ""
         verdict(f"told to leave a second time, at step {step}: left at once; {known}{rest}")
-        if last_act is not None and not busy:  # what is committed after the handover would be refused
+        if last_act is not None and not busy:  # after a handover the log refuses that checkpoint
             last_act(NOW_SECONDS)
     finally:
-        os._exit(TOLD_TWICE)
+        os._exit(EXIT_SECOND_SIGTERM)

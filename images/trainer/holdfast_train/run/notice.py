@@ -1,5 +1,6 @@
-"""The notice that this pod is to leave: by SIGTERM or by order."""
+"""`Notice`: this process has to leave, because of SIGTERM or because of an order of the operator."""
 
+import math
 import signal
 import threading
 import time
@@ -15,11 +16,13 @@ __all__ = ["Notice"]
 
 
 class Notice:
-    """Whether this process has to leave, until when and why. May be set from a signal handler and from any thread.
+    """Whether this process has to leave, by when and why. The deadline only moves closer.
 
-    `told` is called whenever it is set, there too: it must not block. `now` is called in the signal handler at the
-    second SIGTERM. Under a launcher, which keeps its files in `folder`, only the launcher says which one is the second:
-    torchrun, and whoever stops a whole group of processes, send some of their own.
+    Any thread and any signal handler may give it. `on_given` is called each time, in the same place: it must not block.
+    `on_second_sigterm` is called in the signal handler. The second SIGTERM means: leave at once, without a save. An
+    order and then a SIGTERM is how every drain ends, and is not a second time. Under a launcher, which keeps its files
+    in `folder`, only the launcher decides which SIGTERM is the second: torchrun, and a signal to a whole process group,
+    add SIGTERMs of their own.
     """
 
     def __init__(
@@ -27,45 +30,45 @@ class Notice:
         grace: float,
         clock: Callable[[], float] = time.monotonic,
         *,
-        told: Callable[[str], None] = lambda _: None,
-        now: Callable[[], None] = lambda: None,
+        on_given: Callable[[str], None] = lambda _: None,
+        on_second_sigterm: Callable[[], None] = lambda: None,
         folder: str | None = None,
     ) -> None:
         self._grace = grace
         self._clock = clock
-        self._told = told
-        self._now = now
+        self._on_given = on_given
+        self._on_second_sigterm = on_second_sigterm
         self._folder = folder
         self._sigterm_at: float | None = None
         self._deadline: float | None = None
         self._old_handler: Any = None
-        self.why = ""
+        self.reason = ""
 
     @property
-    def given(self) -> bool:
-        """Has somebody told us to leave?"""
+    def is_given(self) -> bool:
+        """True if this process has to leave."""
         return self._deadline is not None
 
-    def give(self, seconds: float, why: str) -> None:
-        """Leave within `seconds`. The first reason stays, the earliest deadline counts."""
+    def give(self, seconds: float, reason: str) -> None:
+        """Leave within `seconds`. The first reason stays, and the earliest deadline counts."""
         deadline = self._clock() + seconds
-        self.why = self.why or why
+        self.reason = self.reason or reason
         self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
-        self._told(self.why)
+        self._on_given(self.reason)
 
-    def seconds_left(self, default: float) -> float:
+    def seconds_left(self, default: float = math.inf) -> float:
         """Seconds until the deadline, `default` without one."""
         return default if self._deadline is None else max(0.0, self._deadline - self._clock())
 
     def listen(self) -> None:
-        """Take SIGTERM for a notice of the whole grace. Main thread only; elsewhere orders are all that is heard."""
+        """Treat SIGTERM as a notice with the whole grace. Main thread only; elsewhere only orders count."""
         if threading.current_thread() is threading.main_thread():
             self._old_handler = signal.signal(signal.SIGTERM, self._on_sigterm)
         else:
-            say("Run was entered outside the main thread: it leaves by order only, not by SIGTERM")
+            say("Run was entered outside the main thread: it leaves only on an order, not on SIGTERM")
 
     def stop_listening(self) -> None:
-        """Give SIGTERM back to whoever had it."""
+        """Restore the handler of SIGTERM that was there before `listen`."""
         if self._old_handler is not None:
             signal.signal(signal.SIGTERM, self._old_handler)
             self._old_handler = None
@@ -73,7 +76,7 @@ class Notice:
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         at = self._clock()
         if self._is_second(at):
-            self._now()
+            self._on_second_sigterm()
             return
         self._sigterm_at = at if self._sigterm_at is None else self._sigterm_at
         self.give(self._grace, "SIGTERM")

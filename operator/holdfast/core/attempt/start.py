@@ -213,7 +213,8 @@ def learn(draft: Draft, s: Situation) -> None:
 
 
 def _first_step(draft: Draft, s: Situation, report: Report) -> None:
-    at = report.first_step_at or s.now
+    attempt = draft.attempt
+    at = s.told(report.first_step_at, attempt.started_at or attempt.scheduled_at or attempt.raised_at)
     draft.set_attempt(
         first_step=report.first_step,
         last_step=report.step,

@@ -24,7 +24,7 @@ class Report:
     received_at: datetime
     state: str  # holding | starting | training | saving | left | completed
     step: int | None = None
-    first_step: int | None = None  # first step of its own that this pod ever reported, and when
+    first_step: int | None = None  # the first step that this pod trained, and when: from its trainer, or as first seen
     first_step_at: datetime | None = None
     step_at: datetime | None = None  # when the step last grew
     steps: int | None = None

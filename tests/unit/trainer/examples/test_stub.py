@@ -66,10 +66,10 @@ def test_waits_at_the_fence_and_hands_over(tmp_path: Path) -> None:
             start(2, "--steps=1000", "--step-seconds=0", HOLDFAST_PREDECESSOR="1") as second,
             start(3, "--steps=1000", HOLDFAST_PREDECESSOR="2") as third,
         ):
-            wait_for("holds at the fence until attempt 2", third.stdout)
+            wait_for("waits at the fence until attempt 2", third.stdout)
             third.send_signal(signal.SIGTERM)
             assert third.communicate(timeout=30)[0].splitlines()[-1] == "left at step 0, total 0"
-            wait_for("holds at the fence until attempt 1", second.stdout)
+            wait_for("waits at the fence until attempt 1", second.stdout)
             assert first.poll() is None
             first.send_signal(signal.SIGTERM)
             left = first.communicate(timeout=30)[0].splitlines()[-1]

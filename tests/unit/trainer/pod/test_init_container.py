@@ -1,4 +1,4 @@
-"""The init container: what is wrong with the storage is known before a GPU waits for it."""
+"""The init container: faults of the storage are found before a GPU waits for it."""
 
 import json
 import os

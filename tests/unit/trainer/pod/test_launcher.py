@@ -92,7 +92,7 @@ def test_torchrun_waits_less_than_the_grace(grace: float, seconds: int) -> None:
 
 
 def test_single_file_of_standard_library_for_python_3_9() -> None:
-    """It runs in images that have nothing else."""
+    """It runs in images that contain nothing else."""
     tree = ast.parse(LAUNCHER.read_text(), feature_version=(3, 9))
     roots = {
         name.split(".")[0]
@@ -174,14 +174,14 @@ def test_exit_0_after_sigterm_is_drained(tmp_path: Path) -> None:
     assert verdict_of(tmp_path / "log")["outcome"] == "drained"
 
 
-def told_again(process: subprocess.Popen[str], folder: Path) -> None:
-    """Send SIGTERM until it counts as another one: for a moment after the first, it is the same. Returns at the end."""
+def signal_again(process: subprocess.Popen[str], folder: Path) -> None:
+    """Send SIGTERM until it counts as the second: just after the first it does not. Returns at the end."""
 
     def counts() -> bool:
         process.send_signal(signal.SIGTERM)
         return (folder / "leave-now").exists()
 
-    wait_for(counts, 30, "a launcher that knows that it was told twice")
+    wait_for(counts, 30, "a launcher that has counted a second SIGTERM")
     process.wait(30)
 
 
@@ -205,25 +205,25 @@ def test_a_second_signal_is_passed_on_as_now(tmp_path: Path, first: signal.Signa
     assert process.stdout.readline() == "up\n"
     process.send_signal(first)
     assert process.stdout.readline() == "told False\n"
-    told_again(process, tmp_path)
+    signal_again(process, tmp_path)
     assert process.stdout.read() == "told True\n"
     assert (process.returncode, verdict_of(tmp_path / "log")["outcome"]) == (3, "drained")
 
 
-def test_who_does_not_leave_when_told_twice_is_killed(tmp_path: Path) -> None:
+def test_a_program_that_ignores_the_second_signal_is_killed(tmp_path: Path) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
     env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
     process = start(tmp_path / "log", sys.executable, "-c", code, **env)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
-    told_again(process, tmp_path)
+    signal_again(process, tmp_path)
     verdict = verdict_of(tmp_path / "log")
     assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("drained", "LeftWithoutSaving", 9)
 
 
-def test_a_writer_is_not_waited_for_as_long_if_told_twice(tmp_path: Path) -> None:
-    """Breaks if the launcher waits on for a commit that somebody has given up: it has a minute, this half of it."""
+def test_after_a_second_signal_the_wait_for_a_writer_is_short(tmp_path: Path) -> None:
+    """Breaks if the launcher waits a minute for a commit after the second SIGTERM."""
     (tmp_path / "leave-now").touch()  # of a launcher before this one
     with (tmp_path / "writer-1").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -234,12 +234,12 @@ def test_a_writer_is_not_waited_for_as_long_if_told_twice(tmp_path: Path) -> Non
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "told\n"
         assert not (tmp_path / "leave-now").exists()
-        told_again(process, tmp_path)
+        signal_again(process, tmp_path)
     assert verdict_of(tmp_path / "log")["outcome"] == "drained"
 
 
 def test_sigterm_is_forwarded_once_and_to_the_program_only(tmp_path: Path) -> None:
-    """A kubelet tells PID 1 only; a grandchild that died of it would take the save with it. Two at once are one."""
+    """A kubelet signals PID 1 only; a grandchild that ends would break the save. Two signals at once count once."""
     code = """
 import signal, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"])

@@ -1,4 +1,4 @@
-"""Data-loader workers: they stay for strangers and leave for their parent."""
+"""Data-loader workers: only a SIGTERM of their parent ends them."""
 
 import os
 import subprocess

@@ -106,7 +106,7 @@ def test_survives_a_restart_of_the_operator(
 
 
 def test_unreachable_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing listens, and the files are not there either: the threads live on, finish() does not wait for ever."""
+    """Nothing listens, and the files are missing: the threads live on, and finish() returns in time."""
     folder = tmp_path_factory.mktemp("dead")
     endpoint = Endpoint(folder)
     endpoint.port = 9
@@ -122,7 +122,7 @@ def test_wrong_authority_is_not_trusted(endpoint: Endpoint, tmp_path_factory: py
     pod = Pod(other)
     pod.reporter.start()
     assert not pod.reporter.finish(0.5)
-    assert endpoint.tokens == []  # the token was not shown to a stranger
+    assert endpoint.tokens == []  # the token was not sent
 
 
 @pytest.mark.parametrize("orders", [None, 5, [{}], [{"id": "x"}], [None], [{"id": 1, "type": "drain"}]])

@@ -1,4 +1,4 @@
-"""The wait of a successor: what ends it, and how soon. Its poll takes longer than a test: what ends it must wake it."""
+"""The wait at the fence: what ends it, and how soon. A poll takes longer than a test, so the end must wake the wait."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.ranks import Ranks
 from holdfast_train.run import fence_wait
-from holdfast_train.run.fence_wait import Hold
+from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.notice import Notice
 
 POLL = 60.0
@@ -28,12 +28,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_wait, "POLL_SECONDS", 0.01)
 
 
-class Held:
-    """A hold with its notice, waiting in this thread. `looked` is set once the log has been looked at."""
+class Waiting:
+    """A wait at the fence with its notice, in this thread. `looked` is set once the log has been read."""
 
     def __init__(self) -> None:
-        self.hold = Hold()
-        self.notice = Notice(20.0, told=self.hold.end)
+        self.fence_wait = FenceWait()
+        self.notice = Notice(20.0, on_given=self.fence_wait.end)
         self.looked = threading.Event()
         self.looks = 0
 
@@ -44,7 +44,7 @@ class Held:
 
     def wait(self, look: Callable[[], str | None] | None = None) -> bool:
         started = time.monotonic()
-        go = self.hold.wait(ALONE, self.notice, look or self.nothing)
+        go = self.fence_wait.wait(ALONE, self.notice, look or self.nothing)
         assert time.monotonic() - started < POLL / 4
         return go
 
@@ -61,114 +61,116 @@ class Held:
 
 
 @pytest.fixture
-def held() -> Iterator[Held]:
-    found = Held()
+def waiting() -> Iterator[Waiting]:
+    found = Waiting()
     yield found
     found.notice.stop_listening()
 
 
-def test_order_ends_it_at_once(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    held.then(lambda: held.hold.end("told to go on (a test)"))
-    assert held.wait()
+def test_order_ends_it_at_once(waiting: Waiting, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting.then(lambda: waiting.fence_wait.end("told to go on (a test)"))
+    assert waiting.wait()
     assert capsys.readouterr().err.strip().endswith("until: told to go on (a test)")
 
 
-def test_order_may_come_first(held: Held) -> None:
-    held.hold.end("told to go on")
-    assert held.wait()
+def test_order_may_come_first(waiting: Waiting) -> None:
+    waiting.fence_wait.end("told to go on")
+    assert waiting.wait()
 
 
-def test_log_ends_it_with_its_first_reading(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    assert held.wait(lambda: "attempt 1 has handed over at step 7")
+def test_log_ends_it_with_its_first_reading(waiting: Waiting, capsys: pytest.CaptureFixture[str]) -> None:
+    assert waiting.wait(lambda: "attempt 1 has handed over at step 7")
     assert capsys.readouterr().err.strip().endswith("until: attempt 1 has handed over at step 7")
 
 
-def test_log_is_read_again_and_again(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_again_and_again(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     answers = iter([None, None, "attempt 1 has handed over"])
-    assert held.wait(lambda: next(answers))
+    assert waiting.wait(lambda: next(answers))
 
 
-def test_log_is_read_no_more_afterwards(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread would read the log for as long as the training lasts."""
+def test_log_is_read_no_more_afterwards(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the thread reads the log as long as training lasts."""
     quick(monkeypatch)
-    held.then(lambda: held.hold.end("told to go on"))
-    assert held.wait()
+    waiting.then(lambda: waiting.fence_wait.end("told to go on"))
+    assert waiting.wait()
     for thread in threading.enumerate():
-        if thread.name == "holdfast-hold":
+        if thread.name == "holdfast-fence-wait":
             thread.join(5)
             assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("error", [StorageUnreachableError("down"), StorageDeniedError("a rotated key")])
 def test_log_that_cannot_be_read_is_said_once(
-    held: Held, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: StorageError
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: StorageError
 ) -> None:
     quick(monkeypatch)
 
     def fail() -> str | None:
-        held.looks += 1
-        if held.looks == 3:
-            held.looked.set()
+        waiting.looks += 1
+        if waiting.looks == 3:
+            waiting.looked.set()
         raise error
 
-    held.then(lambda: held.hold.end("told to go on"))
-    assert held.wait(fail)
-    assert held.looks >= 3
+    waiting.then(lambda: waiting.fence_wait.end("told to go on"))
+    assert waiting.wait(fail)
+    assert waiting.looks >= 3
     assert capsys.readouterr().err.count(str(error)) == 1
 
 
-def test_log_that_answers_again_ends_it(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_that_answers_again_ends_it(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
 
     def look() -> str | None:
-        held.looks += 1
-        if held.looks < 3:
+        waiting.looks += 1
+        if waiting.looks < 3:
             raise StorageUnreachableError("down")
         return "attempt 1 has handed over"
 
-    assert held.wait(look)
+    assert waiting.wait(look)
 
 
 @pytest.mark.parametrize("order", [True, False])
-def test_storage_that_hangs_delays_nobody(held: Held, order: bool) -> None:
-    """An order, or SIGTERM: neither has to wait for the end of a call that takes 20 s to fail."""
+def test_storage_that_hangs_delays_nobody(waiting: Waiting, order: bool) -> None:
+    """An order and SIGTERM end the wait during a call that takes 20 s to fail."""
     released = threading.Event()
 
     def hang() -> str | None:
-        held.looked.set()
+        waiting.looked.set()
         released.wait(POLL)
         return None
 
-    held.then(lambda: held.hold.end("told to go on") if order else held.notice.give(5.0, "a drain order"))
-    assert held.wait(hang) == order
+    waiting.then(
+        lambda: waiting.fence_wait.end("told to go on") if order else waiting.notice.give(5.0, "a drain order")
+    )
+    assert waiting.wait(hang) == order
     released.set()
 
 
-def test_sigterm_ends_it_at_once(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    held.notice.listen()
-    held.then(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert not held.wait()
+def test_sigterm_ends_it_at_once(waiting: Waiting, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting.notice.listen()
+    waiting.then(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert not waiting.wait()
     assert capsys.readouterr().err.strip().endswith("until: told to leave (SIGTERM)")
 
 
-def test_notice_before_it_begins(held: Held) -> None:
-    held.notice.give(5.0, "a drain order")
-    assert not held.wait()
+def test_notice_before_it_begins(waiting: Waiting) -> None:
+    waiting.notice.give(5.0, "a drain order")
+    assert not waiting.wait()
 
 
-def test_leaving_is_stronger_than_an_order(held: Held) -> None:
-    held.hold.end("told to go on")
-    held.notice.give(5.0, "a drain order")
-    assert not held.wait()
+def test_leaving_is_stronger_than_an_order(waiting: Waiting) -> None:
+    waiting.fence_wait.end("told to go on")
+    waiting.notice.give(5.0, "a drain order")
+    assert not waiting.wait()
 
 
 def test_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter([100.0, 112.34])
-    hold = Hold(clock=lambda: next(times))
-    hold.end("told to go on (a test)")
-    assert hold.wait(ALONE, Notice(20.0), lambda: None)
-    assert "held at the fence for 12.3 s, until: told to go on (a test)\n" in capsys.readouterr().err
+    one = FenceWait(clock=lambda: next(times))
+    one.end("told to go on (a test)")
+    assert one.wait(ALONE, Notice(20.0), lambda: None)
+    assert "waited at the fence for 12.3 s, until: told to go on (a test)\n" in capsys.readouterr().err
 
 
 class Pair(Ranks):
@@ -192,11 +194,11 @@ class Pair(Ranks):
 def test_ranks_go_and_leave_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: int | None
 ) -> None:
-    """Also where only one of them is told, whichever it is. Rank 0 alone reads the log, and says why."""
+    """Also if only one of them has a notice. Only rank 0 reads the log and prints the reason."""
     quick(monkeypatch)
     barrier, flags = threading.Barrier(2), dict[int, tuple[bool, bool]]()
-    holds = [Hold(), Hold()]
-    notices = [Notice(20.0, told=hold.end) for hold in holds]
+    fence_waits = [FenceWait(), FenceWait()]
+    notices = [Notice(20.0, on_given=one.end) for one in fence_waits]
     looks = [0, 0]
 
     def wait(rank: int) -> bool:
@@ -208,11 +210,11 @@ def test_ranks_go_and_leave_together(
                 notices[told].give(5.0, "a drain order")
             return None
 
-        return holds[rank].wait(Pair(rank, barrier, flags), notices[rank], look)
+        return fence_waits[rank].wait(Pair(rank, barrier, flags), notices[rank], look)
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(wait, range(2))) == [told is None] * 2
     assert looks[1] == 0
     said = capsys.readouterr().err
-    assert said.count("held at the fence") == 1
+    assert said.count("waited at the fence") == 1
     assert {None: "handed over", 0: "(a drain order)", 1: "(another rank was told)"}[told] in said

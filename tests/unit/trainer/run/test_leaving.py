@@ -1,9 +1,7 @@
-"""Notices, and the handover as the last act of an attempt that leaves."""
+"""The handover, the last act of an attempt that leaves."""
 
-import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from tests.support.trainer.stores import MemoryStorage, identity
@@ -11,10 +9,8 @@ from tests.support.trainer.stores import MemoryStorage, identity
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
-from holdfast_train.pod.launcher import LEAVE_NOW
 from holdfast_train.run import leaving
 from holdfast_train.run.leaving import hand_over
-from holdfast_train.run.notice import Notice
 from holdfast_train.storage.retrying import Patient
 
 
@@ -39,62 +35,6 @@ class Attempt:
 @pytest.fixture
 def attempt() -> Attempt:
     return Attempt()
-
-
-def test_earliest_deadline_and_first_reason_count() -> None:
-    told: list[str] = []
-    notice = Notice(100.0, lambda: 50.0, told=told.append)
-    assert (notice.given, notice.seconds_left(7.0)) == (False, 7.0)
-    notice.give(20.0, "a drain order")
-    notice.give(30.0, "SIGTERM")
-    assert (notice.given, notice.seconds_left(7.0), notice.why) == (True, 20.0, "a drain order")
-    notice.give(10.0, "SIGTERM")
-    assert notice.seconds_left(7.0) == 10.0
-    assert told == ["a drain order"] * 3
-
-
-class Sigterms:
-    """A notice that hears SIGTERM at times of our own. `now` counts how often it was told to leave at once."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.at = 50.0
-        self.now = 0
-        self.notice = Notice(100.0, lambda: self.at, now=self._on_now, folder=str(folder) if folder else None)
-
-    def _on_now(self) -> None:
-        self.now += 1
-
-    def term(self, after: float) -> int:
-        self.at += after
-        self.notice._on_sigterm(signal.SIGTERM, None)
-        return self.now
-
-
-def test_a_second_sigterm_means_now() -> None:
-    told = Sigterms()
-    assert (told.term(0.0), told.notice.given) == (0, True)
-    assert told.term(0.5) == 0, "a whole group was signalled, and its first process passed that on"
-    assert told.term(0.6) == 1
-    assert told.notice.seconds_left(0.0) == pytest.approx(98.9), "what came together moves the deadline no further"
-
-
-def test_an_order_and_a_sigterm_are_no_second_time() -> None:
-    told = Sigterms()
-    told.notice.give(60.0, "a drain order")
-    assert told.term(30.0) == 0
-    told.notice.give(60.0, "a drain order")
-    assert told.term(0.1) == 0
-    assert told.term(5.0) == 1
-
-
-def test_under_a_launcher_it_alone_counts(tmp_path: Path) -> None:
-    """Breaks if what torchrun sends by itself, after a rank of it has ended, is taken for a second time."""
-    told = Sigterms(tmp_path)
-    assert [told.term(5.0), told.term(5.0)] == [0, 0]
-    (tmp_path / LEAVE_NOW).touch()
-    assert told.term(0.0) == 1
-    late = Sigterms(tmp_path)
-    assert late.term(0.0) == 1, "both may have come while nobody could listen: the system remembers only one"
 
 
 def test_handover(attempt: Attempt, capsys: pytest.CaptureFixture[str]) -> None:

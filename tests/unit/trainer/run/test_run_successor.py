@@ -1,6 +1,5 @@
-"""Run, make before break: an attempt that leaves hands over, and its successor holds until then."""
+"""Make before break: an attempt that leaves hands over, and its successor waits at the fence until then."""
 
-import json
 import os
 import signal
 import threading
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.runs import verdict
 from tests.support.trainer.stores import environment
 
 from holdfast_train import Run
@@ -19,8 +19,7 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.pod.reporter import Order
-from holdfast_train.run import fence_wait
-from holdfast_train.run import run as session
+from holdfast_train.run import ending, fence_wait
 from holdfast_train.save.interval import Cost
 from holdfast_train.storage.folder import FolderStorage
 
@@ -30,18 +29,13 @@ WAIT = 20.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence_wait, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(session, "FAREWELL_SECONDS", WAIT)  # a busy machine: the last report is looked at
+    monkeypatch.setattr(ending, "FAREWELL_SECONDS", WAIT)  # a busy machine: the last report is looked at
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for the next poll waits for ever."""
+    """A wait for the next poll never ends."""
     monkeypatch.setattr(fence_wait, "POLL_SECONDS", 3600.0)
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/prefix"
 
 
 def successor(uri: str, attempt: int = 2, /, **more: str) -> Environment:
@@ -57,17 +51,12 @@ def kinds(uri: str) -> list[tuple[str, int]]:
     return [(record.kind, record.identity.attempt) for record in records(uri)]
 
 
-def verdict(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "rank-0.json").read_text())
-    return found
-
-
 def leave(run: Run) -> None:
     run._notice.give(10.0, "a test")
 
 
 def trained(where: Environment, goal: int, stop: int | None = None) -> tuple[Run, Counter]:
-    """A training to its end; `stop`: told to leave in this step."""
+    """A training to its end. `stop`: a notice comes in this step."""
     counter = Counter()
     with Run(counter=counter, environment=where) as run:
         for step in run.steps(goal):
@@ -84,7 +73,7 @@ def aside(where: Environment, goal: int) -> Future[tuple[Run, Counter]]:
     def work() -> None:
         try:
             future.set_result(trained(where, goal))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the result raises it
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             future.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
@@ -116,7 +105,7 @@ def test_leaving_before_anything_is_saved_hands_over(uri: str) -> None:
 
 
 def test_leaving_because_another_rank_was_told_hands_over(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 0, which writes, has heard of no deadline of its own."""
+    """Rank 0, which writes, has no deadline of its own."""
     with Run(counter=Counter(), environment=environment(uri)) as run:
         for step in run.steps(50):
             if step == 3:
@@ -145,7 +134,7 @@ def denied(*_: object) -> None:
     raise StorageDeniedError("a rotated key")
 
 
-def test_completion_and_failure_hand_nothing_over(uri: str) -> None:
+def test_completion_and_failure_do_not_hand_over(uri: str) -> None:
     with pytest.raises(ValueError, match="bad"), Run(counter=Counter(), environment=environment(uri)) as run:
         for _ in run.steps(5):
             raise ValueError("bad")
@@ -178,9 +167,9 @@ def test_handover_that_fails_changes_nothing_else(uri: str, monkeypatch: pytest.
 
 
 def test_verdict_is_written_before_the_handover(uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A handover may use up the time that is left, and without a verdict nobody would know that all is saved."""
+    """A handover may use up the time that is left; without a verdict the save would not be known."""
     found: list[str] = []
-    monkeypatch.setattr(session, "hand_over", lambda *_: found.append(verdict(tmp_path)["result"]))
+    monkeypatch.setattr(ending, "hand_over", lambda *_: found.append(verdict(tmp_path)["result"]))
     trained(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 50, stop=3)
     assert found == ["saved"]
 
@@ -208,8 +197,8 @@ def test_successor_goes_on_at_the_very_step(uri: str, endpoint: Endpoint) -> Non
     assert states[-1] == "completed"
 
 
-def test_its_start_goes_on_after_the_hold(uri: str, endpoint: Endpoint) -> None:
-    """Else a restore that takes long would be reported as a wait for the predecessor."""
+def test_its_start_goes_on_after_the_wait(uri: str, endpoint: Endpoint) -> None:
+    """Breaks if a long restore is reported as a wait for the predecessor."""
 
     class Slow(Counter):
         def load_state_dict(self, state: Mapping[str, Any], /) -> None:
@@ -234,7 +223,7 @@ def test_order_lets_it_go_on(uri: str, endpoint: Endpoint) -> None:
     assert kinds(uri)[-1] == ("complete", 2)
 
 
-def test_order_before_the_hold(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_order_before_the_wait(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It comes with the answer to the first report, which is sent before anything else."""
     with Run(counter=Counter(), environment=environment(uri)) as first:
         run = Run(counter=Counter(), environment=successor(uri))
@@ -247,7 +236,7 @@ def test_order_before_the_hold(uri: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("error", [StorageUnreachableError("down"), StorageDeniedError("a rotated key")])
-def test_log_out_of_reach_while_it_holds(
+def test_log_out_of_reach_during_the_wait(
     uri: str, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, error: StorageError
 ) -> None:
     trained(environment(uri), 50, stop=3)
@@ -294,11 +283,11 @@ def test_ordinary_attempt_does_not_wait(uri: str) -> None:
         first.left = True
 
 
-# Told to leave while it holds.
+# A notice during the wait at the fence.
 
 
 class Leaving:
-    """A successor that holds in the main thread, and gets SIGTERM there."""
+    """A successor that waits at the fence in the main thread, and gets SIGTERM there."""
 
     def __init__(self, uri: str, endpoint: Endpoint, folder: Path) -> None:
         self.before = still_training(uri)
@@ -339,10 +328,10 @@ def loop_that_does_not_ask(run: Run) -> None:
 @pytest.mark.parametrize(
     "loop", [loop_of_steps, loop_of_its_own, loop_that_saves_at_its_end, loop_that_does_not_ask, lambda run: None]
 )
-def test_told_to_leave_while_it_holds(
+def test_a_notice_during_the_wait_at_the_fence(
     uri: str, leaving: Leaving, endpoint: Endpoint, tmp_path: Path, loop: Callable[[Run], None]
 ) -> None:
-    """Nothing is begun, whatever shape the loop has, and the predecessor trains on as if nobody had been there."""
+    """Nothing begins, in any kind of loop, and the predecessor trains on undisturbed."""
     with Run(counter=Counter(), environment=leaving.where) as run:
         assert (run.left, run.should_stop, run.resumed_from) == (True, True, None)
         loop(run)
@@ -356,7 +345,7 @@ def test_told_to_leave_while_it_holds(
 
 
 @pytest.mark.usefixtures("slow")
-def test_drain_order_while_it_holds(uri: str, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_drain_order_during_the_wait_at_the_fence(uri: str, endpoint: Endpoint, tmp_path: Path) -> None:
     still_training(uri)
     future = aside(successor(uri, **endpoint.variables, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
     endpoint.wait_for(lambda r: r["state"] == "holding")

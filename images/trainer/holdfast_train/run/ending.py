@@ -1,0 +1,193 @@
+"""`Ending`: how a run ends. It saves, writes the verdict, hands over and sends the last report, in this order."""
+
+from functools import partial
+from typing import Final, NoReturn, Protocol
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.environment import Environment
+from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StorageError
+from holdfast_train.pod.rank_verdict import Result, write_rank_verdict
+from holdfast_train.pod.reporter import Reporter
+from holdfast_train.progress import Progress
+from holdfast_train.ranks import Ranks
+from holdfast_train.run.leaving import end_now, hand_over
+from holdfast_train.run.notice import Notice
+from holdfast_train.save.coordinator import SaveCoordinator
+from holdfast_train.save.last_save import choose_last_save
+from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
+from holdfast_train.say import say
+from holdfast_train.storage.retrying import Patient
+
+__all__ = ["Ending"]
+
+FAREWELL_SECONDS: Final = 2.0  # for the last report
+
+
+class Save(Protocol):
+    """Saves the step that is done, and waits until it is committed. True if it is."""
+
+    def __call__(self, patience: float, *, last: bool = False) -> bool: ...
+
+
+class Ending:
+    """The ways in which a run ends. `step` is the number of steps done, in every method.
+
+    `left` is True once the loop has to end, or must not begin, because of a notice. An early end happens before
+    `open_storage` or `begin_saving`: then there is nothing to save, or nothing to hand over.
+    """
+
+    def __init__(
+        self,
+        environment: Environment | None,
+        ranks: Ranks,
+        notice: Notice,
+        *,
+        progress: Progress,
+        schedule: SaveSchedule,
+        save: Save,
+        reporter: Reporter | None,
+    ) -> None:
+        self.left = False
+        self._environment = environment
+        self._ranks = ranks
+        self._progress = progress
+        self._notice = notice
+        self._schedule = schedule
+        self._save = save
+        self._reporter = reporter
+        self._storage: Patient | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._coordinator: SaveCoordinator | None = None
+        self._has_verdict = False
+
+    def open_storage(self, storage: Patient) -> None:
+        """The run uses `storage` from now on."""
+        self._storage = storage
+
+    def begin_saving(self, checkpoints: Checkpoints | None, coordinator: SaveCoordinator) -> None:
+        """From now on there are steps to save, and a fence to hand over. `checkpoints` is set on rank 0 alone."""
+        self._checkpoints, self._coordinator = checkpoints, coordinator
+
+    # On a notice.
+
+    def leave(self, step: int) -> None:
+        """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step."""
+        reason = self._agreed_reason()
+        if (
+            not self._notice.is_given and self._environment is not None
+        ):  # another rank has the notice: our time runs now
+            self._notice.give(self._environment.grace, reason)
+        self._wait_for_pending(step, f"told to leave ({reason}); finishing the checkpoint that is on its way")
+        left, saved, costs = self._ranks.share(
+            (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs)
+        )
+        if not saved and step > 0:
+            # The costs of uploads with a limit say nothing of the last one, which has none.
+            limited = self._environment is not None and self._environment.upload_rate is not None
+            rule = choose_last_save(left, costs[-1].size if costs else 0, () if limited else costs)
+            say(f"told to leave ({reason}) in {left:.1f} s; {rule.why}")
+            saved = rule.save and self._save(left)
+        newest = self._schedule.saved_step
+        known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
+        message = f"told to leave ({reason}) at step {step}; " + ("it is saved" if saved else known)
+        self._end_loop("saved" if saved else "left", step, message)
+
+    def leave_fence(self, predecessor: int) -> None:
+        """End before the first step: a notice came before attempt `predecessor` had handed over."""
+        reason = self._agreed_reason()
+        self._end_loop("left", 0, f"told to leave ({reason}) before attempt {predecessor} had handed over")
+
+    def leave_now(self, step: int) -> NoReturn:
+        """End this process at the second SIGTERM. Called in a signal handler."""
+        last_act = None
+        if self._checkpoints is not None and self._storage is not None and self._progress.state == "training":
+            last_act = partial(hand_over, self._checkpoints, self._storage)
+
+        def write_verdict(message: str) -> None:
+            if not self._has_verdict:
+                self._write_verdict("left", step, message=message)
+
+        busy = self._coordinator is not None and self._coordinator.saver.is_busy
+        end_now(step, self._schedule.saved_step, busy=busy, verdict=write_verdict, last_act=last_act)
+
+    def _agreed_reason(self) -> str:
+        """Why we leave, the same on every rank."""
+        return self._ranks.share(self._notice.reason) or "another rank was told"
+
+    def _end_loop(self, result: Result, step: int, message: str) -> None:
+        """End the loop. The verdict comes first: the handover may use up the time that is left."""
+        self.left = True
+        self._write_verdict(result, step, message=message)
+        if self._checkpoints is not None and self._storage is not None:
+            hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0))
+        self._progress.state = "left"
+
+    # At the end of the program.
+
+    def finish(self, step: int) -> None:
+        """The loop is over. If it did not leave, save its last step and record that training is complete."""
+        if not self.left:
+            # Without storage no record proves the end, so exit code and signals decide, as for any program.
+            if self._storage is not None:
+                self._wait_for_pending(step)
+                if self._schedule.saved_step != step:
+                    self._save(FINAL_PATIENCE, last=True)
+                self._ranks.from_first(partial(self._complete, step))
+            self._progress.state = "completed"
+            if self._storage is not None:
+                message = f"training completed at step {step}"
+                self._write_verdict("completed", step, reason="Completed", message=message)
+        self._send_last_report()
+
+    def fail(self, error: BaseException | None, step: int) -> None:
+        """The program ends with an `error` of its own, or with an exit code."""
+        has_no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        reason = "OutOfMemory" if has_no_memory else "UserException"
+        if not self.left:
+            self._write_verdict("failed", step, reason=reason, message=f"{type(error).__name__}: {error}")
+        self._send_last_report()
+
+    def exit_with(self, error: HoldfastTrainError, step: int) -> NoReturn:
+        """End the process because of `error`. Its exit code and its verdict say the same."""
+        say(f"{error.reason}: {error}")
+        is_complete = isinstance(error, AlreadyCompleteError)
+        if isinstance(error, AlreadyCompleteError):
+            uri = "" if self._storage is None else self._storage.uri
+            note = "training was complete already"
+            self._progress.resumed_from = {"step": error.step, "uri": uri, "note": note}
+            step = self._schedule.saved_step = self._progress.step = error.step
+        if not self.left:
+            self._write_verdict(error.outcome, step, reason=error.reason, message=str(error))
+        self._progress.state = "completed" if is_complete else "left"
+        self._send_last_report()
+        self._notice.stop_listening()
+        raise SystemExit(error.exit_code) from error
+
+    def _wait_for_pending(self, step: int, message: str = "") -> None:
+        """Wait for the checkpoint that is on its way, if there is one, and say so with `message`."""
+        if self._coordinator is not None and self._coordinator.is_busy:
+            if message:
+                say(message)
+            self._coordinator.wait(step, self._notice.seconds_left)
+
+    def _complete(self, step: int) -> None:
+        """Record on rank 0 that training is complete."""
+        assert self._checkpoints is not None
+        assert self._storage is not None
+        try:
+            with self._storage.within(FINAL_PATIENCE, at_most=self._notice.seconds_left()):
+                self._checkpoints.complete(step)
+        except StorageError as error:
+            raise self._schedule.record_failed(error) from error
+
+    def _write_verdict(self, result: str, step: int, *, reason: str = "", message: str = "") -> None:
+        self._has_verdict = True
+        folder = None if self._environment is None else self._environment.verdict_folder
+        saved_step = self._schedule.saved_step
+        rank = self._ranks.rank
+        write_rank_verdict(folder, rank, result, reason=reason, message=message, step=step, saved_step=saved_step)
+
+    def _send_last_report(self) -> None:
+        if self._reporter is not None:
+            self._reporter.finish(FAREWELL_SECONDS)
+            self._reporter = None

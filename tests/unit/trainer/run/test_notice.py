@@ -1,0 +1,67 @@
+"""Notices: deadlines, reasons, and which SIGTERM is the second."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from holdfast_train.pod.launcher import LEAVE_NOW
+from holdfast_train.run.notice import Notice
+
+
+def test_earliest_deadline_and_first_reason_count() -> None:
+    told: list[str] = []
+    notice = Notice(100.0, lambda: 50.0, on_given=told.append)
+    assert (notice.is_given, notice.seconds_left(7.0)) == (False, 7.0)
+    notice.give(20.0, "a drain order")
+    notice.give(30.0, "SIGTERM")
+    assert (notice.is_given, notice.seconds_left(7.0), notice.reason) == (True, 20.0, "a drain order")
+    notice.give(10.0, "SIGTERM")
+    assert notice.seconds_left(7.0) == 10.0
+    assert told == ["a drain order"] * 3
+
+
+class Sigterms:
+    """A notice that gets SIGTERM at chosen times. `now` counts how often the process had to leave at once."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.at = 50.0
+        self.now = 0
+        self.notice = Notice(
+            100.0, lambda: self.at, on_second_sigterm=self._on_now, folder=str(folder) if folder else None
+        )
+
+    def _on_now(self) -> None:
+        self.now += 1
+
+    def term(self, after: float) -> int:
+        self.at += after
+        self.notice._on_sigterm(signal.SIGTERM, None)
+        return self.now
+
+
+def test_a_second_sigterm_means_now() -> None:
+    told = Sigterms()
+    assert (told.term(0.0), told.notice.is_given) == (0, True)
+    assert told.term(0.5) == 0, "a whole group was signalled, and its first process passed that on"
+    assert told.term(0.6) == 1
+    assert told.notice.seconds_left(0.0) == pytest.approx(98.9), "what came together moves the deadline no further"
+
+
+def test_an_order_and_then_a_sigterm_are_not_a_second_one() -> None:
+    told = Sigterms()
+    told.notice.give(60.0, "a drain order")
+    assert told.term(30.0) == 0
+    told.notice.give(60.0, "a drain order")
+    assert told.term(0.1) == 0
+    assert told.term(5.0) == 1
+
+
+def test_under_a_launcher_only_the_launcher_counts(tmp_path: Path) -> None:
+    """Breaks if a SIGTERM of torchrun, after one of its ranks has ended, counts as the second."""
+    told = Sigterms(tmp_path)
+    assert [told.term(5.0), told.term(5.0)] == [0, 0]
+    (tmp_path / LEAVE_NOW).touch()
+    assert told.term(0.0) == 1
+    late = Sigterms(tmp_path)
+    assert late.term(0.0) == 1, "both may have come while nobody could listen: the system remembers only one"
