@@ -14,7 +14,7 @@ from holdfast.cli.checkpoints.survey import Objects, Prefix, rows
 from holdfast.cli.checkpoints.verify_command import Verdict
 from holdfast_train.commitlog.records import Commit, Fence, LogState, Owner
 from holdfast_train.format.manifest import PART_BYTES, Manifest, Part
-from holdfast_train.format.names import manifest_key, part_key
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.checksums import CHUNK_BYTES
 
@@ -24,13 +24,13 @@ SIZE: Final = 1_471_152_640
 
 
 def _commit(seq: int, step: int, attempt: int, nonce: str, ago: timedelta) -> Commit:
-    return Commit(seq, step, attempt, (NOW - ago).isoformat(), f"{step:012d}-a{attempt}-{nonce}", "", SIZE)
+    return Commit(seq, step, attempt, (NOW - ago).isoformat(), CheckpointName(step, attempt, nonce), "", SIZE)
 
 
-def _objects(name: str, step: int, attempt: int, size: int, ago: timedelta, *, manifest: bool = True) -> Objects:
-    data = (Entry(part_key(name, 0, 0), size, NOW - ago),)
-    found = Entry(manifest_key(name), 9000, NOW - ago) if manifest else None
-    return Objects(name, step, attempt, data, found)
+def _objects(name: CheckpointName, size: int, ago: timedelta, *, manifest: bool = True) -> Objects:
+    data = (Entry(name.part_key(0, 0), size, NOW - ago),)
+    found = Entry(name.manifest_key, 9000, NOW - ago) if manifest else None
+    return Objects(name, data, found)
 
 
 COMMITS: Final = (
@@ -38,13 +38,13 @@ COMMITS: Final = (
     _commit(7, 47000, 4, "9be2f0713c66", timedelta(minutes=22)),
     _commit(8, 48000, 4, "d07a4418b95e", timedelta(minutes=3)),
 )
-INTERRUPTED: Final = "000000046500-a3-7f23ab90c1d4"
+INTERRUPTED: Final = CheckpointName(46500, 3, "7f23ab90c1d4")
 
 
 def listing() -> str:
     """`holdfast checkpoints list`."""
-    there = {c.name: _objects(c.name, c.step, c.attempt, SIZE, timedelta(minutes=9)) for c in COMMITS}
-    there[INTERRUPTED] = _objects(INTERRUPTED, 46500, 3, 402_653_184, timedelta(minutes=34), manifest=False)
+    there = {c.name: _objects(c.name, SIZE, timedelta(minutes=9)) for c in COMMITS}
+    there[INTERRUPTED] = _objects(INTERRUPTED, 402_653_184, timedelta(minutes=34), manifest=False)
     state = LogState(8, Owner(1, "vision", "vit-faces", "uid"), fence=Fence(6, 4, "pod", "nonce"), commits=COMMITS)
     prefix = Prefix("s3://runs/vision/vit-faces", state, there)
     return _printed(lambda out: list_command.show(out, prefix, rows(prefix, frozenset()), NOW))
@@ -55,7 +55,7 @@ def damage() -> str:
     verdicts = []
     for commit in reversed(COMMITS):
         sizes = [min(PART_BYTES, SIZE - at) for at in range(0, SIZE, PART_BYTES)]
-        parts = tuple(Part(part_key(commit.name, 0, n), size, CHUNK_BYTES, ()) for n, size in enumerate(sizes))
+        parts = tuple(Part(commit.name.part_key(0, n), size, CHUNK_BYTES, ()) for n, size in enumerate(sizes))
         found = Manifest(commit.name, commit.step, commit.attempt, "", "", {}, {}, {}, parts, (), None, ())
         what = "bytes 12582912-16777215 have the CRC 5cef2d276dd7cc66, not d837e2e07d9ce8ee"
         damages = (Damage(parts[17].key, what, 3),) if commit.step == 47000 else ()

@@ -79,7 +79,7 @@ def test_a_job_made_anew_goes_on_where_the_old_one_was(
     assert done["phase"] == "Completed", done
     records = storage_log(cluster, f"{namespace}/job")
     taken = next(record for record in records if record["kind"] == "takeover")
-    assert (taken["resume"], taken["jobUID"]) == ("Auto", job.get()["metadata"]["uid"])
+    assert (taken["resume"], taken["identity"]["jobUID"]) == ("Auto", job.get()["metadata"]["uid"])
     before = [record for record in records if record["seq"] < taken["seq"]]
     newest = [record["commit"]["step"] for record in before if record["kind"] == "commit"][-1]
     assert [(e["number"], e["resumedStep"]) for e in done["history"]] == [(1, newest)]
@@ -99,6 +99,6 @@ def test_a_job_made_anew_that_resumes_never_starts_at_the_first_step(
     records = storage_log(cluster, f"{namespace}/job")
     taken = next(record for record in records if record["kind"] == "takeover")
     assert taken["resume"] == "Never"
-    assert taken["state"]["set_aside"], "the old checkpoints are kept, out of the way"
-    assert set(taken["state"]["set_aside"]) <= set(records[-1]["state"]["set_aside"])
+    assert taken["state"]["setAside"], "the old checkpoints are kept, out of the way"
+    assert set(taken["state"]["setAside"]) <= set(records[-1]["state"]["setAside"])
     assert TOTAL in job.logs(1)

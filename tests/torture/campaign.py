@@ -21,7 +21,7 @@ from tests.torture.phases import PHASES, Slot
 from tests.torture.server import Ended, ForkServer
 from tests.torture.trainer import ORPHAN_SECONDS
 
-from holdfast_train.storage.opening import open_patient
+from holdfast_train.storage.opening import open_retrying
 
 __all__ = ["Place", "Plan", "Tally", "plans", "run_job"]
 
@@ -166,7 +166,7 @@ class _Job:
         self._acknowledged: list[str] = []
         self._resumed: list[dict[str, Any]] = []
         where = environment(place.uri, 1, **place.variables)
-        self._chain = Chain(open_patient(where, place.uri), seed)
+        self._chain = Chain(open_retrying(where, place.uri), seed)
 
     @property
     def output(self) -> Path:

@@ -10,7 +10,7 @@ from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import found_in
 from holdfast_train.errors import KeyMissingError, StorageError
 from holdfast_train.format import manifest, names
-from holdfast_train.format.names import manifest_key, resolve
+from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.storage.base import Storage
 
 __all__ = ["BrokenError", "Chain"]
@@ -33,12 +33,12 @@ class Chain:
     def __init__(self, storage: Storage, seed: str) -> None:
         self.storage = storage
         self.state = records.LogState()
-        self.committed: set[str] = set()
+        self.committed: set[CheckpointName] = set()
         self.compared = 0
         self._seed = seed
         self._bytes: list[bytes] = []
-        self._newest: list[str | None] = [None]  # name of the newest commit after the record of that number
-        self._checked: dict[str, _Checked] = {}
+        self._newest: list[CheckpointName | None] = [None]  # name of the newest commit after the record of that number
+        self._checked: dict[CheckpointName, _Checked] = {}
 
     def read(self) -> None:
         """Read what is new in the log: the state in each record is that of all records, and only the fenced commit."""
@@ -107,21 +107,21 @@ class Chain:
         needed = {key for checked in self._checked.values() for key in checked.sizes}
         live = {commit.name for commit in self.state.commits}
         for key in (*self.storage.keys("data/"), *self.storage.keys("manifests/")):
-            if key not in needed or key.split("/")[1].removesuffix(".json") not in live:
+            if key not in needed or CheckpointName.of_key(key) not in live:
                 raise BrokenError(f"{key} is an orphan, and was not swept")
 
     def _compare(self, commit: records.Commit) -> _Checked:
-        data = self.storage.get(manifest_key(commit.name))
+        data = self.storage.get(commit.name.manifest_key)
         if hashlib.sha256(data).hexdigest() != commit.sha256:
             raise BrokenError(f"the manifest of commit {commit.seq} is another one")
-        found = read_whole(self.storage, found_in(commit.name, data))
+        found = read_whole(self.storage, found_in(str(commit.name), data))
         wanted = expected(self._seed, commit.step)
         wrong = differences({"objects": found.state["objects"], "own": found.ranks[0]}, wanted)
         if wrong or found.step != commit.step:
             raise BrokenError(f"commit {commit.seq} (step {commit.step}) is not that step: {'; '.join(wrong[:3])}")
         self.compared += 1
         parts = manifest.decode(data).parts
-        return _Checked({part.key: part.size for part in parts} | {manifest_key(commit.name): len(data)})
+        return _Checked({part.key: part.size for part in parts} | {commit.name.manifest_key: len(data)})
 
     def _look_for(self, known: _Checked) -> None:
         for key, size in known.sizes.items():

@@ -25,7 +25,7 @@ from tests.torture import trainer
 from tests.torture.phases import Board, Slot
 from tests.torture.state import expected
 
-from holdfast_train.storage.opening import open_patient
+from holdfast_train.storage.opening import open_retrying
 
 __all__ = ["Ended", "ForkServer", "Forked", "main"]
 
@@ -202,7 +202,7 @@ def _warm() -> None:
     """What each process would do first, done once before they are forked."""
     session = boto3.session.Session()
     boto3.session.Session = lambda: session
-    open_patient(environment("s3://bucket/prefix", HOLDFAST_CHECKPOINT_ENDPOINT="http://127.0.0.1:1"), "s3://bucket/x")
+    open_retrying(environment("s3://bucket/prefix", HOLDFAST_CHECKPOINT_ENDPOINT="http://127.0.0.1:1"), "s3://bucket/x")
     torch.set_num_threads(1)
     expected("warm", 1)  # the first step of an optimizer imports half of torch
     gc.collect()

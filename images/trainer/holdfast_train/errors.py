@@ -1,4 +1,24 @@
-"""Errors of the trainer side. Each has a `reason` in one CamelCase word: it becomes the reason of the pod's verdict."""
+"""Errors of the trainer side. Each has a `reason` in one CamelCase word, which the pod's verdict reports.
+
+HoldfastTrainError
++-- EnvironmentVariableError
++-- StateError
++-- FencedError
++-- AlreadyCompleteError
++-- StorageError
+    +-- StorageUnreachableError
+    +-- StorageFullError
+    +-- CheckpointCorruptError
+    +-- WriterLostError
+    +-- KeyMissingError
+    +-- MisconfiguredStorageError
+        +-- StorageDeniedError
+        +-- StorageNotFoundError
+        +-- StorageInvalidError
+        +-- StorageNotAtomicError
+        +-- StoragePrefixInUseError
+        +-- NoCheckpointError
+"""
 
 from typing import ClassVar, Final
 
@@ -26,15 +46,15 @@ __all__ = [
     "WriterLostError",
 ]
 
-EXIT_UNAVAILABLE: Final = 75  # EX_TEMPFAIL of sysexits.h: worth another try
+EXIT_UNAVAILABLE: Final = 75  # EX_TEMPFAIL of sysexits.h: another attempt may succeed
 EXIT_FENCED: Final = 76
-EXIT_MISCONFIGURED: Final = 78  # EX_CONFIG: a person has to change something first
+EXIT_MISCONFIGURED: Final = 78  # EX_CONFIG: a person has to change the configuration first
 
 
 class HoldfastTrainError(Exception):
     """Base of all errors of holdfast_train.
 
-    `outcome` is the word of the verdict (`failed`, `misconfigured`, `fenced`), `exit_code` what the process ends with.
+    `outcome`: in the verdict (`failed`, `misconfigured`, `fenced` or `completed`). `exit_code`: of the process.
     """
 
     reason: ClassVar[str] = "HoldfastError"
@@ -43,7 +63,7 @@ class HoldfastTrainError(Exception):
 
 
 class EnvironmentVariableError(HoldfastTrainError):
-    """A HOLDFAST_ variable is missing or cannot be read."""
+    """A HOLDFAST_ variable is missing or invalid."""
 
     reason = "EnvironmentInvalid"
     outcome = "misconfigured"
@@ -51,13 +71,13 @@ class EnvironmentVariableError(HoldfastTrainError):
 
 
 class StateError(HoldfastTrainError):
-    """State that a checkpoint cannot hold, or a checkpoint that does not fit the program."""
+    """A state cannot be saved, or a checkpoint does not fit the program."""
 
     reason = "StateInvalid"
 
 
 class FencedError(HoldfastTrainError):
-    """Another attempt (or another life of the job) owns the log: this process must not commit and has to end."""
+    """A newer attempt, or a newer job of the same name, owns the log: this process must end and not commit."""
 
     reason = "Fenced"
     outcome = "fenced"
@@ -65,7 +85,7 @@ class FencedError(HoldfastTrainError):
 
 
 class AlreadyCompleteError(HoldfastTrainError):
-    """The log of the prefix `uri` says that this job's training is complete: there is nothing to do."""
+    """The log of the prefix `uri` records that this job's training is complete at `step`."""
 
     reason = "AlreadyComplete"
     outcome = "completed"
@@ -78,38 +98,38 @@ class AlreadyCompleteError(HoldfastTrainError):
 
     def __str__(self) -> str:
         return (
-            f"the checkpoint log says that training was completed at step {self.step}; to train on, start a job on "
+            f"training was completed at step {self.step}, by the checkpoint log; to continue it, start a job on "
             f"another prefix with checkpoint.resume: {self.uri}"
         )
 
 
 class StorageError(HoldfastTrainError):
-    """The checkpoint storage refused or failed."""
+    """The checkpoint storage refused a request or failed."""
 
     reason = "StorageFailed"
 
 
 class StorageUnreachableError(StorageError):
-    """The storage did not answer, or answered that it cannot just now. Worth another try."""
+    """The storage did not answer, or cannot serve the request now. Another try may succeed."""
 
     reason = "StorageUnreachable"
     exit_code = EXIT_UNAVAILABLE
 
 
 class StorageFullError(StorageError):
-    """No space, or a quota is used up."""
+    """The storage has no space left, or a quota is used up."""
 
     reason = "StorageFull"
 
 
 class CheckpointCorruptError(StorageError):
-    """A checkpoint's manifest hash, sizes or checksums do not hold."""
+    """The hash of a manifest, a size or a checksum in a checkpoint is wrong."""
 
     reason = "CheckpointCorrupt"
 
 
 class WriterLostError(StorageError):
-    """The process that writes checkpoints has ended. Another one is started for the next."""
+    """The writer process has ended. The next save starts another one."""
 
     reason = "WriterLost"
     exit_code = EXIT_UNAVAILABLE
@@ -122,7 +142,7 @@ class KeyMissingError(StorageError):
 
 
 class MisconfiguredStorageError(StorageError):
-    """The storage will not work until a person changes something."""
+    """The storage cannot be used until a person changes the configuration."""
 
     outcome = "misconfigured"
     exit_code = EXIT_MISCONFIGURED
@@ -141,13 +161,13 @@ class StorageNotFoundError(MisconfiguredStorageError):
 
 
 class StorageInvalidError(MisconfiguredStorageError):
-    """The address of the storage cannot be read."""
+    """The address of the storage is invalid."""
 
     reason = "StorageInvalid"
 
 
 class StorageNotAtomicError(MisconfiguredStorageError):
-    """Create-only writes of the same key do not have exactly one winner: commits could be lost."""
+    """Of concurrent create-only writes of one key not exactly one succeeds: commits could be lost."""
 
     reason = "StorageNotAtomic"
 
@@ -159,6 +179,6 @@ class StoragePrefixInUseError(MisconfiguredStorageError):
 
 
 class NoCheckpointError(MisconfiguredStorageError):
-    """`resume` names a checkpoint that does not exist or does not hold."""
+    """`resume` names a checkpoint that does not exist or is broken."""
 
     reason = "CheckpointNotFound"

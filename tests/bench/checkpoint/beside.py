@@ -24,7 +24,7 @@ from holdfast_train.save.writer import BURST_BYTES, NICENESS
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.checksums import chunk_sums
 from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3 import S3Storage
 
 RATE: Final = 3e8
@@ -114,7 +114,7 @@ def _uploader(address: str) -> Iterator[Callable[[], Callable[[], bool]]]:
 def _serve(address: str) -> None:
     """In a process of its own: upload once for every line."""
     os.nice(NICENESS)
-    send = _sender(address, Rate(RATE, BURST_BYTES))
+    send = _sender(address, RateLimit(RATE, BURST_BYTES))
     with shared_memory(SIZE) as view:
         sys.stdout.write(".")
         sys.stdout.flush()
@@ -125,7 +125,7 @@ def _serve(address: str) -> None:
             sys.stdout.flush()
 
 
-def _sender(address: str, rate: Rate) -> Callable[[str, memoryview], None]:
+def _sender(address: str, rate: RateLimit) -> Callable[[str, memoryview], None]:
     """What sends one object to `address`."""
     scheme, _, host = address.rpartition("//")
     if scheme == "raw:":

@@ -30,8 +30,9 @@ from holdfast_train.errors import (
 )
 from holdfast_train.format import names
 from holdfast_train.format.manifest import Part, check_chunks
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3 import S3Storage
 
 PART = 2 * CHUNK_BYTES
@@ -76,8 +77,8 @@ def storage(proxy: FaultProxy, prefix: str) -> S3Storage:
 
 
 @pytest.fixture
-def patient(storage: S3Storage) -> Iterator[Patient]:
-    found = Patient(storage, sleep=lambda _: None)
+def patient(storage: S3Storage) -> Iterator[RetryingStorage]:
+    found = RetryingStorage(storage, sleep=lambda _: None)
     with found.within(PATIENCE):
         yield found
 
@@ -116,7 +117,7 @@ troubled = pytest.mark.parametrize(("act", "more"), TROUBLE, ids=NAMES)
 
 @troubled
 def test_data_in_parts_arrives_exactly(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, act: Act, more: dict[str, Any]
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, act: Act, more: dict[str, Any]
 ) -> None:
     """The trouble meets the begin of an upload, one of its parts, or its end."""
     for number, step in enumerate(("POST .*uploads", "PUT .*partNumber=2", "POST .*uploadId=")):
@@ -129,7 +130,7 @@ def test_data_in_parts_arrives_exactly(
 
 @troubled
 def test_small_data_arrives_exactly(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, act: Act, more: dict[str, Any]
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, act: Act, more: dict[str, Any]
 ) -> None:
     rule = proxy.add(act, "PUT", **more)
     patient.write("data/x", SMALL)
@@ -139,7 +140,7 @@ def test_small_data_arrives_exactly(
 
 @troubled
 def test_data_is_read_exactly(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, act: Act, more: dict[str, Any]
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, act: Act, more: dict[str, Any]
 ) -> None:
     plain.write("data/x", DATA)
     rule = proxy.add(act, "GET", "data/x", **more)
@@ -150,7 +151,7 @@ def test_data_is_read_exactly(
 
 
 def test_a_body_that_is_reset_in_the_middle_is_read_again(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage
 ) -> None:
     plain.write("data/x", DATA)
     rule = proxy.add(Act.HALF_RESET, "GET", "data/x", times=2)
@@ -161,7 +162,9 @@ def test_a_body_that_is_reset_in_the_middle_is_read_again(
 
 
 @troubled
-def test_lists_are_whole(proxy: FaultProxy, patient: Patient, plain: S3Storage, act: Act, more: dict[str, Any]) -> None:
+def test_lists_are_whole(
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, act: Act, more: dict[str, Any]
+) -> None:
     plain.put("log/1", b"1")
     plain.put("log/2", b"22")
     rule = proxy.add(act, "GET", "list-type", **more)
@@ -197,7 +200,7 @@ def test_what_a_refusal_of_data_becomes(
     assert plain.size("data/x") is None
 
 
-def test_a_key_that_is_missing_is_missing_at_once(patient: Patient, proxy: FaultProxy) -> None:
+def test_a_key_that_is_missing_is_missing_at_once(patient: RetryingStorage, proxy: FaultProxy) -> None:
     with pytest.raises(KeyMissingError):
         patient.read_into("data/x", 0, memoryview(bytearray(1)))
     assert proxy.count("GET") == 1
@@ -240,7 +243,7 @@ def test_a_failed_upload_leaves_nothing_behind(
 
 
 def test_uploads_of_a_silent_time_are_given_back_with_the_next_one(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage
 ) -> None:
     rule = proxy.add(Act.LOSE_REQUEST, "POST", "uploadId", times=2)
     patient.write("data/x", DATA)
@@ -324,7 +327,7 @@ def test_a_store_without_crc64_gets_md5(
 # The log
 
 
-def started(storage: Patient, attempt: int) -> CommitLog:
+def started(storage: RetryingStorage, attempt: int) -> CommitLog:
     found = CommitLog(storage, identity(attempt))
     found.own("Auto")
     found.raise_fence()
@@ -332,7 +335,7 @@ def started(storage: Patient, attempt: int) -> CommitLog:
 
 
 def commit(step: int, attempt: int = 1) -> log.Commit:
-    return log.Commit(0, step, attempt, "2026-01-01T00:00:00+00:00", f"name-{step}", "00", 1)
+    return log.Commit(0, step, attempt, "2026-01-01T00:00:00+00:00", CheckpointName(step, 1, "0"), "00", 1)
 
 
 def records(plain: S3Storage) -> list[tuple[str, int, int | None]]:
@@ -348,7 +351,7 @@ def records(plain: S3Storage) -> list[tuple[str, int, int | None]]:
 
 @troubled
 def test_a_commit_is_written_once(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, act: Act, more: dict[str, Any]
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, act: Act, more: dict[str, Any]
 ) -> None:
     """Whether its write took effect before the trouble or not: its own record is known by the nonce."""
     found = started(patient, 1)
@@ -362,7 +365,7 @@ def test_a_commit_is_written_once(
 
 @pytest.mark.parametrize("late", [True, False])
 def test_412_for_a_write_that_may_have_been_ours(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, late: bool
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, late: bool
 ) -> None:
     """A store that tries again by itself says 412 of a write that it made; or it says so while one is in flight."""
     found = started(patient, 1)
@@ -374,7 +377,7 @@ def test_412_for_a_write_that_may_have_been_ours(
 
 
 def test_the_winner_of_a_lost_answer_is_found_out(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, s3: S3Server, prefix: str
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, s3: S3Server, prefix: str
 ) -> None:
     """Our request is lost, and a newer attempt takes the number meanwhile: its record stands, and we are fenced."""
     zombie = started(patient, 1)
@@ -383,7 +386,7 @@ def test_the_winner_of_a_lost_answer_is_found_out(
 
     def take(_seconds: float) -> None:
         if not taken:
-            taken.append(started(Patient(store(s3, prefix)), 2))
+            taken.append(started(RetryingStorage(store(s3, prefix)), 2))
 
     patient._sleep = take
     with pytest.raises(FencedError, match="attempt 2"):
@@ -395,12 +398,12 @@ def test_a_commit_whose_answer_is_held_while_the_next_attempt_starts(
     proxy: FaultProxy, plain: S3Storage, s3: S3Server, prefix: str
 ) -> None:
     """Answers overtake each other: the commit came first, so it stands, and its writer learns of it late."""
-    zombie = started(Patient(store(proxy, prefix, read_seconds=30)), 1)
+    zombie = started(RetryingStorage(store(proxy, prefix, read_seconds=30)), 1)
     rule = proxy.add(Act.HOLD, "PUT", "log/")
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(zombie.commit, commit(10), log.Keep())
         wait_for(lambda: plain.size(names.log_key(3)) is not None, 30, "the commit to take effect")
-        successor = started(Patient(plain), 2)
+        successor = started(RetryingStorage(plain), 2)
         assert [c.step for c in successor.state.commits] == [10]
         proxy.release(rule)
         assert late.result(30).seq == 3
@@ -410,12 +413,12 @@ def test_a_commit_whose_answer_is_held_while_the_next_attempt_starts(
 
 
 def test_a_stale_list_costs_a_try_and_nothing_else(
-    proxy: FaultProxy, patient: Patient, plain: S3Storage, s3: S3Server, prefix: str
+    proxy: FaultProxy, patient: RetryingStorage, plain: S3Storage, s3: S3Server, prefix: str
 ) -> None:
     """A start that is shown an old list, or an empty one, cannot overwrite what it does not see."""
     reader = CommitLog(patient, identity(1))
     assert reader.refresh().seq == 0  # the list that is shown again later
-    started(Patient(plain), 1).commit(commit(10), log.Keep())
+    started(RetryingStorage(plain), 1).commit(commit(10), log.Keep())
     rule = proxy.add(Act.STALE, "GET", "list-type", times=2)
     successor = started(patient, 2)
     assert rule.met >= 1
@@ -427,7 +430,7 @@ def test_a_stale_list_costs_a_try_and_nothing_else(
 def test_of_many_who_append_at_once_each_number_has_one_winner(
     proxy: FaultProxy, plain: S3Storage, prefix: str, act: Act
 ) -> None:
-    storage = Patient(store(proxy, prefix))
+    storage = RetryingStorage(store(proxy, prefix))
     owner = CommitLog(storage, identity(1))
     owner.own("Auto")
     rule = proxy.add(act, "PUT", "log/", times=4)

@@ -81,11 +81,11 @@ def test_a_broken_checkpoint_is_read_by_one_attempt_only(tmp_path: Path) -> None
     second = Pod(tmp_path, stub_command("--steps=100000", "--hang-at=1"), **variables(prefix, 2))
     second.wait_for("resumed from step ")
     second.kill_program()
-    assert second.output.count("does not hold") == 3  # read twice, and what it resumed from says why
+    assert second.output.count("is broken") == 3  # read twice, and what it resumed from says why
     assert kinds(folder)[-2:] == ["fence", "quarantine"]
     third = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.01"), **variables(prefix, 3))
     third.wait_for("resumed from step ")
-    assert "does not hold" not in third.output
+    assert "is broken" not in third.output
     assert f"the checkpoint of step {commits[-1]['step']} is in quarantine" in third.output
     third.terminate()
     assert third.end()["reason"] == "SavedAndLeft"

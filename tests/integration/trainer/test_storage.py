@@ -18,8 +18,8 @@ from holdfast_train.errors import CheckpointCorruptError, KeyMissingError
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.rate_limit import Rate
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.rate_limit import RateLimit
+from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3 import S3Storage
 
 PART = 2 * CHUNK_BYTES  # S3 wants parts of 5 MiB or more
@@ -37,7 +37,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "s3":
         return s3_storage(request.getfixturevalue("s3"), f"test/{uuid.uuid4().hex}")
     found = FolderStorage(tmp_path / "new" / "prefix")
-    return Patient(found) if request.param == "patient" else found
+    return RetryingStorage(found) if request.param == "patient" else found
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_an_object_that_is_too_short_is_corrupt_and_named(storage: Storage) -> N
     for start, length in [(0, 11), (5, 100), (10, 1), (1000, 5)]:
         with pytest.raises(CheckpointCorruptError, match=r"data/x/r0\.0") as found:
             storage.read_into("data/x/r0.0", start, memoryview(bytearray(length)))
-        assert f"bytes {start} to {start + length} of it were wanted" in str(found.value)
+        assert f"expected bytes {start} to {start + length}" in str(found.value)
 
 
 def test_a_missing_object_is_missing(storage: Storage) -> None:
@@ -139,7 +139,7 @@ def test_entries_say_what_keys_says(storage: Storage, shared: memoryview) -> Non
 def test_the_rate_is_asked_for_every_byte(storage: Storage, shared: memoryview) -> None:
     """And for no more than a block at a time, so that a burst is short."""
     waited: list[float] = []
-    rate = Rate(1e6, 1, clock=lambda: 0.0, sleep=waited.append)
+    rate = RateLimit(1e6, 1, clock=lambda: 0.0, sleep=waited.append)
     storage.write("data/x/r0.0", shared, rate=rate)
     assert max(waited) == pytest.approx((len(shared) - 1) / 1e6)  # the clock stands still: what all have waited
     assert len(waited) >= len(shared) // (16 << 20)

@@ -32,7 +32,7 @@ from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import AlreadyCompleteError, FencedError, StorageError
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.opening import open_patient
+from holdfast_train.storage.opening import open_retrying
 
 KEEP: Final = Keep(last=3)
 FIRST, OLD, LATE, NEW = (
@@ -245,7 +245,7 @@ def test_a_zombie_on_an_s3_server(s3: S3Server, act: Callable[[Checkpoints], Non
 
     def storage() -> Storage:
         uri = f"s3://{s3.bucket}/zombies/{uuid.uuid4().hex}"
-        return open_patient(environment(uri, **s3.variables), uri)
+        return open_retrying(environment(uri, **s3.variables), uri)
 
     for old_at, new_at in random.Random(3).sample(points(storage, act), 12):
         with explained(f"stopped before its operation {old_at}, goes on before operation {new_at} of the new one"):
@@ -298,7 +298,7 @@ def test_a_pod_that_is_stopped_and_woken_ends_fenced(
     new.terminate()
     saved = new.end()
     assert saved["reason"] == "SavedAndLeft", new.output
-    storage = open_patient(environment(prefix, 3, **s3.variables), prefix)
+    storage = open_retrying(environment(prefix, 3, **s3.variables), prefix)
     records = [log.decode(storage.get(key), seq)[0] for seq, key in enumerate(storage.keys("log/"), 1)]
     fence = [(record.kind, record.identity.attempt) for record in records].index(("fence", 2))
     assert {record.identity.attempt for record in records[fence:]} == {2}

@@ -264,7 +264,7 @@ def storage_log(cluster: Cluster, prefix: str) -> list[Raw]:
 
 def kinds(records: Sequence[Raw]) -> list[tuple[str, int]]:
     """Kind and attempt of log records."""
-    return [(record["kind"], record["attempt"]) for record in records]
+    return [(record["kind"], record["identity"]["attempt"]) for record in records]
 
 
 def processes_of(pod_uid: str) -> list[psutil.Process]:

@@ -1,11 +1,11 @@
-"""Read whole checkpoints as users' programs do: newest first, through `read_newest`, each chunk checked."""
+"""Read whole checkpoints as users' programs do: newest first, through `read_intact`, each chunk checked."""
 
 from dataclasses import replace
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
 from holdfast_train.restore.lazy_tensors import materialise, outline
 from holdfast_train.restore.restored import Restored, restored
-from holdfast_train.restore.source import read_newest
+from holdfast_train.restore.source import read_intact
 from holdfast_train.storage.base import Storage
 
 
@@ -19,7 +19,7 @@ def read_whole(storage: Storage, found: Found) -> Restored:
 
 def restore_whole(checkpoints: Checkpoints) -> Restored | None:
     """Everything that the newest intact checkpoint holds; None if there is no checkpoint at all."""
-    result = read_newest(checkpoints, lambda found: read_whole(checkpoints._storage, found))
+    result = read_intact(checkpoints, lambda found: read_whole(checkpoints._storage, found))
     if result is None:
         return None
     _, whole, note = result

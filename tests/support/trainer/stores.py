@@ -5,7 +5,6 @@ import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
 from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import versions
 from holdfast_train.format.tree import TensorEntry, Tree, Walk
 from holdfast_train.restore.lazy_tensors import materialise, outline
@@ -29,7 +29,7 @@ from holdfast_train.save.upload import Upload
 from holdfast_train.save.writer import Writer
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/pod/launcher.py"
@@ -90,7 +90,7 @@ class MemoryStorage:
         self.before("put", key)
         self.content[key] = bytes(body)
 
-    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
         self.before("write", key)
         self.content[key] = bytes(data)
 
@@ -179,7 +179,7 @@ def unpacked(tree: Tree, tensors: Sequence[TensorEntry], data: memoryview) -> An
     storage = MemoryStorage()
     storage.content["data"] = bytes(data)
     part = Part("data", len(data), CHUNK_BYTES, chunk_sums(data))
-    found = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (part,), tuple(tensors), tree, ())
+    found = Manifest(CheckpointName(1, 1, "0"), 1, 1, "u", "t", {}, {}, {}, (part,), tuple(tensors), tree, ())
     return materialise(storage, found, outline(tree, found))
 
 
@@ -192,7 +192,7 @@ def save(checkpoints: Checkpoints, step: int, state: Any, ranks: Sequence[Any]) 
 def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks: Sequence[Any]) -> None:
     """As `save`, with what each rank takes for the state that all have alike."""
     storage = checkpoints._storage
-    name = f"{step:012d}-a{checkpoints.identity.attempt}-{uuid.uuid4().hex[:12]}"
+    name = CheckpointName.new(step, checkpoints.identity.attempt)
     for rank in reversed(range(len(ranks))):
         walk, state = Walk(), states[rank]
         tree: Tree = {

@@ -1,4 +1,4 @@
-"""Checkpoints: commit, resume, retention. The order of writes is the design: data, manifest, then the log."""
+"""The checkpoints of a job: commit, resume, delete. The order of writes is the design: data, manifest, then the log."""
 
 import hashlib
 import time
@@ -11,14 +11,10 @@ from holdfast_train.commitlog import orphans, records, retention
 from holdfast_train.commitlog.log import CommitLog, now
 from holdfast_train.commitlog.quarantine import BROKEN, Quarantine
 from holdfast_train.environment import Identity
-from holdfast_train.errors import (
-    CheckpointCorruptError,
-    NoCheckpointError,
-    StorageError,
-)
+from holdfast_train.errors import CheckpointCorruptError, NoCheckpointError, StorageError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest
-from holdfast_train.format.names import manifest_key, resolve
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 
 __all__ = ["Checkpoints", "Found", "Saved", "find", "found_in"]
@@ -28,9 +24,9 @@ FOLDERS: Final = ("data/", "manifests/", "log/")
 
 @dataclass(frozen=True)
 class Found:
-    """A checkpoint whose manifest, `data` at `uri`, holds. Nothing else of it has been read.
+    """A checkpoint whose manifest, with the bytes `data` at `uri`, is intact. Its data has not been read.
 
-    `seq`: the number of its commit, 0 if no log was asked.
+    `seq`: the number of its commit, 0 if no log was read.
     """
 
     uri: str
@@ -41,7 +37,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Saved:
-    """A committed checkpoint: `size` in bytes, `seconds` from the beginning of its capture to its commit."""
+    """A committed checkpoint: `size` in bytes, `seconds` from the start of its capture to its commit."""
 
     step: int
     uri: str
@@ -51,7 +47,7 @@ class Saved:
 
 
 class Checkpoints:
-    """Checkpoints of one job in one storage. `say` gets one line for people where something is worth a line."""
+    """Checkpoints of one job in one storage. `say` gets lines for people."""
 
     def __init__(
         self, storage: Storage, identity: Identity, keep: records.Keep, say: Callable[[str], None] = lambda _: None
@@ -60,73 +56,72 @@ class Checkpoints:
         self.identity = identity
         self._keep = keep
         self._say = say
-        self._dropped: frozenset[str] = frozenset()
-        self._unneeded: frozenset[str] = frozenset()
-        self._unfinished = False  # are there perhaps uploads that somebody has not finished?
-        self._ages: dict[str, float] = {}
+        self._dropped: frozenset[CheckpointName] = frozenset()
+        self._unneeded: frozenset[CheckpointName] = frozenset()
+        self._unfinished = False  # True if there may be unfinished uploads
+        self._ages: dict[CheckpointName, float] = {}
         self._list_at = 0.0
         self.log = CommitLog(storage, identity)
         self._quarantine = Quarantine(self.log, say)
 
     def start(self, resume: str) -> None:
-        """Own the prefix and raise the fence. After this no older attempt can commit any more."""
+        """Own the prefix and raise the fence. After this no older attempt can commit."""
         self.log.own(resume)
         self.log.raise_fence()
 
     def newest(self) -> Found | None:
-        """The newest checkpoint that may hold, and whose manifest does, None if there is none at all.
+        """The newest checkpoint that is not reported as broken and has an intact manifest, None without any commit.
 
-        NoCheckpointError if there are some and none holds: starting from nothing is a person's decision.
+        NoCheckpointError if all commits are broken: a start from nothing is a person's decision.
         """
-        while (commit := self._quarantine.next()) is not None:
+        while (commit := self._quarantine.next_commit()) is not None:
             try:
                 return find(self._storage, commit.name, commit.seq, commit.sha256)
             except BROKEN as error:
-                self._quarantine.broken(commit, error)
+                self._quarantine.report_broken(commit, error)
         if commits := self.log.state.commits:
             raise NoCheckpointError(
-                f"none of the {len(commits)} checkpoints in {self._storage.uri} holds: {self._quarantine.passed[0]}; "
-                f"create the job anew with checkpoint.resume: Never to start from nothing, or with a good one's address"
+                f"none of the {len(commits)} checkpoints in {self._storage.uri} is intact: "
+                f"{self._quarantine.passed_over[0]}; create the job again with checkpoint.resume: Never to start from "
+                f"nothing, or with the address of an intact checkpoint"
             )
         return None
 
-    def pass_over(self, found: Found, error: StorageError) -> None:
-        """What was read of `found` does not hold. `newest` gives it once more; then it goes into quarantine."""
-        self._quarantine.broken(self._commit(found), error)
+    def report_broken(self, found: Found, error: StorageError) -> None:
+        """Report `found` as broken. `newest` returns it once more; a second report quarantines it."""
+        self._quarantine.report_broken(self._commit(found), error)
 
     def accept(self, found: Found) -> str:
-        """What is needed of `found` was read, and holds. What was passed over on the way to it, for people."""
-        return self._quarantine.holds(self._commit(found))
+        """Take `found`, whose needed bytes were read and are intact. Return what was passed over, for people."""
+        return self._quarantine.accept(self._commit(found))
 
     def _commit(self, found: Found) -> records.Commit:
         return next(commit for commit in self.log.state.commits if commit.seq == found.seq)
 
-    def go_on(self, fence: records.Fence | None) -> None:
+    def use_fence(self, fence: records.Fence | None) -> None:
         """Commit under the fence that another process of this attempt has raised."""
         self.log.fence = fence
 
     def prepare(self) -> None:
-        """Before any data of a checkpoint is written: see what there is. See `sweep` for why it is listed now."""
+        """List the names in the storage, before any data of a checkpoint is written: step 1 of `orphans`."""
         if self.log.state.seq == 0:
-            self.log.refresh()  # another process of this attempt has written the log so far
+            self.log.refresh()  # until now another process of this attempt has written the log
         if time.monotonic() >= self._list_at:
             self._ages = self._list()
             self._list_at = time.monotonic() + orphans.ORPHAN_SECONDS
 
-    def discard(self, name: str) -> None:
-        """The checkpoint `name` of this attempt is given up: what is there of it goes after the next commit."""
+    def discard(self, name: CheckpointName) -> None:
+        """Give up the checkpoint `name` of this attempt. Its objects are deleted after the next commit."""
         self._dropped |= {name}
 
     def publish(self, written: Manifest, begun: float) -> Saved:
-        """Commit a checkpoint whose data is in the storage; `begun` is when it was, in seconds of time.monotonic().
+        """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
 
-        What nobody needs any more after that is deleted by `sweep`.
-
-        FencedError if a newer attempt has started. Other StorageErrors leave the log as it was; what was written until
-        then is swept later.
+        `sweep` then deletes the objects that are not needed any more. FencedError if a newer attempt has started. Other
+        StorageErrors leave the log unchanged; a later sweep deletes the written objects.
         """
         data = manifest.encode(written)
-        self._storage.put(manifest_key(written.name), data)
+        self._storage.put(written.name.manifest_key, data)
         self._verify(written, len(data))
         commit = records.Commit(
             seq=0,
@@ -142,17 +137,17 @@ class Checkpoints:
         seconds = time.monotonic() - begun
         dropped |= frozenset(c.name for c in before if c.seq in record.retired)
         self._judge(dropped)
-        uri = join_uri(self._storage.uri, manifest_key(written.name))
+        uri = join_uri(self._storage.uri, written.name.manifest_key)
         return Saved(written.step, uri, written.size, seconds, commit.at)
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Delete what nobody needs since the last commit; whatever cannot be deleted now, the next time.
+        """Delete what is not needed since the last commit. The next sweep repeats failed deletions.
 
-        Ends before that when `stop` says so, which is asked before each object.
+        `stop` is called before each object; True ends the sweep.
         """
         try:
             for name in sorted(self._unneeded):
-                for key in (manifest_key(name), *self._storage.keys(f"data/{name}/")):
+                for key in (name.manifest_key, *self._storage.keys(name.data_prefix)):
                     if stop():
                         return
                     self._storage.delete([key])
@@ -163,57 +158,57 @@ class Checkpoints:
                     self._storage.drop_unfinished(folder, before)
                 self._unfinished = False
         except StorageError as error:
-            self._say(f"what is not needed any more could not be deleted: {error}; tried again with the next save")
+            self._say(f"cannot delete checkpoints that are not needed any more: {error}; the next save tries again")
 
     def hand_over(self) -> None:
-        """Append the record that lets a successor go on: nothing is committed after it."""
+        """Append the record that lets a successor raise its fence. This attempt commits nothing after it."""
         self.log.refresh()  # the writer has appended commits that this process has not read
         self.log.hand_over()
 
     def complete(self, step: int) -> None:
-        """Append the record that ends the training."""
+        """Append the record that training is complete at `step`."""
         self.log.refresh()
         self.log.complete(step)
 
     def _verify(self, written: Manifest, manifest_bytes: int) -> None:
         wanted = {part.key: part.size for part in written.parts}
-        wanted[manifest_key(written.name)] = manifest_bytes
+        wanted[written.name.manifest_key] = manifest_bytes
         for key, size in wanted.items():
             found = self._storage.size(key)
             if found != size:
-                raise CheckpointCorruptError(f"{key} has {found} bytes after it was written, not {size}")
+                raise CheckpointCorruptError(f"{key} has {found} bytes after the write; expected {size}")
 
-    def _list(self) -> dict[str, float]:
-        """Every name under data/ and manifests/, with the seconds since something was last written there."""
-        ages: dict[str, float] = {}
+    def _list(self) -> dict[CheckpointName, float]:
+        """Every checkpoint's name under data/ and manifests/, with the seconds since its last write."""
+        ages: dict[CheckpointName, float] = {}
         at = datetime.now(UTC)
         for entry in (*self._storage.entries("data/"), *self._storage.entries("manifests/")):
-            name = entry.key.split("/")[1].removesuffix(".json")
-            age = (at - entry.modified_at).total_seconds()
-            ages[name] = min(age, ages.get(name, age))
+            if (name := CheckpointName.of_key(entry.key)) is not None:
+                age = (at - entry.modified_at).total_seconds()
+                ages[name] = min(age, ages.get(name, age))
         return ages
 
-    def _judge(self, dropped: frozenset[str]) -> None:
-        """After a commit: what nobody needs."""
+    def _judge(self, dropped: frozenset[CheckpointName]) -> None:
+        """After a commit, note which names are not needed any more."""
         assert self.log.fence is not None
         ages = self._ages | dict.fromkeys(dropped, 0.0)
         limit = orphans.ORPHAN_SECONDS
         self._unneeded |= orphans.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit)
-        self._unfinished = self._unfinished or bool(self._ages)  # once an hour
+        self._unfinished = self._unfinished or bool(self._ages)  # the names are listed once an hour
         self._ages, self._dropped = {}, frozenset()
 
 
-def find(storage: Storage, name: str, seq: int = 0, sha256: str | None = None) -> Found:
-    """The checkpoint `name`, whose manifest has the hash `sha256` if the log says so. One of BROKEN if it has not."""
-    data = storage.get(manifest_key(name))
+def find(storage: Storage, name: CheckpointName, seq: int = 0, sha256: str | None = None) -> Found:
+    """The checkpoint `name`. `sha256`: the hash of its manifest in the log, if known. One of BROKEN if it is broken."""
+    data = storage.get(name.manifest_key)
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise CheckpointCorruptError("the manifest is not the one that was committed")
-    return found_in(join_uri(storage.uri, manifest_key(name)), data, seq)
+    return found_in(join_uri(storage.uri, name.manifest_key), data, seq)
 
 
 def found_in(uri: str, data: bytes, seq: int = 0) -> Found:
-    """The checkpoint whose manifest at `uri` is `data`. CheckpointCorruptError if it does not hold."""
+    """The checkpoint whose manifest at `uri` has the bytes `data`. CheckpointCorruptError if they are damaged."""
     try:
         return Found(uri, data, manifest.decode(data), seq)
     except CheckpointCorruptError as error:
-        raise CheckpointCorruptError(f"{manifest_key(resolve(uri)[1] or uri)}: {error}") from error
+        raise CheckpointCorruptError(f"{uri}: {error}") from error

@@ -1,9 +1,10 @@
-"""The commit log in a storage: reads the newest record, appends with compare-and-swap."""
+"""The commit log in a storage: read the newest record, append with compare-and-swap."""
 
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
 
 from holdfast_train.commitlog import records, retention, rules
 from holdfast_train.environment import Identity
@@ -19,33 +20,31 @@ from holdfast_train.storage.base import Storage, join_uri
 
 __all__ = ["CommitLog", "now", "read"]
 
-TRIES = 1000
+R = TypeVar("R", records.Record, records.Record | None)
+TRIES: Final = 1000
 
 
 def now() -> str:
-    """RFC 3339, UTC, milliseconds."""
+    """The time now in RFC 3339, UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def read(storage: Storage, seq: int) -> tuple[records.Record, records.LogState]:
-    """Record number `seq` and the state after it. KeyMissingError; CheckpointCorruptError says how to go on without it.
-
-    Other StorageErrors.
-    """
+    """Record number `seq` and the state after it. StorageErrors; CheckpointCorruptError says what a person can do."""
     data = storage.get(names.log_key(seq))
     try:
         return records.decode(data, seq)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(
-            f"{storage.uri}: {error}; put back a copy of that object, or an older version if the bucket keeps them. "
-            f"Without it checkpoints can still be read by the addresses of their manifests, "
+            f"{storage.uri}: {error}; restore a copy of that object, or an older version if the bucket keeps versions. "
+            f"Without it, checkpoints can still be read by the addresses of their manifests, "
             f"{join_uri(storage.uri, 'manifests/NAME.json')}: with holdfast-train export, holdfast_train.load, or "
             f"as checkpoint.resume of a job on another prefix"
         ) from error
 
 
 class CommitLog:
-    """The log of one prefix as `identity` sees it. `state` is what it said when we last read or appended."""
+    """The log of one prefix, for `identity`. `state` is the state after the last record that we read or appended."""
 
     def __init__(self, storage: Storage, identity: Identity) -> None:
         self._storage = storage
@@ -54,7 +53,7 @@ class CommitLog:
         self.fence: records.Fence | None = None
 
     def refresh(self) -> records.LogState:
-        """Read the newest record."""
+        """Read the newest record and return the state after it."""
         after = names.log_key(self.state.seq) if self.state.seq else ""
         numbers = [seq for key in self._storage.keys("log/", after) if (seq := names.log_seq(key)) is not None]
         if numbers:
@@ -63,150 +62,120 @@ class CommitLog:
         return self.state
 
     def own(self, resume: str) -> None:
-        """Make sure that the prefix is this job's: a first record, or an explicit takeover from a job of the same name.
+        """Make the prefix this job's own, with a first record or a takeover from a job of the same name.
 
-        `resume` is Auto (earlier checkpoints are taken over), anything else sets them aside.
-        StoragePrefixInUseError, FencedError: see `log.ownership`.
+        A takeover keeps the earlier checkpoints if `resume` is Auto; otherwise it sets them aside. Errors: see
+        `rules.ownership_record`.
         """
+        self.refresh()
+        self._append(lambda state: self._ownership(state, "Auto" if resume == "Auto" else "Never"))
+
+    def claim(self) -> None:
+        """Own an unused prefix for an import, and raise the fence. Errors: see `rules.check_may_import`, `own`."""
         self.refresh()
 
         def next_record(state: records.LogState) -> records.Record | None:
-            kind = rules.ownership(state, self._identity)
-            if kind is None:
-                return None
-            wanted = "Auto" if resume == "Auto" else "Never"
-            more = {"resume": wanted} if kind == "takeover" else {}
-            return records.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
-
-        self._append(next_record)
-
-    def claim(self) -> None:
-        """Own a prefix that nobody has, for an import, and raise the fence. Errors: see `log.check_import`, `own`."""
-        self.refresh()
-
-        def next_record(state: records.LogState) -> records.Record:
-            rules.check_import(state)
-            kind = rules.ownership(state, self._identity) or "owner"
-            more = {"resume": "Never"} if kind == "takeover" else {}
-            return records.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
+            rules.check_may_import(state)
+            return self._ownership(state, "Never")
 
         self._append(next_record)
         self.raise_fence()
 
     def raise_fence(self) -> records.Fence:
-        """Append a fence: from here on no older attempt can commit. Errors: see `log.check_fence`."""
+        """Append a fence: after it no older attempt can commit. Errors: see `rules.check_may_fence`."""
 
         def next_record(state: records.LogState) -> records.Record:
-            rules.check_fence(state, self._identity)
-            return records.draft(state, "fence", self._identity, uuid.uuid4().hex, now())
+            rules.check_may_fence(state, self._identity)
+            return self._draft(state, "fence")
 
         record = self._append(next_record)
-        assert record is not None
         self.fence = records.Fence(record.seq, self._identity.attempt, self._identity.pod_uid, record.nonce)
         return self.fence
 
     def quarantine(self, corrupt: tuple[int, ...]) -> None:
-        """Append which commits this attempt has found to be `corrupt`.
+        """Put the commits `corrupt` into quarantine. FencedError if a newer attempt has started."""
+        self._append(lambda state: self._own_draft(state, "quarantine", corrupt=corrupt))
 
-        FencedError if a newer attempt has started.
-        """
-        fence = self._fenced()
-
-        def next_record(state: records.LogState) -> records.Record:
-            rules.check_commit(state, self._identity, fence)
-            return records.draft(state, "quarantine", self._identity, uuid.uuid4().hex, now(), corrupt=corrupt)
-
-        self._append(next_record)
-
-    def take_back(self, whole: tuple[int, ...]) -> None:
-        """Append that commits are `whole` after all, as nobody's attempt. FencedError: see `log.check_take_back`."""
+    def release(self, intact: tuple[int, ...]) -> None:
+        """Take the commits `intact` out of quarantine, for a person. FencedError: see `rules.check_may_release`."""
 
         def next_record(state: records.LogState) -> records.Record:
-            self._check_owner(state)
-            rules.check_take_back(state, whole)
-            return records.draft(state, "quarantine", self._identity, uuid.uuid4().hex, now(), whole=whole)
+            rules.check_owner(state, self._identity)
+            rules.check_may_release(state, intact)
+            return self._draft(state, "quarantine", intact=intact)
 
         self._append(next_record)
 
     def commit(self, commit: records.Commit, keep: records.Keep) -> records.Record:
-        """Append a commit that also retires what `keep` does not keep. FencedError if a newer attempt has started."""
-        fence = self._fenced()
+        """Append a commit that also retires commits by `keep`. FencedError if a newer attempt has started."""
 
         def next_record(state: records.LogState) -> records.Record:
-            rules.check_commit(state, self._identity, fence)
-            record = records.draft(state, "commit", self._identity, uuid.uuid4().hex, now(), commit=commit)
+            record = self._own_draft(state, "commit", commit=commit)
             return replace(record, retired=retention.retire(records.apply(state, record).commits, keep))
 
-        record = self._append(next_record)
-        assert record is not None
-        return record
+        return self._append(next_record)
 
     def prune(self, retired: tuple[int, ...]) -> records.Record:
-        """Append a prune, as nobody's attempt. FencedError if an attempt may be training: see `log.check_prune`."""
+        """Append a prune for a person. FencedError if an attempt may be training: see `rules.check_may_prune`."""
 
         def next_record(state: records.LogState) -> records.Record:
-            self._check_owner(state)
-            rules.check_prune(state, retired)
-            return records.draft(state, "prune", self._identity, uuid.uuid4().hex, now(), retired=retired)
+            rules.check_owner(state, self._identity)
+            rules.check_may_prune(state, retired)
+            return self._draft(state, "prune", retired=retired)
 
-        record = self._append(next_record)
-        assert record is not None
-        return record
+        return self._append(next_record)
 
-    def end_of_hold(self, predecessor: int) -> str | None:
-        """Read the newest record, and say whether a successor of attempt `predecessor` may go on: `log.end_of_hold`."""
-        return rules.end_of_hold(self.refresh(), self._identity, predecessor)
+    def reason_to_pass_fence(self, predecessor: int) -> str | None:
+        """Read the newest record. Why a successor of `predecessor` may raise its fence, None if it has to wait."""
+        return rules.reason_to_pass_fence(self.refresh(), self._identity, predecessor)
 
     def hand_over(self) -> None:
         """Append `handover`, once: this attempt commits nothing more. FencedError if a newer attempt has started."""
-        fence = self._fenced()
 
         def next_record(state: records.LogState) -> records.Record | None:
-            if state.fence == fence and state.handed_over:
+            if state.fence == self.fence and state.handed_over:
                 return None
-            rules.check_commit(state, self._identity, fence)
             last = records.newest(state)
-            step = None if last is None else last.step
-            return records.draft(state, "handover", self._identity, uuid.uuid4().hex, now(), step=step)
+            return self._own_draft(state, "handover", step=None if last is None else last.step)
 
         self._append(next_record)
 
     def complete(self, step: int) -> None:
         """Append `complete`: training is over at `step`. FencedError if a newer attempt has started."""
-        fence = self._fenced()
+        self._append(lambda state: self._own_draft(state, "complete", step=step))
 
-        def next_record(state: records.LogState) -> records.Record:
-            rules.check_commit(state, self._identity, fence)
-            return records.draft(state, "complete", self._identity, uuid.uuid4().hex, now(), step=step)
+    def _draft(self, state: records.LogState, kind: records.Kind, **more: Any) -> records.Record:
+        return records.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
 
-        self._append(next_record)
+    def _ownership(self, state: records.LogState, resume: str) -> records.Record | None:
+        """The record by which the job owns the prefix, None if it does."""
+        kind = rules.ownership_record(state, self._identity)
+        return None if kind is None else self._draft(state, kind, **({"resume": resume} if kind == "takeover" else {}))
 
-    def _check_owner(self, state: records.LogState) -> None:
-        if state.owner is None or state.owner.job_uid != self._identity.job_uid:
-            raise FencedError("the job was created anew and has taken over the checkpoints")
-
-    def _fenced(self) -> records.Fence:
+    def _own_draft(self, state: records.LogState, kind: records.Kind, **more: Any) -> records.Record:
+        """A record under our own fence. FencedError if it is not the newest."""
         if self.fence is None:
             raise FencedError("this process has not raised its fence; it must not commit")
-        return self.fence
+        rules.check_may_write(state, self._identity, self.fence)
+        return self._draft(state, kind, **more)
 
-    def _append(self, next_record: Callable[[records.LogState], records.Record | None]) -> records.Record | None:
-        """Create the record after the newest one. If somebody was faster, read theirs and ask `next_record` again."""
+    def _append(self, next_record: Callable[[records.LogState], R]) -> R:
+        """Create the record that `next_record` returns for the newest state. Ask again if another writer was faster."""
         for _ in range(TRIES):
             try:
                 record = next_record(self.state)
             except AlreadyCompleteError as error:
                 raise AlreadyCompleteError(error.step, self._storage.uri) from error
             if record is None:
-                return None
+                return record
             if self._storage.put_if_absent(names.log_key(record.seq), records.encode(self.state, record)):
                 self.state = records.apply(self.state, record)
                 return record
             try:
                 other, after = read(self._storage, record.seq)
-            except KeyMissingError:  # a refused write without a winner: the store answered 412 while one was in flight
+            except KeyMissingError:  # refused without a winner: the store answered 412 while a write was in flight
                 continue
             self.state = after
-            if other.nonce == record.nonce:  # our write took effect though its answer was lost
+            if other.nonce == record.nonce:  # our write took effect, but its answer was lost
                 return record
-        raise StorageError(f"{self._storage.uri}: {TRIES} other writers were faster in appending to the log")
+        raise StorageError(f"{self._storage.uri}: another writer was faster in {TRIES} appends to the log")

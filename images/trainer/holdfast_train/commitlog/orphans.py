@@ -1,32 +1,36 @@
-"""Orphans: what lies under data/ and manifests/ and belongs to no checkpoint. Which of it may be deleted. Pure.
+"""Orphans: objects under data/ and manifests/ that belong to no checkpoint, and which of them may be deleted. No I/O.
 
-A save writes its data under a name that is new, and only its commit makes a checkpoint of it. Whoever dies before that,
-or is fenced out, leaves an orphan: bytes that nobody will ever read, and that somebody pays for.
+A save writes its data under a new name, and only its commit makes a checkpoint of it. A writer that dies before the
+commit, or is fenced out, leaves an orphan: bytes that cost money and that no process will read.
 
-What must never happen is that the bytes of a commit are deleted, of one that is there or of one that is still to come.
-`orphans` leaves that to no clock. It is asked in this order, which is the whole proof:
+The bytes of a commit must never be deleted, neither of a present commit nor of a future one. `orphans` relies on no
+clock for this. It is called in this order, and the order is the whole proof:
 
 1. list the names;
-2. append a record to the log, a commit as a rule, under our own fence, and succeed;
-3. ask, with the state after that record; 4. delete.
+2. append a record to the log, usually a commit, under our own fence, with success;
+3. call `orphans` with the state after that record;
+4. delete.
 
-That the record could be appended shows that no newer fence was there when the names were listed. An attempt writes
-nothing before it has raised its fence (a successor that holds at it has written nothing), so every name of the list was
-begun by somebody whose fence is older than ours, or by us. Of the former none can be committed any more, whatever its
-writer still does, on however silent a node: its append finds our fence. And a late append of our own, of a save that we
-gave up before step 2 because no answer came, finds its place in the log taken by the record of step 2. A commit that
-names one of the listed is therefore in the state already, or never comes, but for saves of ours that are still on their
-way. And because names are never used again, this stays true however late step 4 is.
+The append succeeds only if no newer fence was in the log, so there was none when the names were listed. An attempt
+writes no data before it has raised its fence (a successor that waits at the fence has written nothing). Each listed
+name was therefore begun by a writer with an older fence, or by us:
 
-Age only keeps us from deleting under the hands of a writer that does not know yet that it is fenced out, which would
-leave more orphans behind; it is that of the youngest object of a name, by the storage's own clock.
+- A writer with an older fence cannot commit any more, on any node and however late: its append finds our fence.
+- A late append of our own, for a save that we gave up before step 2 because no answer came, finds its number in the log
+  taken by the record of step 2.
+
+So a commit of a listed name is in the state already or never comes, except for our own saves that are still in
+progress. Names are never used again, so this stays true however late step 4 is.
+
+Age is not part of the proof. It only prevents deletion while a writer does not yet know that it is fenced out: that
+writer would leave more orphans. The age of a name is that of its youngest object, by the storage's clock.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from holdfast_train.commitlog.records import Fence, LogState
-from holdfast_train.format.names import attempt_of
+from holdfast_train.format.names import CheckpointName
 
 __all__ = ["ORPHAN_SECONDS", "orphans"]
 
@@ -34,43 +38,39 @@ ORPHAN_SECONDS: Final = 3600.0
 
 
 def orphans(
-    ages: Mapping[str, float],
+    ages: Mapping[CheckpointName, float],
     state: LogState,
     fence: Fence,
     *,
-    dropped: Collection[str] = (),
+    dropped: Collection[CheckpointName] = (),
     limit: float = ORPHAN_SECONDS,
-) -> frozenset[str]:
-    """Names that may be deleted, data and manifest. `ages`: name -> seconds since its youngest object was written.
+) -> frozenset[CheckpointName]:
+    """Names whose data and manifest may be deleted. `ages`: name -> seconds since its youngest object was written.
 
-    `state`: after a record that the process with `fence` has appended since `ages` were listed. `dropped`: names of the
-    calling process itself that were over by that record (saves that it had given up before, checkpoints that it had
-    retired); they go at any age. A save that it gave up later may have been committed later. None goes if `fence` is
-    not the newest, or has handed over: sweeping is for who trains.
+    `state`: after a record that the process with `fence` appended after it had listed `ages`. `dropped`: names of this
+    process that were finished by that record (saves that it had given up, checkpoints that it had retired); they may be
+    deleted at any age. A save that it gave up after the record may have been committed. Empty unless `fence` is the
+    newest and has not handed over: only the training attempt may delete.
 
-    What no commit names and nobody has set aside goes once it is older than `limit` and its attempt is over:
+    A name that the log neither commits nor sets aside may be deleted once it is older than `limit` and its attempt is
+    over. The attempt is over if
 
-    - it is older than ours: our fence was raised over it;
-    - it is ours, and training is complete: nothing is committed after that. Before it, saves of ours may be in flight,
-      also in a writer that has outlived its trainer;
-    - its number is above ours: then it was an attempt of the job before, for numbers start again when a job is created
-      anew. Without a takeover in the log there is no such attempt, and what it may be is not for us to judge.
-
-    A name that is not made as ours are is somebody else's, and stays.
+    - it is older than ours: our fence was raised after its fence;
+    - it is ours, and training is complete: nothing is committed after that. Before that, our saves may be in progress,
+      also in a writer process that has outlived its trainer;
+    - its number is above ours, and the log has a takeover: then it is an attempt of an earlier job, because numbers
+      start again when a job is created again. Without a takeover no such attempt exists, and its data stays.
     """
     if state.fence != fence or state.handed_over:
         return frozenset()
     in_use = {commit.name for commit in state.commits} | set(state.set_aside)
 
-    def over(attempt: int) -> bool:
+    def is_over(attempt: int) -> bool:
         if attempt == fence.attempt:
             return state.complete is not None
         return attempt < fence.attempt or bool(state.former)
 
-    def goes(name: str, age: float) -> bool:
-        attempt = attempt_of(name)
-        if attempt is None or name in in_use:
-            return False
-        return name in dropped or (age > limit and over(attempt))
+    def may_go(name: CheckpointName, age: float) -> bool:
+        return name not in in_use and (name in dropped or (age > limit and is_over(name.attempt)))
 
-    return frozenset(name for name, age in ages.items() if goes(name, age))
+    return frozenset(name for name, age in ages.items() if may_go(name, age))

@@ -1,21 +1,22 @@
-"""The commit log, pure: who owns a prefix, who may commit, what to resume from. `retention` says what is kept.
+"""The commit log without I/O: its records, the state after each of them, and their form in the storage.
 
-The log is a chain of records `log/{seq:012d}.json`, each created with a create-only write at the number after the
-newest one. So a record exists only if its writer had read all that came before it: the log is a compare-and-swap
-register, and its numbers are the only order there is. Each record also carries the state of the log after itself, so
-that a reader needs the newest record only. `apply` defines that state; `replay` computes it from all the records. And
-it carries its own hash: whoever followed a damaged record would write what it says into all that come after it.
+The log is a chain of records `log/{seq:012d}.json`. Each record is created with a create-only write at the number after
+the newest record. A record therefore exists only if its writer had read all records before it: the log is a
+compare-and-swap register, and the numbers of its records are the only order there is.
+
+Each record also carries the state of the log after itself, so a reader needs only the newest record. `apply` defines
+this state; `replay` computes it from all records. Each record carries its own hash, because a writer that followed a
+damaged record would copy the damage into all later records. `rules` says who may append which record.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, get_args
 
 from holdfast_train.environment import Identity
-from holdfast_train.errors import (
-    CheckpointCorruptError,
-)
-from holdfast_train.format.names import log_key
+from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.format.codec import decoded, encoded
+from holdfast_train.format.names import CheckpointName, log_key
 from holdfast_train.format.sealed_json import sealed, unsealed
 
 __all__ = [
@@ -37,13 +38,11 @@ __all__ = [
 
 Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete"]
 
-KINDS: Final = ("owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete")
-
 FORMER_KEPT: Final = 32
 
-VERSION: Final = 1
+VERSION: Final = 2
 
-IMPORTED_NAMESPACE: Final = "(imported)"  # of an owner that is no job: namespaces have no such names
+IMPORTED_NAMESPACE: Final = "(imported)"  # of an owner that is not a job: no namespace has this name
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Fence:
-    """The newest fence: only its writer may commit. `nonce` tells two writers of one pod apart."""
+    """The newest fence: only its writer may commit. `nonce` distinguishes two writers of one pod."""
 
     seq: int
     attempt: int
@@ -68,18 +67,18 @@ class Fence:
 
 @dataclass(frozen=True)
 class Commit:
-    """One checkpoint. `name` is its folder under data/ and its manifest's name, `sha256` is that of the manifest.
+    """One checkpoint. `sha256` is the hash of its manifest.
 
-    `size` counts bytes of data. `corrupt`: it is in quarantine, for somebody who wanted to resume from it found it
-    broken. `metric`: its value, a decimal, of the metric `metric_name`; None if none was asked for, or none was
-    measured at this step.
+    `size`: bytes of data. `corrupt`: the checkpoint is in quarantine, because a resume found it broken. `metric`: the
+    value, a decimal, of the metric `metric_name`; None if the job keeps none by a metric or did not measure it at this
+    step.
     """
 
     seq: int
     step: int
     attempt: int
     at: str
-    name: str
+    name: CheckpointName
     sha256: str
     size: int
     corrupt: bool = False
@@ -91,7 +90,7 @@ class Commit:
 class Keep:
     """Retention: the newest `last` checkpoints, one of every `every` seconds, and the `best` ones by `metric`.
 
-    `mode` says which are best: those with the lowest (Min) or the highest (Max) value.
+    `mode`: the best have the lowest (Min) or the highest (Max) values.
     """
 
     last: int = 3
@@ -103,11 +102,11 @@ class Keep:
 
 @dataclass(frozen=True)
 class LogState:
-    """What the log says after its record number `seq`. `commits`: oldest first, those that may be resumed from.
+    """The state after record number `seq`. `commits`: checkpoints to resume from, oldest first.
 
-    `former`: UIDs of jobs that owned the prefix under the same name; `set_aside`: names of their checkpoints that a
-    takeover did not want. Nobody resumes from those of themselves, and nobody deletes them either. `handed_over`: the
-    writer of `fence` has left and commits nothing more. `complete`: the step at which training was completed.
+    `former`: UIDs of jobs that owned the prefix before, under the same name. `set_aside`: their checkpoints that a
+    takeover did not want; an attempt neither resumes from them nor deletes them. `handed_over`: the writer of `fence`
+    has left and commits nothing more. `complete`: the step at which training was completed.
     """
 
     seq: int = 0
@@ -115,20 +114,20 @@ class LogState:
     former: tuple[str, ...] = ()
     fence: Fence | None = None
     commits: tuple[Commit, ...] = ()
-    set_aside: tuple[str, ...] = ()
+    set_aside: tuple[CheckpointName, ...] = ()
     handed_over: bool = False
     complete: int | None = None
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `nonce` is new for every append, so that a writer knows its own record again. `at`: RFC 3339, UTC.
+    """One record. `nonce` is new for each append, so that a writer recognises its own record. `at`: RFC 3339, UTC.
 
-    `commit` belongs to a commit, with `retired` (numbers of commits that it drops); `retired` alone to a prune. A
-    quarantine has numbers of commits that were found broken (`corrupt`), and of those that hold after all (`whole`).
-    What a person appends, not an attempt (every prune, some quarantines), has the owner's `identity` with attempt 0.
-    `step` belongs to `complete`, and to a handover: that of the newest commit, if any; `resume` (`Auto` or `Never`) to
-    a takeover.
+    Fields of one kind only: `commit` and `retired` (numbers of the commits that it drops) of a commit; `retired` of a
+    prune; `corrupt` and `intact` (numbers of commits that go into quarantine or come out of it) of a quarantine; `step`
+    of a `complete`, and of a handover (the step of the newest commit, None without one); `resume` (`Auto` or `Never`)
+    of a takeover. A record that a person appends (each prune, some quarantines) has the owner's `identity` with
+    attempt 0.
     """
 
     seq: int
@@ -139,7 +138,7 @@ class Record:
     commit: Commit | None = None
     retired: tuple[int, ...] = ()
     corrupt: tuple[int, ...] = ()
-    whole: tuple[int, ...] = ()
+    intact: tuple[int, ...] = ()
     resume: str | None = None
     step: int | None = None
 
@@ -148,14 +147,14 @@ def apply(state: LogState, record: Record) -> LogState:
     """The state after `record`. CheckpointCorruptError if `record` cannot follow `state`."""
     if record.seq != state.seq + 1 or (record.kind == "owner") != (state.owner is None):
         raise CheckpointCorruptError(f"log record {record.seq} ({record.kind}) cannot follow record {state.seq}")
-    who = record.identity
+    writer = record.identity
     after = replace(state, seq=record.seq)
     if record.kind == "owner":
-        return replace(after, owner=Owner(record.seq, who.namespace, who.job, who.job_uid))
+        return replace(after, owner=Owner(record.seq, writer.namespace, writer.job, writer.job_uid))
     if record.kind == "takeover":
         return _after_takeover(after, record)
     if record.kind == "fence":
-        fence = Fence(record.seq, who.attempt, who.pod_uid, record.nonce)
+        fence = Fence(record.seq, writer.attempt, writer.pod_uid, record.nonce)
         return replace(after, fence=fence, handed_over=False)
     if record.kind == "handover":
         return replace(after, handed_over=True)
@@ -172,24 +171,24 @@ def apply(state: LogState, record: Record) -> LogState:
 
 
 def _judged(commit: Commit, record: Record) -> Commit:
-    if commit.seq in record.whole:
+    if commit.seq in record.intact:
         return replace(commit, corrupt=False)
     return replace(commit, corrupt=True) if commit.seq in record.corrupt else commit
 
 
 def newest(state: LogState) -> Commit | None:
-    """The newest commit that is not in quarantine: what the next attempt goes on from. None if there is none."""
+    """The newest commit outside quarantine, from which the next attempt resumes. None if there is none."""
     return next((commit for commit in reversed(state.commits) if not commit.corrupt), None)
 
 
 def _after_takeover(state: LogState, record: Record) -> LogState:
-    who = record.identity
+    writer = record.identity
     assert state.owner is not None
-    former = (*(uid for uid in state.former if uid != who.job_uid), state.owner.job_uid)[-FORMER_KEPT:]
+    former = (*(uid for uid in state.former if uid != writer.job_uid), state.owner.job_uid)[-FORMER_KEPT:]
     wanted = record.resume == "Auto"
     return replace(
         state,
-        owner=Owner(record.seq, who.namespace, who.job, who.job_uid),
+        owner=Owner(record.seq, writer.namespace, writer.job, writer.job_uid),
         former=former,
         fence=None,
         handed_over=False,
@@ -213,74 +212,22 @@ def draft(state: LogState, kind: Kind, identity: Identity, nonce: str, at: str, 
 
 
 def encode(state: LogState, record: Record) -> bytes:
-    """The bytes of `record`, with the state after it and a hash of all."""
-    who = record.identity
-    body: dict[str, Any] = {
-        "v": VERSION,
-        "seq": record.seq,
-        "kind": record.kind,
-        "jobUID": who.job_uid,
-        "namespace": who.namespace,
-        "job": who.job,
-        "attempt": who.attempt,
-        "podUID": who.pod_uid,
-        "nonce": record.nonce,
-        "at": record.at,
-    }
+    """The bytes of `record`, with the state after it and a hash of everything."""
     if record.commit is not None:
-        body["commit"] = replace(record.commit, seq=record.seq)
-    if record.kind == "quarantine":
-        body["corrupt"], body["whole"] = list(record.corrupt), list(record.whole)
-    if record.kind in ("commit", "prune"):
-        body["retired"] = list(record.retired)
-    if record.resume is not None:
-        body["resume"] = record.resume
-    if record.step is not None or record.kind == "handover":
-        body["step"] = record.step
-    body["state"] = apply(state, record)
-    return sealed(body)
+        record = replace(record, commit=replace(record.commit, seq=record.seq))
+    return sealed({"v": VERSION, **encoded(record), "state": apply(state, record)})
 
 
 def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
-    """The record number `seq` and the state after it. CheckpointCorruptError if `data` is not that, or is damaged."""
+    """Record number `seq` and the state after it. CheckpointCorruptError if `data` is damaged or is another record."""
     try:
-        body = _intact(data, seq)
-        if (body["v"], body["seq"], body["kind"] in KINDS) != (VERSION, seq, True):
-            raise CheckpointCorruptError(f"{log_key(seq)} has another version, number or kind")
-        commit = body.get("commit")
-        record = Record(
-            seq=seq,
-            kind=cast("Kind", body["kind"]),
-            identity=Identity(body["namespace"], body["job"], body["jobUID"], int(body["attempt"]), body["podUID"]),
-            nonce=body["nonce"],
-            at=body["at"],
-            commit=None if commit is None else Commit(**commit),
-            retired=tuple(body.get("retired", ())),
-            corrupt=tuple(body.get("corrupt", ())),
-            whole=tuple(body.get("whole", ())),
-            resume=body.get("resume"),
-            step=body.get("step"),
-        )
-        return record, _decode_state(body["state"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
-
-
-def _intact(data: bytes, seq: int) -> dict[str, Any]:
-    try:
-        return unsealed(data)
+        body = unsealed(data)
+        version, state = body.pop("v"), body.pop("state")
+        record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error
-
-
-def _decode_state(body: dict[str, Any]) -> LogState:
-    return LogState(
-        seq=int(body["seq"]),
-        owner=None if body["owner"] is None else Owner(**body["owner"]),
-        former=tuple(body["former"]),
-        fence=None if body["fence"] is None else Fence(**body["fence"]),
-        commits=tuple(Commit(**c) for c in body["commits"]),
-        set_aside=tuple(body["set_aside"]),
-        handed_over=body.get("handed_over", False),  # older records do not have it
-        complete=body["complete"],
-    )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
+    if (version, record.seq, record.kind in get_args(Kind)) != (VERSION, seq, True):
+        raise CheckpointCorruptError(f"{log_key(seq)} has another version, number or kind")
+    return record, after

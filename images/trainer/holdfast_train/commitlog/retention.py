@@ -1,4 +1,4 @@
-"""Which checkpoints are kept: the newest, one of each period, and the best by a metric. Pure."""
+"""Which checkpoints are kept: the newest, one of each period, and the best by a metric. Without I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ __all__ = ["keep_of", "retire", "with_metric"]
 
 
 def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
-    """Numbers of the `commits` (oldest first) that retention drops. Only those that hold count towards what is kept."""
+    """Numbers of the `commits` (oldest first) that retention drops. Those in quarantine do not count as kept."""
     ordered = list(commits)
     good = [c for c in ordered if not c.corrupt]
     kept = {c.seq for c in good[-keep.last :]}
@@ -24,21 +24,21 @@ def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
                 kept.add(commit.seq)
                 last = at
     kept |= {c.seq for c in _best(good, keep)}
-    # Until enough good ones are there, a broken one stays: a person may still want to look at it.
+    # A broken checkpoint stays until `keep.last` newer intact ones exist: a person may want to examine it.
     oldest = good[-keep.last].seq if len(good) >= keep.last else 0
     return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
 
 
 def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:
-    """The best ones by the metric of `keep`; of two that are equally good the newer. What is no number never counts."""
+    """The best commits by the metric of `keep`, of equal ones the newer. A value that is not a number never counts."""
     rated = [(value, c) for c in good if c.metric_name == keep.metric and (value := _decimal(c.metric)) is not None]
-    # Negated without arithmetic, which would round.
+    # copy_negate does not round; the minus operator does.
     rated.sort(key=lambda one: (one[0].copy_negate() if keep.mode == "Min" else one[0], one[1].seq), reverse=True)
     return [commit for _, commit in rated[: keep.best]]
 
 
 def _decimal(text: str | None) -> Decimal | None:
-    """The number in `text`, None if it is none or not a finite one: a loss of NaN is no reason to keep anything."""
+    """The finite number in `text`, otherwise None: a loss of NaN is not a reason to keep a checkpoint."""
     try:
         value = Decimal(text or "")
     except InvalidOperation:
@@ -47,14 +47,14 @@ def _decimal(text: str | None) -> Decimal | None:
 
 
 def with_metric(commit: Commit, metrics: Mapping[str, str], keep: Keep) -> Commit:
-    """`commit` with what `keep` goes by: the value of its metric among those of the manifest, if it was measured."""
+    """`commit` with the value in `metrics` that `keep` compares. Unchanged if there is no such value."""
     if not keep.best or keep.metric is None or _decimal(metrics.get(keep.metric)) is None:
         return commit
     return replace(commit, metric_name=keep.metric, metric=metrics[keep.metric])
 
 
 def keep_of(environment: Environment) -> Keep:
-    """What the job wants to keep."""
+    """The retention that the job asks for."""
     return Keep(
         environment.keep_last,
         environment.keep_every,

@@ -1,4 +1,13 @@
-"""Who may append which record to the log."""
+"""Who may append which record to the log. Each rule raises an error that says why not.
+
+| record | rule |
+|---|---|
+| owner, takeover | `ownership_record`; for an import `check_may_import` first |
+| fence | `check_may_fence`; a successor first waits until `reason_to_pass_fence` |
+| quarantine, commit, handover, complete | `check_may_write` |
+| prune, by a person | `check_may_prune` |
+| quarantine that releases checkpoints, by a person | `check_may_release` |
+"""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -12,19 +21,20 @@ from holdfast_train.errors import (
 )
 
 __all__ = [
-    "check_commit",
-    "check_fence",
-    "check_import",
-    "check_prune",
-    "check_take_back",
-    "end_of_hold",
-    "ownership",
-    "writer",
+    "check_may_fence",
+    "check_may_import",
+    "check_may_prune",
+    "check_may_release",
+    "check_may_write",
+    "check_owner",
+    "ownership_record",
+    "possible_writer",
+    "reason_to_pass_fence",
 ]
 
 
-def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover"] | None:
-    """The record that `identity` must append before it can fence, or None if the prefix is its own already.
+def ownership_record(state: LogState, identity: Identity) -> Literal["owner", "takeover"] | None:
+    """The kind of record that `identity` must append before its fence, None if its job owns the prefix already.
 
     StoragePrefixInUseError if another job owns the prefix; FencedError if a newer job of the same name has taken over.
     """
@@ -33,7 +43,7 @@ def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover
         return "owner"
     if owner.namespace == IMPORTED_NAMESPACE != identity.namespace:
         raise StoragePrefixInUseError(
-            f"the checkpoint prefix holds what was imported: name it as checkpoint.resume, and give "
+            f"the checkpoint prefix contains an imported checkpoint: set its address as checkpoint.resume, and give "
             f"{identity.namespace}/{identity.job} a prefix of its own (spec.checkpoint.storage)"
         )
     if (owner.namespace, owner.job) != (identity.namespace, identity.job):
@@ -45,30 +55,36 @@ def ownership(state: LogState, identity: Identity) -> Literal["owner", "takeover
         return None
     if identity.job_uid in state.former:
         raise FencedError(
-            f"the job {identity.namespace}/{identity.job} was created anew and has taken over the checkpoints; "
-            f"this pod belongs to the one before it"
+            f"the job {identity.namespace}/{identity.job} was deleted and created again, and the new job has taken "
+            f"over the checkpoints; this pod belongs to the old job"
         )
     return "takeover"
 
 
-def check_import(state: LogState) -> None:
-    """May an import begin to write? StoragePrefixInUseError if anybody has committed, or may ever commit, here.
+def check_may_import(state: LogState) -> None:
+    """StoragePrefixInUseError if a process has committed, or may ever commit, in this prefix.
 
-    An import that was cut off has committed nothing, and does not once another one has taken over.
+    An interrupted import has committed nothing, and commits nothing once another import has taken over.
     """
     owner = state.owner
     if owner is None or (owner.namespace == IMPORTED_NAMESPACE and not state.commits):
         return
-    whose = f"belongs to the job {owner.namespace}/{owner.job}"
+    use = f"belongs to the job {owner.namespace}/{owner.job}"
     if owner.namespace == IMPORTED_NAMESPACE:
-        whose = f"holds what was imported already, as step {state.commits[-1].step}"
-    raise StoragePrefixInUseError(f"the prefix {whose}; import to a prefix of its own")
+        use = f"contains an imported checkpoint already, as step {state.commits[-1].step}"
+    raise StoragePrefixInUseError(f"the prefix {use}; import to a prefix of its own")
 
 
-def check_fence(state: LogState, identity: Identity) -> None:
-    """May `identity` append a fence? FencedError if a newer attempt has; AlreadyCompleteError if training is over."""
-    if ownership(state, identity) is not None:
-        raise FencedError("the checkpoint log has changed hands")
+def check_owner(state: LogState, identity: Identity) -> None:
+    """FencedError if the job of `identity` does not own the prefix."""
+    if state.owner is None or state.owner.job_uid != identity.job_uid:
+        raise FencedError("the job was deleted and created again, and the new job has taken over the checkpoints")
+
+
+def check_may_fence(state: LogState, identity: Identity) -> None:
+    """FencedError if a newer attempt has raised its fence; AlreadyCompleteError if training is complete."""
+    if ownership_record(state, identity) is not None:
+        raise FencedError("the owner of the checkpoint log has changed")
     if state.complete is not None:
         raise AlreadyCompleteError(state.complete)
     fence = state.fence
@@ -80,24 +96,24 @@ def check_fence(state: LogState, identity: Identity) -> None:
         raise FencedError(f"attempt {fence.attempt} belongs to another pod ({fence.pod_uid})")
 
 
-def end_of_hold(state: LogState, identity: Identity, predecessor: int) -> str | None:
+def reason_to_pass_fence(state: LogState, identity: Identity, predecessor: int) -> str | None:
     """Why `identity`, started while attempt `predecessor` trained, may raise its fence. None: it has to wait.
 
-    Where `check_fence` would refuse it there is a reason too: a wait would only put the error off.
+    There is a reason too if `check_may_fence` would refuse: waiting would only delay the error.
     """
     try:
-        if ownership(state, identity) is not None:
-            return None  # nobody of this job has written yet, and what a job before it has written does not count
+        if ownership_record(state, identity) is not None:
+            return None  # this job has not written yet, and records of a job before it do not count
     except (StoragePrefixInUseError, FencedError):
-        return "the checkpoint prefix has changed hands"
+        return "the owner of the checkpoint prefix has changed"
     if state.complete is not None:
         return f"training was completed at step {state.complete}"
     fence = state.fence
     if fence is None:
         return None
-    if fence.attempt >= identity.attempt:  # our own: torchrun has restarted its workers, which held before that
+    if fence.attempt >= identity.attempt:  # our own: torchrun has restarted its workers after we passed the fence
         return f"attempt {fence.attempt} has raised its fence already"
-    # A handover of an attempt before the predecessor is an old one: the predecessor has yet to raise its fence.
+    # A handover by an attempt before the predecessor is old: the predecessor has not raised its fence yet.
     if fence.attempt >= predecessor and state.handed_over:
         last = newest(state)
         step = "" if last is None else f" at step {last.step}"
@@ -105,55 +121,54 @@ def end_of_hold(state: LogState, identity: Identity, predecessor: int) -> str | 
     return None
 
 
-def check_commit(state: LogState, identity: Identity, fence: Fence) -> None:
-    """May the writer of `fence` append a quarantine, commit, `handover` or `complete`? FencedError if not."""
-    if state.owner is None or state.owner.job_uid != identity.job_uid:
-        raise FencedError("the job was created anew and has taken over the checkpoints")
+def check_may_write(state: LogState, identity: Identity, fence: Fence) -> None:
+    """FencedError if the writer of `fence` may not append a quarantine, commit, handover or `complete`."""
+    check_owner(state, identity)
     newest = state.fence
     if newest is None or newest.nonce != fence.nonce:
-        who = "another writer" if newest is None else f"attempt {newest.attempt} (pod {newest.pod_uid})"
-        raise FencedError(f"{who} has started; attempt {identity.attempt} must end and commits nothing more")
+        other = "another writer" if newest is None else f"attempt {newest.attempt} (pod {newest.pod_uid})"
+        raise FencedError(f"{other} has started; attempt {identity.attempt} must end and commits nothing more")
     if state.handed_over:
         raise FencedError(f"attempt {identity.attempt} has handed over; it must end and commits nothing more")
     if state.complete is not None:
         raise AlreadyCompleteError(state.complete)
 
 
-def writer(state: LogState) -> Fence | None:
-    """The fence whose writer may still commit, whether it is alive or not. None: nobody may, before a new fence."""
+def possible_writer(state: LogState) -> Fence | None:
+    """The fence whose writer may still commit, alive or not. None: no process may commit before a new fence."""
     return None if state.handed_over or state.complete is not None else state.fence
 
 
-def check_prune(state: LogState, retired: Iterable[int]) -> None:
-    """May somebody who is no attempt append a prune that drops the commits `retired`? FencedError if not.
+def check_may_prune(state: LogState, retired: Iterable[int]) -> None:
+    """FencedError if a person, who is not an attempt, may not append a prune that drops the commits `retired`.
 
-    Only while nobody may commit. An attempt reads commits after it has raised its fence, never before: one that raises
-    it after the prune does not see what was dropped, and one that raised it earlier has ended. So nobody loses what
-    they are reading. The newest commit that holds stays whatever is asked.
+    A prune is allowed only while no process may commit. An attempt reads commits only after it has raised its fence.
+    An attempt that raises its fence after the prune does not see the dropped commits, and one that raised it earlier
+    has ended. So no attempt loses a checkpoint that it reads. The newest intact commit is never dropped.
     """
     dropped = set(retired)
     _check_idle(state, dropped)
     last = newest(state)
     if last is not None and last.seq in dropped:
-        raise FencedError(f"commit {last.seq} is the newest that holds; it is never dropped")
+        raise FencedError(f"commit {last.seq} is the newest intact one; it is never dropped")
 
 
-def check_take_back(state: LogState, whole: Iterable[int]) -> None:
-    """May somebody who is no attempt take the commits `whole` out of quarantine? FencedError if not.
+def check_may_release(state: LogState, intact: Iterable[int]) -> None:
+    """FencedError if a person, who is not an attempt, may not take the commits `intact` out of quarantine.
 
-    Only while nobody may commit, as for a prune: an attempt that runs has chosen what it goes on from, and what it
-    commits retires older ones by what it knows of them.
+    As a prune, this is allowed only while no process may commit: a running attempt has already chosen its checkpoint,
+    and its commits retire older ones by the quarantine that it knows.
     """
-    _check_idle(state, set(whole))
+    _check_idle(state, set(intact))
 
 
 def _check_idle(state: LogState, named: set[int]) -> None:
-    """FencedError if an attempt may commit, or if the log does not name all of the commits `named`."""
-    fence = writer(state)
+    """FencedError if an attempt may commit, or if the log does not contain all commits of `named`."""
+    fence = possible_writer(state)
     if fence is not None:
         raise FencedError(
             f"attempt {fence.attempt} (pod {fence.pod_uid}) may be training: it has raised its fence, and has neither "
             f"handed over nor completed"
         )
     if unknown := named - {c.seq for c in state.commits}:
-        raise FencedError(f"the log does not name commit {min(unknown)} any more")
+        raise FencedError(f"the log does not contain commit {min(unknown)} any more")

@@ -11,10 +11,11 @@ from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.exchange.content import Content
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.selection import Only, dotted, select
 from holdfast_train.restore.lazy_tensors import outline
-from holdfast_train.restore.source import PATIENCE, newest_that_holds
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.restore.source import read_newest_intact
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
 __all__ = ["FORMATS", "Exported", "Format", "export"]
 
@@ -34,8 +35,8 @@ class Exported:
 
 
 def export(
-    storage: Patient,
-    name: str | None,
+    storage: RetryingStorage,
+    name: CheckpointName | None,
     destination: Path,
     form: Format,
     *,
@@ -76,8 +77,8 @@ def export(
         values = tuple(path for path, value in dotted(objects) if _is_value(value))
         return Exported(found.uri, content, placed, values)
 
-    with storage.within(PATIENCE):
-        return newest_that_holds(storage, name, write)[1]
+    with storage.within(PATIENCE_SECONDS):
+        return read_newest_intact(storage, name, write)[1]
 
 
 def _is_value(value: object) -> bool:

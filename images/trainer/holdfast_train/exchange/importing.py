@@ -17,16 +17,15 @@ from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
-from holdfast_train.format.names import part_key
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import IMPORTED
 from holdfast_train.format.tree import Leaf, Tree, Walk
 from holdfast_train.restore.chunk_reader import THREADS
 from holdfast_train.restore.lazy_tensors import memory_of
-from holdfast_train.restore.source import PATIENCE
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.say import say
 from holdfast_train.storage import checksums
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
 __all__ = ["SourceFiles", "import_checkpoint", "open_source"]
 
@@ -106,7 +105,7 @@ def _rename_object(path: Path, objects: dict[str, Any], name: str | None) -> dic
 
 
 def import_checkpoint(
-    storage: Patient, source: SourceFiles, step: int, begin: Callable[[int], Callable[[int], None]]
+    storage: RetryingStorage, source: SourceFiles, step: int, begin: Callable[[int], Callable[[int], None]]
 ) -> Saved:
     """Write `source` as the checkpoint of `step`, and commit it. `begin`: see `exporting.export`.
 
@@ -117,12 +116,11 @@ def import_checkpoint(
     walk = Walk()
     tree: Tree = {"$dict": [["objects", walk.tree(dict(source.objects), "")]]}
     plan = make_plan(walk.leaves, len(walk.leaves), 0, 1)
-    nonce = uuid.uuid4().hex[:12]
-    identity = Identity(IMPORTED_NAMESPACE, "import", str(uuid.uuid4()), 1, nonce)
-    with storage.within(PATIENCE):
+    name = CheckpointName.new(step, 1)
+    identity = Identity(IMPORTED_NAMESPACE, "import", str(uuid.uuid4()), name.attempt, name.nonce)
+    with storage.within(PATIENCE_SECONDS):
         checkpoints = Checkpoints(storage, identity, Keep(), say)
         checkpoints.log.claim()
-        name = f"{step:012d}-a{identity.attempt}-{nonce}"
         parts = _write(storage, name, plan, walk.leaves, begin(plan.size))
         written = Manifest(
             name=name,
@@ -145,7 +143,7 @@ def import_checkpoint(
 
 
 def _write(
-    storage: Patient, name: str, plan: Plan, leaves: list[Leaf], advance: Callable[[int], None]
+    storage: RetryingStorage, name: CheckpointName, plan: Plan, leaves: list[Leaf], advance: Callable[[int], None]
 ) -> tuple[Part, ...]:
     """Upload all bytes in parts. Memory is bounded by the parts that are uploaded at once."""
 
@@ -157,7 +155,7 @@ def _write(
             if low < high:
                 data[low - start : high - start] = _bytes_of(leaves[copy.leaf])[low - copy.at : high - copy.at]
         sums = checksums.chunk_sums(data)
-        key = part_key(name, 0, number)
+        key = name.part_key(0, number)
         storage.write(key, data, sums=sums)
         advance(len(data))
         return Part(key, len(data), checksums.CHUNK_BYTES, sums)

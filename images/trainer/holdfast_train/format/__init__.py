@@ -1,6 +1,6 @@
-"""What is stored, without I/O: the tree of a state, the manifest, names and keys, selections.
+"""The format of stored data, without I/O: the tree of a state, the manifest, names and keys, selections.
 
-Belongs here: encoding and decoding, how tensors are cut into shards, what a program revision is.
+Belongs here: encoding and decoding, shards of tensors, facts about a program.
 Does not belong here: reading or writing a storage, the commit log, processes.
-Layers: imports storage (for checksums) and what stands at the root.
+Layers: imports storage (for checksums) and modules at the root.
 """

@@ -1,26 +1,28 @@
-"""Manifests: what a checkpoint consists of, down to a checksum for every chunk. A manifest hashes itself."""
+"""Manifests: the parts and tensors of a checkpoint, with a checksum of every chunk. A manifest carries its own hash."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from awscrt import checksums
 
 from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.format.codec import decoded, encoded
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import sealed, unsealed
-from holdfast_train.format.tree import Shard, TensorEntry, Tree
+from holdfast_train.format.tree import TensorEntry, Tree
 from holdfast_train.storage.checksums import chunk_sums
 
-__all__ = ["PART_BYTES", "Manifest", "Part", "check_chunks", "decode", "encode", "parts_of", "tensors_of"]
+__all__ = ["PART_BYTES", "Manifest", "Part", "check_chunks", "decode", "encode"]
 
 PART_BYTES: Final = 64 << 20
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 @dataclass(frozen=True)
 class Part:
-    """One object of data: `size` bytes in chunks of `chunk` bytes, each with its CRC-64/NVME in 16 hex digits."""
+    """One object of data: `size` bytes in chunks of `chunk` bytes, and the CRC-64/NVME of each in 16 hex digits."""
 
     key: str
     size: int
@@ -30,14 +32,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One checkpoint. `state` is the tree all ranks share, `ranks` one tree for each rank (RNG and its own state).
+    """One checkpoint. `state` is the tree that all ranks share; `ranks` has one tree for each rank (RNG and own state).
 
-    Offsets of `tensors` count from the start of the first part through all parts, in their order here. `at`: RFC 3339,
-    UTC. `versions`: of libraries. `program`: what else a resume should find unchanged, a word and its value each (a
-    hash of the configuration, a revision, the data's fingerprint). `metrics`: what was measured at this step, decimals.
+    Offsets of `tensors` count from the start of the first part through all parts in this order. `at`: RFC 3339, UTC.
+    `versions`: of libraries. `program`: other facts that a resume compares (a hash of the configuration, a revision,
+    fingerprints of data). `metrics`: measurements at this step, as decimals.
     """
 
-    name: str
+    name: CheckpointName
     step: int
     attempt: int
     job_uid: str
@@ -52,15 +54,12 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of data, all parts together."""
+        """Bytes of data in all parts."""
         return sum(part.size for part in self.parts)
 
 
 def check_chunks(part: Part, first: int, *views: bytes | memoryview) -> None:
-    """CheckpointCorruptError if `views`, one behind the other, are not what `part` says from chunk number `first` on.
-
-    Names what differs.
-    """
+    """CheckpointCorruptError, with the chunk, if `views`, joined, are not the chunks of `part` from `first` on."""
     found = chunk_sums(views[0], part.chunk) if len(views) == 1 else _sums_over(views, part.chunk)
     for number, got in enumerate(found, first):
         if got != (wanted := part.crc64nvme[number]):
@@ -68,7 +67,7 @@ def check_chunks(part: Part, first: int, *views: bytes | memoryview) -> None:
 
 
 def _sums_over(views: Iterable[bytes | memoryview], chunk: int) -> Iterator[str]:
-    """As `chunk_sums`, of chunks that go over several pieces of memory."""
+    """As `chunk_sums`, for chunks that span several pieces of memory."""
     crc = done = 0
     for data in views:
         view, at = memoryview(data), 0
@@ -84,34 +83,16 @@ def _sums_over(views: Iterable[bytes | memoryview], chunk: int) -> Iterator[str]
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as JSON that carries its hash: see `seal`."""
-    return sealed({"v": VERSION, **vars(manifest)})
+    """The manifest as sealed JSON."""
+    return sealed({"v": VERSION, **encoded(manifest)})
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest in `data`. CheckpointCorruptError if its hash does not hold or it is no manifest."""
+    """The manifest in `data`. CheckpointCorruptError if its hash is wrong or it is not a manifest."""
     try:
         body = unsealed(data)
         if (version := body.pop("v")) != VERSION:
             raise CheckpointCorruptError(f"it has version {version}, and this holdfast-train reads {VERSION}")
-        parts, tensors = parts_of(body.pop("parts")), tensors_of(body.pop("tensors"))
-        return Manifest(parts=parts, tensors=tensors, **{**body, "ranks": tuple(body["ranks"])})
+        return decoded(Manifest, body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"it is not a manifest: {error}") from error
-
-
-def parts_of(bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
-    """Parts from JSON. KeyError, TypeError if they are none."""
-    return tuple(Part(**{**body, "crc64nvme": tuple(body["crc64nvme"])}) for body in bodies)
-
-
-def tensors_of(bodies: Iterable[Mapping[str, Any]]) -> tuple[TensorEntry, ...]:
-    """Tensors from JSON. KeyError, TypeError if they are none."""
-    return tuple(_tensor(body) for body in bodies)
-
-
-def _tensor(body: Mapping[str, Any]) -> TensorEntry:
-    shards = (
-        Shard(**{**shard, "start": tuple(shard["start"]), "shape": tuple(shard["shape"])}) for shard in body["shards"]
-    )
-    return TensorEntry(**{**body, "shape": tuple(body["shape"]), "shards": tuple(shards)})

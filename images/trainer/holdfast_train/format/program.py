@@ -1,4 +1,4 @@
-"""What a resume should find unchanged, and the named rules for one that finds it changed."""
+"""Facts about a program that a resume compares with those in the checkpoint, and the rules for changes."""
 
 import dataclasses
 import enum
@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 Severity: TypeAlias = Literal["refuse", "warn", "ignore"]
-DIGITS: Final = 12  # of the hash of one value of the configuration: enough to see that it changed
-SHOWN: Final = 6  # changed values that a sentence names
+DIGITS: Final = 12  # of the hash of one value of the configuration: enough to detect a change
+SHOWN: Final = 6  # changed values that a message names
 CONFIG: Final = "config"
 DATA: Final = "data/"
 IMPORTED: Final = "imported"
@@ -38,12 +38,12 @@ IMPORTED: Final = "imported"
 
 @dataclass(frozen=True)
 class Program:
-    """What a checkpoint says of the program that made it: `versions` and `program` of its manifest.
+    """Facts in a checkpoint about the program that saved it: `versions` and `program` of its manifest.
 
-    Words of `words`: `config` (SHA-256 of the canonical configuration) and `config/KEY` (of each value of it, 12 hex
-    digits: which one changed can be said, what it was is not given away), `revision`, `ranks`, `nodes`, `device`, and
-    `data/NAME/...` for each object NAME that has a `fingerprint()`; `imported` (a format) if no training made
-    it. A word that is not known is not there.
+    Keys of `words`: `config` (SHA-256 of the canonical configuration), `config/KEY` (of each value, 12 hex digits: they
+    show which value changed without revealing it), `revision`, `ranks`, `nodes`, `device`, `data/NAME/...` for each
+    object NAME with a `fingerprint()`, and `imported` (the source's format) of an imported checkpoint. Unknown facts
+    are missing.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as the checkpoint's program had it. `sentence` says what was, what is, what follows."""
+    """A change since the checkpoint. `sentence` says what was, what is, and the consequence."""
 
     rule: str
     severity: Severity
@@ -62,9 +62,9 @@ class Finding:
 def describe(
     *, config: Any = None, objects: Mapping[str, object] | None = None, ranks: int = 1, nodes: int = 1
 ) -> Program:
-    """This program. `config`: a mapping, dataclass or argparse.Namespace of plain values; `objects`: those of the run.
+    """The facts about this program. `config`: a mapping, dataclass or argparse.Namespace of plain values.
 
-    StateError names a value of the configuration that is not plain, and an object whose fingerprint is no text.
+    StateError names a value of the configuration that is not plain, or an object whose fingerprint is not text.
     """
     words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device()}
     if (revision := revision_of_program()) is not None:
@@ -77,7 +77,7 @@ def describe(
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that make the numbers, as far as the program has loaded them."""
+    """Versions of Python and of the loaded libraries that compute the numbers."""
     found = {"python": platform.python_version()}
     for name in ("torch", "numpy"):
         if name in sys.modules:
@@ -104,7 +104,7 @@ def _config_words(config: Any) -> dict[str, str]:
 
 
 def _plain(value: Any, path: str) -> Any:
-    """`value` as JSON has it. 1.0 is 1: a configuration may have been through YAML or a command line."""
+    """`value` in JSON types. 1.0 becomes 1: YAML and command lines do not distinguish them."""
     if value is None or isinstance(value, (bool, str, int)):
         return value.value if isinstance(value, enum.Enum) else value
     if isinstance(value, float):
@@ -122,8 +122,8 @@ def _plain(value: Any, path: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}/{number}") for number, item in enumerate(value)]
     raise StateError(
-        f"{path} is a {type(value).__name__}; a configuration holds numbers, strings, paths, lists, tuples, mappings, "
-        f"dataclasses and argparse namespaces: leave it out, or give its name"
+        f"{path} is a {type(value).__name__}; allowed in a configuration: numbers, strings, paths, lists, tuples, "
+        f"mappings, dataclasses and argparse namespaces. Leave it out, or use its name"
     )
 
 
@@ -146,7 +146,7 @@ def _data_words(name: str, thing: object) -> dict[str, str]:
     words = {f"{DATA}{name}": found} if words is None else words
     for word, value in words.items():
         if not isinstance(value, str):
-            raise StateError(f"fingerprint() of {name!r} gives a {type(value).__name__} for {word}; it gives text")
+            raise StateError(f"fingerprint() of {name!r} returns a {type(value).__name__} for {word}; allowed: text")
     return words
 
 
@@ -159,40 +159,40 @@ def _config_changed(saved: Program, now: Program) -> str | None:
     keys = sorted(k for k in {*saved.words, *now.words} if k.startswith(f"{CONFIG}/"))
     changed = [k.removeprefix(f"{CONFIG}/") for k in keys if saved.words.get(k) != now.words.get(k)]
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-    return f"the configuration is another: {', '.join(changed[:SHOWN])}{more} changed since the checkpoint"
+    return f"these values of the configuration have changed since the checkpoint: {', '.join(changed[:SHOWN])}{more}"
 
 
 def _revision_changed(saved: Program, now: Program) -> str | None:
     pair = _pair(saved.words, now.words, "revision")
-    return pair and f"the program's revision is {pair[1][:DIGITS]}, that of the checkpoint was {pair[0][:DIGITS]}"
+    return pair and f"the program's revision is {pair[1][:DIGITS]}, the checkpoint's was {pair[0][:DIGITS]}"
 
 
 def _seed_changed(saved: Program, now: Program) -> str | None:
     what = _data(saved, now, lambda key: key == "seed")
-    return what and f"{what}: each step would see other samples, some of this epoch twice and some not at all"
+    return what and f"{what}: each step would see other samples, some samples of this epoch twice and some not at all"
 
 
 def _batch_changed(saved: Program, now: Program) -> str | None:
     what = _data(saved, now, lambda key: key == "batch")
-    return what and f"{what}: the same step would be another place in the data, and gradients are of another size"
+    return what and f"{what}: the same step would be another place in the data, with gradients over other batches"
 
 
 def _data_changed(saved: Program, now: Program) -> str | None:
     what = _data(saved, now, lambda key: key not in ("seed", "batch"))
-    return what and f"{what}: training goes on with other data"
+    return what and f"{what}: training continues with other data"
 
 
 def _world_changed(saved: Program, now: Program) -> str | None:
     pair = _pair(saved.words, now.words, "ranks")
     return pair and (
-        f"there are {pair[1]} ranks, the checkpoint's program had {pair[0]}: the samples of a step are the same if an "
-        f"ElasticSampler orders them, their sums are rounded in another order: sample-exact, not bitwise"
+        f"there are {pair[1]} ranks, the checkpoint's program had {pair[0]}: with an ElasticSampler each step has the "
+        f"same samples, but sums are rounded in another order: sample-exact, not bitwise"
     )
 
 
 def _nodes_changed(saved: Program, now: Program) -> str | None:
     if _pair(saved.words, now.words, "ranks"):
-        return None  # said already
+        return None  # WorldSizeChanged reports it
     pair = _pair(saved.words, now.words, "nodes")
     return pair and (
         f"the ranks are on {pair[1]} nodes, they were on {pair[0]}: sums over ranks may be rounded in another order"
@@ -206,7 +206,7 @@ def _device_changed(saved: Program, now: Program) -> str | None:
 
 def _major_changed(saved: Program, now: Program) -> str | None:
     what = _libraries(saved, now, lambda was, now: _major(was) != _major(now))
-    return what and f"{what}: another major version may read state in another way; look at the first losses"
+    return what and f"{what}: another major version may interpret state differently; check the first losses"
 
 
 def _library_changed(saved: Program, now: Program) -> str | None:
@@ -229,10 +229,9 @@ RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | Non
 
 
 def compare(saved: Program, now: Program, rules: Mapping[str, Severity] | None = None) -> list[Finding]:
-    """What is not as the checkpoint's program had it, in the order of RULES.
+    """The changes since the checkpoint, in the order of RULES.
 
-    `rules` gives a rule another severity than its own. A word that one of the two lacks is not compared. Errors: see
-    `check_rules`.
+    `rules` changes the severity of rules. A fact that one side lacks is not compared. Errors: see `check_rules`.
     """
     severities = check_rules(rules or {})
     found = ((name, severities[name], rule(saved, now)) for name, (_, rule) in RULES.items())
@@ -240,33 +239,35 @@ def compare(saved: Program, now: Program, rules: Mapping[str, Severity] | None =
 
 
 def check_rules(rules: Mapping[str, Severity]) -> dict[str, Severity]:
-    """The severity of every rule, those of `rules` put over their own.
+    """The severity of every rule, after the changes in `rules`.
 
-    StateError if one does not exist, and for a rule that always refuses: no sampler could go on.
+    StateError if a rule does not exist, or if it always refuses: no sampler could continue.
     """
     severities = {name: severity for name, (severity, _) in RULES.items()}
     for name, severity in rules.items():
         if name not in RULES:
-            raise StateError(f"there is no rule {name!r} for a resume; allowed: {', '.join(RULES)}")
+            raise StateError(f"there is no resume rule {name!r}; allowed: {', '.join(RULES)}")
         if severity not in ("refuse", "warn", "ignore"):
-            raise StateError(f"rule {name} is {severity!r}; allowed: refuse, warn, ignore")
+            raise StateError(f"resume rule {name} is {severity!r}; allowed: refuse, warn, ignore")
         if severities[name] == "refuse" != severity:
-            raise StateError(f"rule {name} is {severity!r}; it always refuses, since a step would mean other samples")
+            raise StateError(
+                f"resume rule {name} is {severity!r}; it always refuses, because the same step would have other samples"
+            )
         severities[name] = severity
     return severities
 
 
 def refusal(findings: Collection[Finding]) -> str | None:
-    """The message of the error that ends the start, if a finding refuses; None if training may go on."""
+    """The message of the error that ends the start if a finding refuses; None if training may continue."""
     refused = [finding for finding in findings if finding.severity == "refuse"]
     if not refused:
         return None
     sentences = "; ".join(f"{finding.rule}: {finding.sentence}" for finding in refused)
-    return f"{sentences}. Put that back; a training that is meant to be another one starts anew, on another prefix"
+    return f"{sentences}. Undo this change; start a training with other data on another prefix"
 
 
 def _pair(saved: Mapping[str, str], now: Mapping[str, str], word: str) -> tuple[str, str] | None:
-    """What `word` was and is, if both are known and differ."""
+    """The old and the new value of `word`, if both are known and differ."""
     if word not in saved or word not in now or saved[word] == now[word]:
         return None
     return saved[word], now[word]
@@ -275,7 +276,7 @@ def _pair(saved: Mapping[str, str], now: Mapping[str, str], word: str) -> tuple[
 def _data(saved: Program, now: Program, wanted: Callable[[str], bool]) -> str | None:
     words = [word for word in saved.words if word.startswith(DATA) and wanted(word.rpartition("/")[2])]
     pairs = [(word.removeprefix(DATA), pair) for word in words if (pair := _pair(saved.words, now.words, word))]
-    return "; ".join(f"{word} is {pair[1]}, that of the checkpoint was {pair[0]}" for word, pair in pairs) or None
+    return "; ".join(f"{word} is {pair[1]}, the checkpoint's was {pair[0]}" for word, pair in pairs) or None
 
 
 def _libraries(saved: Program, now: Program, wanted: Callable[[str, str], bool]) -> str | None:

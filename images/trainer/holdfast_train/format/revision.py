@@ -1,4 +1,4 @@
-"""The git revision of the program, read from the repository's own files: an image rarely holds git."""
+"""The git revision of the program, read from the files of the repository: an image rarely contains git."""
 
 import contextlib
 import re
@@ -9,34 +9,34 @@ from typing import Final
 __all__ = ["revision_of", "revision_of_program"]
 
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-DEEPEST: Final = 5  # references that refer to references
+DEEPEST: Final = 5  # levels of references to references
 
 
 def revision_of_program() -> str | None:
-    """The commit of the repository that the main script lies in, else of the working folder's; None if there is none.
+    """The commit of the repository of the main script, otherwise of the working folder; None without a repository.
 
-    What is not committed is not seen.
+    It does not show uncommitted changes.
     """
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     folders = [] if script is None or "site-packages" in Path(script).parts else [Path(script).absolute().parent]
-    with contextlib.suppress(OSError):  # it was deleted
+    with contextlib.suppress(OSError):  # the working folder was deleted
         folders.append(Path.cwd())
     return next((found for folder in folders if (found := revision_of(folder)) is not None), None)
 
 
 def revision_of(folder: Path) -> str | None:
-    """The commit (40 or 64 hex digits) that is checked out in the repository around `folder`; None if none is found."""
+    """The commit (40 or 64 hex digits) that is checked out in the repository of `folder`; None if there is none."""
     try:
         for parent in (folder, *folder.parents):
             if (parent / ".git").exists():
                 return _head(parent / ".git")
-    except (OSError, ValueError):  # no permission, a file that is not text: a revision is worth no failure
+    except (OSError, ValueError):  # no permission, or a file that is not text: a missing revision is not an error
         return None
     return None
 
 
 def _head(git: Path) -> str | None:
-    if git.is_file():  # a worktree or a submodule: the file says where its folder is
+    if git.is_file():  # a worktree or a submodule: the file contains the path of its folder
         git = (git.parent / git.read_text().removeprefix("gitdir:").strip()).resolve()
     common = git / "commondir"
     shared = (git / common.read_text().strip()).resolve() if common.exists() else git

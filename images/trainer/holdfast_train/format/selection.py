@@ -1,4 +1,4 @@
-"""Parts of what a checkpoint holds, by their dotted names: `model`, `model.layers.0.`, `optimizer.state`."""
+"""Parts of the state in a checkpoint, by dotted names: `model`, `model.layers.0.`, `optimizer.state`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -12,11 +12,11 @@ SHOWN: Final = 12  # names that an error lists
 
 
 def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
-    """What of `objects` (nested mappings) lies at or below a name of `only`; all of it if that is None.
+    """The part of `objects` (nested mappings) at or below the names of `only`; all of it if `only` is None.
 
-    Names are keys joined by dots, or by slashes as `holdfast checkpoints show` has them. Whole ones are meant:
-    `model.layers.1` is not `model.layers.10`. Lists and tuples are taken whole. StateError if there is nothing at a
-    name: it lists what is there.
+    Names are keys joined by dots, or by slashes as in `holdfast checkpoints show`. A name matches whole keys:
+    `model.layers.1` does not match `model.layers.10`. Lists and tuples are taken whole. StateError, with the existing
+    names, if nothing has a name.
     """
     if only is None:
         return dict(objects)
@@ -30,7 +30,7 @@ def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
 
 
 def at(objects: Mapping[str, Any], name: str) -> Any:
-    """What has the dotted name `name`. StateError if there is nothing: it lists what is there."""
+    """The value with the dotted name `name`. StateError, with the existing names, if there is none."""
     for path, value in dotted(objects):
         if path == name:
             return value
@@ -38,7 +38,7 @@ def at(objects: Mapping[str, Any], name: str) -> Any:
 
 
 def dotted(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What mappings hold, with the keys that lead there joined by dots: mappings themselves, and what is in them."""
+    """All values in nested mappings, also the mappings, with their dotted names."""
     if path:
         yield path, value
     if isinstance(value, Mapping):
@@ -47,7 +47,7 @@ def dotted(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _within(path: str, name: str) -> bool:
-    """Is what has the dotted name `path` what `name` means, or below it?"""
+    """True if the dotted name `path` is `name` or below it."""
     path, name = path.replace("/", "."), _plain(name)
     return path == name or path.startswith(f"{name}.")
 
@@ -68,7 +68,7 @@ def _below(value: Mapping[str, Any], path: str, wanted: Sequence[str]) -> dict[s
 
 
 def _near(objects: Mapping[str, Any], name: str) -> str:
-    """What there is at the longest beginning of `name` at which there is something."""
+    """The names below the longest beginning of `name` that exists."""
     parts = _plain(name).split(".")
     paths = [path for path, _ in dotted(objects)]
     for length in range(len(parts) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Tensors that are sharded over ranks (DTensor, as FSDP2 has them): what a rank has of one."""
+"""Tensors that are sharded over ranks (DTensor, as in FSDP2): the part of one rank."""
 
 import importlib
 import sys
@@ -12,16 +12,16 @@ Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def is_sharded(value: Any) -> bool:
-    """Is it a DTensor? False where nobody has loaded them."""
+    """True if `value` is a DTensor. False if the program has not loaded DTensor."""
     module: Any = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(value, module.DTensor)
 
 
 def own_part(tensor: Any, name: str) -> tuple[Any, Box | None]:
-    """What this rank saves of a DTensor, and where that is in the whole: its first index and its shape.
+    """The part of a DTensor that this rank saves, and its place in the whole: its first index and its shape.
 
-    None for the place if all ranks have all of it. Of ranks that have the same shard the first saves it, and the others
-    save none of it. StateError if it waits for a sum over ranks.
+    The place is None if every rank has the whole tensor. Of ranks with the same shard only the first saves it.
+    StateError if the tensor is a partial sum.
     """
     if any(placement.is_partial() for placement in tensor.placements):
         raise StateError(f"{name} is a partial sum (DTensor with Partial placements); redistribute it in state_dict()")
@@ -37,7 +37,7 @@ def own_part(tensor: Any, name: str) -> tuple[Any, Box | None]:
 
 
 def as_sharded(local: Any, like: Any) -> Any:
-    """The DTensor of which this rank has `local`, on the devices and with the placements of `like`."""
+    """A DTensor with this rank's part `local`, and the devices and placements of `like`."""
     module: Any = sys.modules["torch.distributed.tensor"]
     return module.DTensor.from_local(
         local.to(like.device),
@@ -50,8 +50,8 @@ def as_sharded(local: Any, like: Any) -> Any:
 
 
 def place(tensor: Any) -> Box:
-    """What this rank has of a DTensor: its first index and its shape."""
-    # As torch.distributed.checkpoint does; there is no public name for it.
+    """The first index and the shape of this rank's part of a DTensor."""
+    # torch.distributed.checkpoint uses this function; it has no public name.
     utilities = importlib.import_module("torch.distributed.tensor._utils")
     compute = utilities.compute_local_shape_and_global_offset
     shape, start = compute(tensor.shape, tensor.device_mesh, tensor.placements)

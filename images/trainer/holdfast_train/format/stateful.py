@@ -1,4 +1,4 @@
-"""The objects that a checkpoint can hold: what Run requires of them."""
+"""The methods that Run requires of objects in a checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -10,25 +10,25 @@ __all__ = ["Counts", "Stateful", "checked", "unwrapped"]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What a checkpoint can hold: models, optimizers, schedules, and anything else with these two methods."""
+    """An object in a checkpoint: a model, an optimizer, a schedule, or any other with these two methods."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """The state: numbers, strings, bytes, lists, tuples, dicts, NumPy arrays and tensors."""
 
     def load_state_dict(self, state_dict: Any, /) -> Any:
-        """Take over what `state_dict` gave."""
+        """Load a state that `state_dict` returned."""
 
 
 @runtime_checkable
 class Counts(Protocol):
-    """What wants to know how many steps were trained, such as a sampler, whose position that is."""
+    """An object that needs the number of trained steps, such as a sampler, whose position it is."""
 
     def trained(self, step: int) -> None:
-        """`step` steps are done."""
+        """Called after `step` steps in all."""
 
 
 def checked(name: str, thing: object) -> Stateful:
-    """`thing`, which the program calls `name`. StateError if a checkpoint cannot hold it."""
+    """`thing`, which the program calls `name`. StateError if it lacks a method."""
     if not isinstance(thing, Stateful):
         raise StateError(f"{name!r} is a {type(thing).__name__}: Run takes objects with state_dict and load_state_dict")
     return thing

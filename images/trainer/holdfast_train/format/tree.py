@@ -1,4 +1,4 @@
-"""Between Python state and bytes: a tree that JSON can hold, and tensors beside it. No pickle: data is never code."""
+"""Python state as a tree for JSON, with its tensors beside the tree. No pickle: data is never code."""
 
 import base64
 import importlib
@@ -20,7 +20,7 @@ Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | Non
 
 @dataclass(frozen=True)
 class Shard:
-    """One box of a tensor, row by row: `size` bytes at `offset` in the data. Its first corner is at index `start`."""
+    """One box of a tensor, stored by rows: `size` bytes at `offset` in the data. `start`: index of its first value."""
 
     offset: int
     size: int
@@ -30,9 +30,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """Where one tensor lies in the data. `name`: the keys that lead to it, with slashes; `kind`: torch or numpy.
+    """The place of one tensor in the data. `name`: the keys that lead to it, with slashes; `kind`: torch or numpy.
 
-    `shape` is that of the whole tensor. Its `shards` do not overlap and cover it; one that is not sharded has one.
+    `shape`: of the whole tensor. Its `shards` cover it without overlap; a tensor that is not sharded has one.
     """
 
     name: str
@@ -43,12 +43,12 @@ class TensorEntry:
 
     @property
     def size(self) -> int:
-        """Bytes of data, all shards together."""
+        """Bytes of data in all shards."""
         return sum(shard.size for shard in self.shards)
 
 
 class Leaf(NamedTuple):
-    """A tensor or an array of a state, in the program's own memory. `box`: start and shape of a rank's shard."""
+    """A tensor or an array of a state, in the program's memory. `box`: start and shape of this rank's shard."""
 
     name: str
     kind: str
@@ -60,19 +60,19 @@ class Leaf(NamedTuple):
 
     @property
     def start(self) -> tuple[int, ...]:
-        """The index of the first corner of what this rank has."""
+        """The index of the first value of this rank's part."""
         return self.box[0] if self.box else (0,) * len(self.shape)
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """The shape of what this rank has."""
+        """The shape of this rank's part."""
         return self.box[1] if self.box else self.shape
 
 
 class Walk:
-    """Trees of some states, and beside them their tensors as `leaves`. Nothing is copied but small things.
+    """Makes trees of states and collects their tensors as `leaves`. It copies only small values.
 
-    Training stands still meanwhile, and a large model has thousands of tensors: each takes a few microseconds.
+    Training waits for it, and a large model has thousands of tensors: each takes a few microseconds.
     """
 
     separator: ClassVar[str] = "/"  # between the keys in a name
@@ -85,9 +85,9 @@ class Walk:
         self._dtypes: dict[Any, str] = {}
 
     def tree(self, value: Any, path: str) -> Tree:
-        """The tree of `value`, whose tensors' names begin with `path`.
+        """The tree of `value`. The names of its tensors begin with `path`.
 
-        StateError names the place of a value that a checkpoint cannot hold.
+        StateError names the place of a value that a checkpoint cannot contain.
         """
         if self._torch is not None and isinstance(value, self._torch.Tensor):
             return {"$tensor": self._tensor(value, path)}
@@ -98,7 +98,7 @@ class Walk:
         if isinstance(value, (bytes, bytearray)):
             return {"$bytes": base64.b64encode(value).decode()}
         if isinstance(value, Mapping):
-            # Pairs, not a JSON object: keys may be numbers (optimizers), and the order is kept.
+            # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
                 [
                     k if type(k) in (str, int) else self.tree(k, f"{path} (a key)"),
@@ -123,11 +123,15 @@ class Walk:
         torch, numpy = self._torch, sys.modules.get("numpy")
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
             if value.dtype.hasobject:
-                raise StateError(f"{path} is a NumPy array of Python objects; a checkpoint holds numbers only")
-            if numpy.dtype(value.dtype.str) != value.dtype:  # fields, and types of other libraries, have no such name
                 raise StateError(
-                    f"{path} is a NumPy array of {value.dtype}; a checkpoint holds types that NumPy has one name for, "
-                    f"such as float32: give each field by itself, or what it holds in such a type, in state_dict()"
+                    f"{path} is a NumPy array of Python objects; allowed: numbers; convert or remove it in state_dict()"
+                )
+            if (
+                numpy.dtype(value.dtype.str) != value.dtype
+            ):  # types with fields and types of other libraries have no name in NumPy
+                raise StateError(
+                    f"{path} is a NumPy array of {value.dtype}; allowed: types with a name in NumPy, such as float32. "
+                    f"Return each field as its own array, or convert the array, in state_dict()"
                 )
             array = numpy.ascontiguousarray(value).reshape(-1)
             name = self._unique(path)
@@ -136,21 +140,21 @@ class Walk:
         if torch is not None and isinstance(value, torch.dtype):
             return {"$dtype": str(value).removeprefix("torch.")}
         raise StateError(
-            f"{path} is a {type(value).__name__}; a checkpoint holds numbers, strings, bytes, lists, tuples, dicts, "
-            f"NumPy arrays and tensors"
+            f"{path} is a {type(value).__name__}; allowed: numbers, strings, bytes, lists, tuples, dicts, NumPy arrays "
+            f"and tensors"
         )
 
     def _tensor(self, tensor: Any, path: str) -> str:
         if tensor.layout is not self._torch.strided or tensor.is_quantized:
-            raise StateError(f"{path} is a {tensor.layout} tensor; convert it to a dense one in state_dict()")
-        # Detached, it stays what it is now, also if the program gives its tensor other memory while this is copied.
+            raise StateError(f"{path} is a {tensor.layout} tensor; convert it to a dense tensor in state_dict()")
+        # A detached tensor keeps its memory, also if the program assigns other memory to its tensor during the copy.
         tensor, box, whole = tensor.detach(), None, tuple(tensor.shape)
         if type(tensor) is not self._torch.Tensor and is_sharded(tensor):
             tensor, box = own_part(tensor, path)
-        if tensor.is_neg() or tensor.is_conj():  # a view such as x.conj(): its memory holds other values than it has
+        if tensor.is_neg() or tensor.is_conj():  # a view such as x.conj(): its values differ from its memory
             tensor = tensor.resolve_conj().resolve_neg()
-        # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so that its
-        # address cannot be given to another one meanwhile.
+        # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so no other tensor
+        # can get its address.
         size, kind = tensor.nbytes, tensor.dtype
         same = self._seen.setdefault(tensor.data_ptr(), [])
         for leaf in same:
@@ -164,14 +168,14 @@ class Walk:
         return name
 
     def _unique(self, name: str) -> str:
-        while name in self._names:  # keys may hold the separator, or be 1 and "1"
+        while name in self._names:  # keys may contain the separator, or be 1 and "1"
             name = f"{name}'"
         self._names.add(name)
         return name
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Do two tensors at the same address say the same of it?"""
+    """True if two tensors at the same address have the same type, shape and layout."""
     return bool(
         one.dtype == other.dtype
         and one.shape == other.shape
@@ -181,10 +185,10 @@ def _are_alike(one: Any, other: Any) -> bool:
 
 
 def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], Any]) -> Any:
-    """The value whose `Walk.tree` this is. StateError if it is no tree of ours.
+    """The value of which `Walk.tree` made `tree`. StateError if `tree` has an unknown form.
 
-    `tensors`: by the names that the tree has for them. `value_of` says what stands where one was; True for one that was
-    a NumPy scalar.
+    `tensors`: by their names in the tree. `value_of` returns the value for a tensor; its second argument is True for a
+    NumPy scalar.
     """
 
     def value(tree: Tree) -> Any:
@@ -206,14 +210,14 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
         if tag == "$tensor" and isinstance(body, str) and body in tensors:
             return value_of(tensors[body], "$scalar" in tree)
         raise StateError(
-            f"the checkpoint holds a value of unknown kind {tag!r}; it was written by a newer holdfast-train"
+            f"the checkpoint contains a value of unknown kind {tag!r}; a newer holdfast-train has written it"
         )
 
     return value(tree)
 
 
 def names(tree: Tree) -> Iterator[str]:
-    """The names of the tensors in the tree `tree`."""
+    """The names of the tensors in `tree`."""
     if isinstance(tree, list):
         for item in tree:
             yield from names(item)
@@ -226,5 +230,5 @@ def names(tree: Tree) -> Iterator[str]:
 
 def _pair(tree: Tree) -> tuple[Tree, Tree]:
     if not isinstance(tree, list) or len(tree) != 2:
-        raise StateError("the checkpoint holds a dict that is not made of pairs")
+        raise StateError("the checkpoint contains a dict that does not consist of pairs")
     return tree[0], tree[1]

@@ -24,13 +24,13 @@ from holdfast_train.errors import (
 from holdfast_train.pod import launcher
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
-from holdfast_train.storage.opening import open_patient
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
 __all__ = ["copy_launcher", "main", "probe"]
 
 WRITERS: Final = 8
 ROUNDS: Final = 3
-PATIENCE: Final = 60.0
 
 
 def copy_launcher(folder: str | Path) -> Path:
@@ -68,7 +68,7 @@ def probe(storage: Storage, identity: Identity) -> None:
     storage.delete(keys)
     commits = CommitLog(storage, identity)
     commits.refresh()
-    rules.ownership(commits.state, identity)
+    rules.ownership_record(commits.state, identity)
 
 
 def _one_winner(storage: Storage, key: str) -> None:
@@ -98,7 +98,7 @@ def run(patience: float) -> None:
     if environment.checkpoint_uri is None:
         say("no checkpoint storage is set: nothing to probe")
         return
-    storage = open_patient(environment, environment.checkpoint_uri)
+    storage = open_retrying(environment, environment.checkpoint_uri)
     with storage.within(patience):
         probe(storage, environment.identity)
     say(f"the checkpoint storage {storage.uri} works: one winner of {WRITERS} in {ROUNDS} rounds")
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 if the pod may start. Otherwise a verdict in the termination log, and 75 (unreachable), 76 (fenced) or 78."""
     parser = argparse.ArgumentParser(prog="holdfast-init", description="Copy the launcher and probe the storage.")
     parser.add_argument(
-        "--patience", type=float, default=PATIENCE, help="seconds to retry a storage that does not answer"
+        "--patience", type=float, default=PATIENCE_SECONDS, help="seconds to retry a storage that does not answer"
     )
     arguments = parser.parse_args(argv)
     verdict_file = os.environ.get("HOLDFAST_TERMINATION_LOG")

@@ -1,4 +1,4 @@
-"""Reading what is wanted of a checkpoint's data straight into memory. Every chunk that is touched is checked whole."""
+"""Read ranges of a checkpoint's data directly into memory. Every chunk with a wanted byte is checked completely."""
 
 import math
 from bisect import bisect_right
@@ -14,26 +14,26 @@ from holdfast_train.storage.base import Storage
 
 __all__ = ["Fill", "read"]
 
-THREADS: Final = 4  # ranges that are read at once,
-RANGE_BYTES: Final = 64 << 20  # and how long they are: a request costs a millisecond of CPU
+THREADS: Final = 4  # ranges that are read at once
+RANGE_BYTES: Final = 64 << 20  # the most of one request, which costs a millisecond of CPU
 
 
 @dataclass(frozen=True)
 class Fill:
-    """Bytes from `offset` of a checkpoint's data on go into `view`."""
+    """A request to read the bytes from `offset` of a checkpoint's data into `view`."""
 
     offset: int
     view: memoryview
 
     @property
     def end(self) -> int:
-        """The offset of the first byte that is not wanted any more."""
+        """The offset of the first byte after the wanted ones."""
         return self.offset + len(self.view)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Chunks `first` to `last` (without it) of a part that begins at `begin` of the data; `fills` lie in them."""
+    """Chunks `first` to `last` (exclusive) of a part that begins at `begin` of the data, and the `fills` in them."""
 
     part: Part
     begin: int
@@ -43,30 +43,30 @@ class Range:
 
     @property
     def start(self) -> int:
-        """Where it begins in the part."""
+        """The offset of the first byte in the part."""
         return self.first * self.part.chunk
 
     @property
     def stop(self) -> int:
-        """Where it ends in the part."""
+        """The offset of the end in the part."""
         return min(self.last * self.part.chunk, self.part.size)
 
 
 def read(
     storage: Storage, parts: Sequence[Part], fills: Iterable[Fill], advance: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Fill all `fills`, several ranges at once; `advance` hears in threads of bytes of them that are there.
+    """Fill all `fills`, several ranges at once. Threads call `advance` with the number of wanted bytes just read.
 
-    CheckpointCorruptError if a chunk with one of their bytes does not hold, KeyMissingError if a part is gone; what is
-    in their memory is undefined then. Beside that memory it takes some of its own for bytes that nobody wants: at most
-    two chunks for each gap between fills, in THREADS ranges.
+    CheckpointCorruptError if a chunk with a wanted byte is damaged, KeyMissingError if a part is missing; the content
+    of `fills` is undefined then. Additional memory for unwanted bytes: at most two chunks for each gap between fills,
+    in THREADS ranges.
     """
     for layer in _layers(fills):
         _read(storage, parts, layer, advance)
 
 
 def _layers(fills: Iterable[Fill]) -> list[list[Fill]]:
-    """The fills in the order of the data, so that in one layer no byte is wanted twice."""
+    """The fills in the order of the data, in layers: within one layer the fills do not overlap."""
     layers: list[list[Fill]] = []
     for fill in sorted(fills, key=lambda fill: fill.offset):
         if not fill.view:
@@ -98,7 +98,7 @@ def _read(storage: Storage, parts: Sequence[Part], fills: Sequence[Fill], advanc
 
 
 def _ranges(parts: Sequence[Part], fills: Sequence[Fill]) -> Iterator[Range]:
-    """The chunks that hold a byte of `fills`, which are in order; chunks that follow each other in one range."""
+    """The chunks that contain a byte of `fills`, which are in order. Consecutive chunks form one range."""
     at = 0
     for part, begin in zip(parts, accumulate((part.size for part in parts), initial=0), strict=False):
         end = begin + part.size
@@ -125,7 +125,7 @@ def _ranges_of(part: Part, begin: int, fills: Sequence[Fill]) -> Iterator[Range]
 
 
 def _runs(part: Part, begin: int, fills: Sequence[Fill]) -> Iterator[tuple[int, int]]:
-    """First and last (without it) of the chunks that follow each other."""
+    """First and last (exclusive) of each run of consecutive chunks."""
     first = last = -1
     for fill in fills:
         start = max(fill.offset - begin, 0) // part.chunk
@@ -139,7 +139,7 @@ def _runs(part: Part, begin: int, fills: Sequence[Fill]) -> Iterator[tuple[int, 
 
 
 def _views(wanted: Range) -> Iterator[memoryview]:
-    """Memory for all bytes of a range: that of its fills, and new memory for what lies between them."""
+    """Memory for all bytes of a range: the memory of its fills, and new memory for the gaps between them."""
     at, stop = wanted.begin + wanted.start, wanted.begin + wanted.stop
     for fill in wanted.fills:
         if fill.offset > at:

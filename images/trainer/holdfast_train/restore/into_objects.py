@@ -1,4 +1,4 @@
-"""Giving the objects of a run what a checkpoint holds of them."""
+"""Restore the objects of a run from a checkpoint."""
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -16,40 +16,41 @@ from holdfast_train.format.stateful import Counts, Stateful, unwrapped
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.lazy_tensors import fitted, materialise, outline
 from holdfast_train.restore.restored import Restored, restored
-from holdfast_train.restore.source import Source
+from holdfast_train.restore.source import CheckpointSource
 from holdfast_train.say import say
-from holdfast_train.storage.opening import START_PATIENCE, open_patient
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
 __all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
 
-SHOWN: Final = 600  # characters of an error: torch names each tensor, and a verdict holds 2,000
-AS_IT_WAS: Final = "put the program back as it was, or start on another prefix"
-_Offer: TypeAlias = tuple[str, bytes, int]  # of a checkpoint: address and bytes of its manifest, number of its commit
+SHOWN: Final = 600  # characters of an error: torch names each tensor, and a verdict has room for 2,000 characters
+UNDO: Final = "undo the change of the program, or start on another prefix"
+_Offer: TypeAlias = tuple[str, bytes, int]  # address and bytes of a manifest, number of its commit
 
 
 @runtime_checkable
 class Positioned(Counts, Protocol):
-    """What counts steps, says how many, and can be put to another, such as ElasticSampler."""
+    """An object that counts steps, knows its step and can continue at another one, such as ElasticSampler."""
 
     step: int
 
     def go_to(self, step: int) -> None:
-        """Go on at `step`."""
+        """Continue at `step`."""
 
 
 def restore(
     environment: Environment,
     ranks: Ranks,
-    choose: Callable[[], Source],
+    choose: Callable[[], CheckpointSource],
     objects: Mapping[str, Stateful],
     per_rank: Mapping[str, Stateful],
 ) -> Restored | None:
-    """What this rank needs of one checkpoint, the same on all ranks; None if there is none. All ranks call it together.
+    """This rank's part of a checkpoint, the same one on all ranks; None if none exists. All ranks call it together.
 
-    `choose` is called on rank 0. Each rank reads what it needs and nothing else; if one of them finds that broken, all
-    take the checkpoint before it. An error of one rank is raised on all.
+    `choose` is called on rank 0. Each rank reads only what it needs. If one rank finds the checkpoint broken, all ranks
+    take the one before it. An error of one rank is raised on all ranks.
     """
-    chosen: list[Source] = []
+    chosen: list[CheckpointSource] = []
 
     def begin() -> _Offer | None:
         chosen.append(choose())
@@ -73,23 +74,28 @@ def restore(
     return None
 
 
-def _offer(source: Source) -> _Offer | None:
-    """What the other ranks are told of the newest checkpoint."""
+def _offer(source: CheckpointSource) -> _Offer | None:
+    """The newest checkpoint, in a form that rank 0 can send to the other ranks."""
     found = source.newest()
     return None if found is None else (found.uri, found.data, found.seq)
 
 
-def _verdict(source: Source, found: Found, errors: Sequence[HoldfastTrainError | None]) -> _Offer | str | None:
-    """What to read next if `found` is broken; a note for people if all ranks have read it. Raises what else one met."""
-    met = [(rank, error) for rank, error in enumerate(errors) if error is not None]
-    for _, error in met:
+def _verdict(
+    source: CheckpointSource, found: Found, errors: Sequence[HoldfastTrainError | None]
+) -> _Offer | str | None:
+    """The next checkpoint if a rank found `found` broken; a note for people if all ranks have read it.
+
+    Raises the first error of another kind.
+    """
+    failed = [(rank, error) for rank, error in enumerate(errors) if error is not None]
+    for _, error in failed:
         if not isinstance(error, BROKEN):
             raise error
-    if not met:
+    if not failed:
         return source.accept(found)
-    rank, error = met[0]
+    rank, error = failed[0]
     assert isinstance(error, BROKEN)
-    source.pass_over(found, error if rank == 0 else type(error)(f"rank {rank}: {error}"))
+    source.report_broken(found, error if rank == 0 else type(error)(f"rank {rank}: {error}"))
     return _offer(source)
 
 
@@ -101,36 +107,36 @@ def _read(
     objects: Mapping[str, Stateful],
     per_rank: Mapping[str, Stateful],
 ) -> Restored:
-    """What `rank` needs of `found`. StateError names what it lacks; StorageErrors."""
+    """The state of `found` that `rank` needs. StateError names an object that it lacks; StorageErrors."""
     saved = outline(found.manifest.state, found.manifest)["objects"]
-    wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _held(found, saved, objects).items()}
+    wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
     if mine is not None:
         mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
-    storage = open_patient(environment, resolve(found.uri)[0])
-    with storage.within(START_PATIENCE):
+    storage = open_retrying(environment, resolve(found.uri)[0])
+    with storage.within(PATIENCE_SECONDS):
         wanted, mine = materialise(storage, found.manifest, (wanted, mine))
     ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
     return restored(found, {"objects": wanted}, ranks)
 
 
-def _held(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:
-    """Those of `objects` that the checkpoint holds: all, but of an imported one, which may be of weights alone."""
+def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:
+    """The `objects` in the checkpoint: all of them, or for an imported checkpoint, which may be only weights, some."""
     lacking = [name for name in objects if name not in saved]
     if lacking and IMPORTED not in found.manifest.program:
         there = ", ".join(map(repr, saved))
-        raise StateError(f"the checkpoint {found.uri} holds no {lacking[0]!r}, only {there}: {AS_IT_WAS}")
+        raise StateError(f"the checkpoint {found.uri} has no object {lacking[0]!r}, only {there}: {UNDO}")
     if lacking and len(lacking) == len(objects):
         there = ", ".join(map(repr, saved))
         raise StateError(
-            f"the imported checkpoint {found.uri} holds only {there}, and none of {', '.join(objects)}: give Run an "
-            f"object of such a name, or import the source again with --name"
+            f"the imported checkpoint {found.uri} has only {there}, and none of {', '.join(objects)}: give Run an "
+            f"object of that name, or import the source again with --name"
         )
     return {name: thing for name, thing in objects.items() if name in saved}
 
 
 def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity], *, first: bool) -> None:
-    """Say what has changed since the checkpoint, on the `first` rank. StateError, on all, if a rule refuses it."""
+    """On the `first` rank, report changes since the checkpoint. StateError, on all ranks, if a rule refuses one."""
     findings = compare(restored.program, now, rules)
     if (message := refusal(findings)) is not None:
         raise StateError(message)
@@ -140,10 +146,10 @@ def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity
 
 
 def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, first: bool) -> None:
-    """What all ranks have alike; a sharded one gets its shards.
+    """Load the objects that all ranks share; a sharded object gets this rank's shards.
 
-    What an imported checkpoint lacks starts anew, but what counts steps goes on at that of the checkpoint. StateError
-    if one does not take what the checkpoint holds of it, or is at another step than the checkpoint then.
+    An object that an imported checkpoint lacks keeps its initial state, but one that counts steps continues at the step
+    of the checkpoint. StateError if an object refuses its state, or is at another step than the checkpoint afterwards.
     """
     saved = restored.state["objects"]
     for name, thing in objects.items():
@@ -152,12 +158,12 @@ def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, firs
             continue
         _begin(thing, restored)
         if first:
-            how = f"goes on at step {restored.step}" if isinstance(thing, Counts) else "starts anew"
-            say(f"the checkpoint was imported, and holds no {name!r}: that {how}")
+            how = f"continues at step {restored.step}" if isinstance(thing, Counts) else "keeps its initial state"
+            say(f"the checkpoint was imported and has no object {name!r}: it {how}")
 
 
 def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]) -> None:
-    """What `rank` has alone, and its random numbers: last, for loading may draw some. Errors: see `restore_objects`."""
+    """Load the objects of `rank` alone, then its random numbers, because loading may draw some. Errors as above."""
     mine = restored.ranks[rank] if rank < len(restored.ranks) else None
     for name, thing in per_rank.items():
         if mine is not None and name in mine["objects"]:
@@ -165,13 +171,13 @@ def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]
         else:
             _begin(thing, restored)
     if mine is None:
-        say(f"the checkpoint has no rank {rank}: its random numbers start anew")
+        say(f"the checkpoint has no rank {rank}: this rank starts with new random numbers")
     else:
         rng.restore(mine["rng"])
 
 
 def _begin(thing: Stateful, restored: Restored) -> None:
-    """What the checkpoint lacks: the steps that `Run` counts from there on are not the first ones."""
+    """Set an object that the checkpoint lacks to its step: `Run` counts on from that step, not from 0."""
     if isinstance(thing, Positioned):
         thing.go_to(restored.step)
     elif isinstance(thing, Counts):
@@ -183,11 +189,11 @@ def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
         thing.load_state_dict(state)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
-            raise  # no memory, a lost GPU: kinds of their own, which say nothing of the state
+            raise  # no memory or a lost GPU: own classes of errors, which are not about the state
         words = textwrap.shorten(f"{type(error).__name__}: {error}", SHOWN, placeholder=" and more").rstrip(".")
-        raise StateError(f"{name!r} does not take what {restored.uri} holds: {words}. So {AS_IT_WAS}") from error
+        raise StateError(f"{name!r} cannot load its state from {restored.uri}: {words}. So {UNDO}") from error
     if isinstance(thing, Positioned) and thing.step != restored.step:
         raise StateError(
-            f"{name!r} in {restored.uri} is at step {thing.step}, and the checkpoint is of step {restored.step}: steps "
-            f"would not mean the same data; import it with --step {thing.step} to another prefix, and start from that"
+            f"{name!r} in {restored.uri} is at step {thing.step}, but the checkpoint is of step {restored.step}: one "
+            f"step would be other data; import with --step {thing.step} to another prefix, and start from that prefix"
         )

@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint that are known and not read yet, and how they become tensors: only what is wanted is read."""
+"""Tensors of a checkpoint that are not read yet, and how they are read: only the wanted parts."""
 
 import ctypes
 import importlib
@@ -17,13 +17,13 @@ from holdfast_train.storage.base import Storage
 __all__ = ["Filling", "Lazy", "batched", "fitted", "lazies", "materialise", "memory_of", "outline"]
 
 T = TypeVar("T")
-DETOUR_BYTES: Final = 256 << 20  # memory for shards that are cut in another way than what is wanted of them
+DETOUR_BYTES: Final = 256 << 20  # memory for rows of shards that are cut differently from the wanted box
 _Slices: TypeAlias = "tuple[slice, ...]"
 
 
 @dataclass(frozen=True)
 class Lazy:
-    """A tensor or an array that lies in a checkpoint. `like`: a DTensor; then only this rank's part of it is wanted."""
+    """A tensor or an array in a checkpoint. `like`: a DTensor if only this rank's part of it is wanted."""
 
     entry: TensorEntry
     scalar: bool = False
@@ -31,22 +31,22 @@ class Lazy:
 
     @property
     def box(self) -> Box:
-        """What is wanted: start and shape."""
+        """Start and shape of the wanted part."""
         return ((0,) * len(self.entry.shape), self.entry.shape) if self.like is None else place(self.like)
 
     @property
     def key(self) -> tuple[str, Box]:
-        """The same for those that are the same bytes."""
+        """Equal for Lazies with the same bytes."""
         return self.entry.name, self.box
 
 
 def outline(tree: Tree, found: Manifest) -> Any:
-    """The value that `tree` of `found` describes, with a Lazy for each tensor and array."""
+    """The value that `tree`, of the manifest `found`, describes, with a Lazy for each tensor and array."""
     return unpack(tree, {entry.name: entry for entry in found.tensors}, Lazy)
 
 
 def lazies(value: Any) -> Iterator[Lazy]:
-    """Those in `value`, a nest of dicts, lists and tuples."""
+    """The Lazies in `value`, which consists of dicts, lists and tuples."""
     if isinstance(value, Lazy):
         yield value
     elif isinstance(value, dict):
@@ -58,7 +58,7 @@ def lazies(value: Any) -> Iterator[Lazy]:
 
 
 def fitted(saved: Any, thing: Any) -> Any:
-    """`saved`, the outline of the state of `thing`, with what it has sharded cut to this rank's part."""
+    """`saved`, the outline of the state of `thing`, with sharded tensors cut to this rank's part."""
     if hasattr(thing, "param_groups") and isinstance(saved, Mapping) and "state" in saved:
         parameters = [parameter for group in thing.param_groups for parameter in group["params"]]
         if not any(map(is_sharded, parameters)):
@@ -71,13 +71,15 @@ def fitted(saved: Any, thing: Any) -> Any:
     if hasattr(thing, "parameters") and any(map(is_sharded, thing.parameters())):
         now = thing.state_dict()
         return {key: _cut(value, now.get(key)) for key, value in saved.items()}
-    if "torch.distributed.tensor" in sys.modules and any(lazies(saved)):  # of one that gathers what others have
+    if "torch.distributed.tensor" in sys.modules and any(
+        lazies(saved)
+    ):  # an object whose state_dict gathers the parts of all ranks
         return _cut(saved, thing.state_dict())
     return saved
 
 
 def _cut(value: Any, like: Any) -> Any:
-    """This rank's part of `value`, if `like` is a DTensor of the same shape; also of what mappings hold."""
+    """This rank's part of `value` if `like` is a DTensor of the same shape. Mappings are cut value by value."""
     if isinstance(value, dict) and isinstance(like, Mapping):
         return {key: _cut(item, like.get(key)) for key, item in value.items()}
     same = isinstance(value, Lazy) and is_sharded(like) and value.entry.shape == tuple(like.shape)
@@ -85,9 +87,9 @@ def _cut(value: Any, like: Any) -> Any:
 
 
 def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable[[int], None] = lambda _: None) -> Any:
-    """`value` with tensors and arrays for its Lazies, each in memory of its own. Errors: see `reading.read`.
+    """`value` with tensors and arrays for its Lazies, each in its own memory. Errors: see `chunk_reader.read`.
 
-    What was tied is not tied any more: every place gets a tensor of its own.
+    Tied tensors are not tied any more: every place gets its own tensor.
     """
     made: dict[tuple[str, Box], Any] = {}
     filling = Filling()
@@ -121,14 +123,14 @@ def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:
 
 
 def _empty(lazy: Lazy) -> Any:
-    """Memory for what is wanted."""
+    """An empty tensor or array for the wanted part."""
     module = importlib.import_module(lazy.entry.kind)
     dtype = getattr(module, lazy.entry.dtype) if lazy.entry.kind == "torch" else module.dtype(lazy.entry.dtype)
     return module.empty(lazy.box[1], dtype=dtype)
 
 
 def memory_of(array: Any, kind: str) -> memoryview:
-    """The bytes of a tensor on the CPU, or of an array, which has to be contiguous and to outlive this."""
+    """The bytes of a contiguous array or CPU tensor, which must outlive the returned view."""
     address, size = (array.data_ptr(), array.numel() * array.itemsize) if kind == "torch" else (
         array.ctypes.data, array.nbytes,
     )  # fmt: skip
@@ -137,7 +139,7 @@ def memory_of(array: Any, kind: str) -> memoryview:
 
 @dataclass(frozen=True)
 class Detour:
-    """Rows of a saved shard go into memory of their own first, and from there `source` into `target` of the tensor."""
+    """Rows of a saved shard, read into separate memory; then their `source` is copied to `target` of `tensor`."""
 
     offset: int
     shape: tuple[int, ...]
@@ -147,23 +149,23 @@ class Detour:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of the rows."""
         return math.prod(self.shape) * int(self.tensor.itemsize)
 
 
 class Filling:
-    """What is to be read into which tensors."""
+    """A list of reads into tensors."""
 
     def __init__(self) -> None:
         self._fills: list[Fill] = []
         self._detours: list[Detour] = []
 
     def add(self, lazy: Lazy, array: Any) -> None:
-        """Read `lazy` into `array`, of its shape and type, contiguous and on the CPU."""
+        """Read `lazy` into `array`, which has its shape and type, is contiguous and on the CPU."""
         self.add_box(lazy.entry, lazy.box, array)
 
     def add_box(self, entry: TensorEntry, box: Box, array: Any) -> None:
-        """Read a box of a tensor into `array`; only rows of saved shards that have something of it are read."""
+        """Read a box of a tensor into `array`. Only rows of saved shards that overlap the box are read."""
         memory, (start, shape) = memory_of(array, entry.kind), box
         for shard in entry.shards:
             self._add(shard, start, shape, memory, array)
@@ -189,7 +191,7 @@ class Filling:
         self._detours.append(Detour(offset, (rows, *shard.shape[1:]), array, (slice(None), *source), target))
 
     def run(self, storage: Storage, found: Manifest, advance: Callable[[int], None] = lambda _: None) -> None:
-        """Read it all. Errors: see `reading.read`."""
+        """Read everything. Errors: see `chunk_reader.read`."""
         read(storage, found.parts, self._fills, advance)
         for batch in batched(sorted(self._detours, key=lambda d: d.offset), lambda d: d.size):
             rows = [detour.tensor.new_empty(detour.shape) for detour in batch]
@@ -200,7 +202,7 @@ class Filling:
 
 
 def batched(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """As many at a time as fit into DETOUR_BYTES; one that is larger goes alone."""
+    """Batches of `items` that fit into DETOUR_BYTES. A larger item is a batch of its own."""
     batch: list[T] = []
     total = 0
     for item in items:

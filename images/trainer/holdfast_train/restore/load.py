@@ -1,4 +1,4 @@
-"""Loading from a checkpoint without a Run: its state, or a part of it, or weights straight into a model."""
+"""Load from a checkpoint without a Run: its state, a part of it, or weights directly into a model."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,8 @@ from holdfast_train.format.selection import SHOWN, Only, at, select
 from holdfast_train.format.sharding import is_sharded
 from holdfast_train.format.stateful import unwrapped
 from holdfast_train.restore.lazy_tensors import Filling, Lazy, batched, materialise, outline
-from holdfast_train.restore.source import PATIENCE, newest_that_holds, open_address
+from holdfast_train.restore.source import open_address, read_newest_intact
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
 __all__ = ["load", "load_weights"]
 
@@ -24,15 +25,15 @@ def load(
     region: str | None = None,
     credentials: Credentials | None = None,
 ) -> dict[str, Any]:
-    """The state of the objects in a checkpoint, by the names that `Run` was given; tensors on the CPU.
+    """The state of the objects in a checkpoint, by the names given to `Run`; tensors are on the CPU.
 
         weights = holdfast_train.load("s3://runs/vision/vit-faces", only="model")["model"]
 
-    `uri`: the address of a manifest, or of a prefix (its newest checkpoint that holds); s3://, file:// or a path.
-    `only`: a dotted name or several, such as "model" or "model.layers.0."; what is elsewhere is not read. Sharded
-    tensors come whole. Where endpoint, region and credentials come from by default: see `source.open_address`.
+    `uri`: the address of a manifest, or of a prefix (its newest intact checkpoint); s3://, file:// or a path. `only`: a
+    dotted name or several, such as "model" or "model.layers.0."; other state is not read. Sharded tensors are returned
+    whole. For the defaults of endpoint, region and credentials see `source.open_address`.
 
-    NoCheckpointError if there is none that holds, StateError if there is nothing at a name of `only`, StorageErrors.
+    NoCheckpointError if no checkpoint is intact, StateError if a name of `only` has no state, StorageErrors.
     """
     storage, name = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
 
@@ -41,8 +42,8 @@ def load(
         result: dict[str, Any] = materialise(storage, found.manifest, wanted)
         return result
 
-    with storage.within(PATIENCE):
-        return newest_that_holds(storage, name, read)[1]
+    with storage.within(PATIENCE_SECONDS):
+        return read_newest_intact(storage, name, read)[1]
 
 
 def load_weights(
@@ -56,20 +57,20 @@ def load_weights(
     region: str | None = None,
     credentials: Credentials | None = None,
 ) -> list[str]:
-    """Fill a model's parameters and buffers from what the checkpoint at `uri` holds as `name`.
+    """Fill a model's parameters and buffers from the state `name` of the checkpoint at `uri`.
 
         with torch.device("meta"):
             model = Transformer(config)
         holdfast_train.load_weights(model, "s3://runs/vision/vit-faces", device="cuda")
 
-    What is on the meta device gets memory on `device` first; tied parameters stay tied. Where it can be, bytes are read
-    straight into that memory; values of another type are converted. Of a DTensor a rank reads its part alone. Returns
-    the names of what is still on meta, for you to fill: buffers that no checkpoint holds (`persistent=False`) and,
-    unless `strict`, what this one lacks.
+    Tensors on the meta device first get memory on `device`; tied parameters stay tied. Bytes are read directly into
+    that memory where possible; values of another type are converted. Of a DTensor each rank reads only its own part.
+    Returns the names of tensors that are still on meta, for you to fill: buffers that no checkpoint contains
+    (`persistent=False`) and, without `strict`, tensors that this checkpoint lacks.
 
-    StateError if one has names that the other lacks (unless `strict`: if they have none in common), and if shapes
-    differ: nothing is changed then. After another error the model's values are undefined. For `uri`, the rest, and
-    other errors see `load`.
+    StateError if a name is only in the model or only in the checkpoint (without `strict`: if they have no name in
+    common), and if shapes differ: the model is unchanged then. After another error the model's values are undefined.
+    For the other arguments and errors see `load`.
     """
     storage, checkpoint = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
     inner = unwrapped(model)
@@ -77,7 +78,7 @@ def load_weights(
     def read(found: Found) -> None:
         saved = at(outline(found.manifest.state, found.manifest)["objects"], name)
         if not isinstance(saved, Mapping):
-            raise StateError(f"{name!r} in {found.uri} is no state of a model, but a {type(saved).__name__}")
+            raise StateError(f"{name!r} in {found.uri} is a {type(saved).__name__}; expected the state of a model")
         _check(saved, inner.state_dict(keep_vars=True), name, found.uri, strict=strict)
         _give_memory(inner, saved, device)
         own, rest = _split(inner, saved)
@@ -85,18 +86,20 @@ def load_weights(
         if rest:
             inner.load_state_dict(materialise(storage, found.manifest, rest), strict=False)
 
-    with storage.within(PATIENCE):
-        newest_that_holds(storage, checkpoint, read)
+    with storage.within(PATIENCE_SECONDS):
+        read_newest_intact(storage, checkpoint, read)
     return [name for name, tensor in _tensors(inner) if tensor.is_meta]
 
 
 def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str, *, strict: bool) -> None:
-    """StateError names what is missing and what is there."""
+    """StateError names the missing and the additional names, or a shape that differs."""
     missing = [key for key in now if key not in saved]
     extra = [key for key in saved if key not in now]
     nothing = len(missing) == len(now)
     if (missing or extra) and (strict or nothing):
-        both = "none is in both: `name` says which object it is" if nothing else "strict=False takes what both have"
+        both = (
+            "they have none in common: set `name` to the object" if nothing else "strict=False loads the common names"
+        )
         raise StateError(
             f"{name!r} in {uri} does not fit the model: "
             + "; ".join(
@@ -104,12 +107,12 @@ def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str
                 for what, keys in (("the checkpoint lacks", missing), ("the model lacks", extra))
                 if keys
             )
-            + f". The checkpoint holds {len(saved)} names, the model {len(now)}; {both}"
+            + f". The checkpoint has {len(saved)} names, the model {len(now)}; {both}"
         )
     for key, value in saved.items():
         shape = tuple(getattr(now.get(key), "shape", ()))
         if key in now and isinstance(value, Lazy) and value.entry.shape != shape:
-            raise StateError(f"{key} has the shape {list(value.entry.shape)} in {uri}, and {list(shape)} in the model")
+            raise StateError(f"{key} has the shape {list(value.entry.shape)} in {uri}, but {list(shape)} in the model")
 
 
 def _listed(keys: list[str]) -> str:
@@ -124,7 +127,7 @@ def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _give_memory(model: Any, saved: Mapping[str, Any], device: Any) -> None:
-    """Memory for what is on the meta device and in `saved`. Tied parameters stay tied."""
+    """Give memory to the tensors that are on the meta device and in `saved`. Tied parameters stay tied."""
     import torch  # noqa: PLC0415 - the library works without it
 
     state = model.state_dict(keep_vars=True)
@@ -136,7 +139,7 @@ def _give_memory(model: Any, saved: Mapping[str, Any], device: Any) -> None:
         for key, parameter in module._parameters.items():
             if id(parameter) in meta and not is_sharded(parameter):
                 places.setdefault(id(parameter), []).append((module, key))
-    # As Module.to_empty does, but for what has values already. FSDP's modules hear of it through _apply, too.
+    # As Module.to_empty, except for tensors that have values. _apply also informs modules of FSDP.
     model._apply(lambda tensor: torch.empty_like(tensor, device=device) if id(tensor) in meta else tensor)
     for (first, first_key), *others in places.values():
         for module, key in others:
@@ -144,7 +147,7 @@ def _give_memory(model: Any, saved: Mapping[str, Any], device: Any) -> None:
 
 
 def _split(model: Any, saved: Mapping[str, Any]) -> tuple[list[tuple[Lazy, Any]], dict[str, Any]]:
-    """What is read straight into parameters and buffers, and what the model has to take over by itself."""
+    """Tensors that are read directly into parameters and buffers, and values that load_state_dict has to load."""
     there = {id(tensor) for _, tensor in _tensors(model)}
     own: dict[int, tuple[Lazy, Any]] = {}
     rest: dict[str, Any] = {}
@@ -158,13 +161,13 @@ def _split(model: Any, saved: Mapping[str, Any]) -> tuple[list[tuple[Lazy, Any]]
 
 
 def _fill(pairs: list[tuple[Lazy, Any]], run: Callable[[Filling], None]) -> None:
-    """Read each Lazy into its tensor: straight where the memory allows it, else by a detour of bounded size.
+    """Read each Lazy into its tensor: directly where the memory allows it, otherwise through a buffer of bounded size.
 
-    Not straight into a view such as x.conj(): it has other values than its memory.
+    Not directly into a view such as x.conj(): its values differ from its memory.
     """
     import torch  # noqa: PLC0415
 
-    straight, filled = Filling(), []
+    direct, filled = Filling(), []
     others: list[tuple[Lazy, Any]] = []
     for lazy, tensor in pairs:
         wanted = Lazy(lazy.entry, like=tensor) if is_sharded(tensor) else lazy
@@ -172,12 +175,14 @@ def _fill(pairs: list[tuple[Lazy, Any]], run: Callable[[Filling], None]) -> None
         same = local.dtype == getattr(torch, lazy.entry.dtype) and local.is_contiguous()
         same = same and not local.is_conj() and not local.is_neg()
         if same and local.device.type == "cpu":
-            straight.add(wanted, local)
+            direct.add(wanted, local)
             filled.append(local)
         else:
             others.append((wanted, local))
-    run(straight)
-    torch.autograd.graph.increment_version(filled)  # what was written behind torch's back counts as a change
+    run(direct)
+    torch.autograd.graph.increment_version(
+        filled
+    )  # torch did not see these writes; autograd must count them as a change
     for batch in batched(others, lambda pair: pair[0].entry.size):
         filling = Filling()
         made = [torch.empty(wanted.box[1], dtype=getattr(torch, wanted.entry.dtype)) for wanted, _ in batch]

@@ -1,4 +1,4 @@
-"""What a restore returns."""
+"""The result of a restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ __all__ = ["Restored", "restored"]
 
 @dataclass(frozen=True)
 class Restored:
-    """What to resume from. `state` and `ranks` are as they were saved; `note` says what was passed over, if any.
+    """A restored checkpoint. `state` and `ranks` are as saved; `note` names the checkpoints that were passed over.
 
-    What nobody wanted was not read, and is missing; of a rank, None is there. `program` is what the checkpoint says of
-    the program that made it.
+    Values that were not wanted were not read and are missing; for a rank the value is None. `program`: the facts in the
+    checkpoint about the program that saved it.
     """
 
     step: int
@@ -27,6 +27,6 @@ class Restored:
 
 
 def restored(found: Found, state: Any, ranks: Sequence[Any]) -> Restored:
-    """What was read of `found`."""
+    """The result for `found`, of which `state` and `ranks` were read."""
     about = Program(found.manifest.versions, found.manifest.program)
     return Restored(found.manifest.step, found.uri, "", state, tuple(ranks), about)

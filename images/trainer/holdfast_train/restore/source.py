@@ -1,4 +1,4 @@
-"""What an address names: one checkpoint by its manifest, or the newest that holds of a whole prefix."""
+"""The checkpoints at an address: one checkpoint by its manifest, or the newest intact one of a whole prefix."""
 
 import os
 from collections.abc import Callable
@@ -10,154 +10,156 @@ from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials, Identity
 from holdfast_train.errors import KeyMissingError, NoCheckpointError, StorageError
-from holdfast_train.format.names import manifest_key, resolve
+from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.say import say
 from holdfast_train.storage.base import join_uri
 from holdfast_train.storage.opening import open_storage
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["PATIENCE", "Source", "address", "newest_that_holds", "open_address", "read_newest", "source"]
+__all__ = ["CheckpointSource", "address", "open_address", "read_intact", "read_newest_intact", "source_of"]
 
 T = TypeVar("T")
-PATIENCE: Final = 60.0  # seconds to try a storage that does not answer
 NOBODY: Final = Identity("", "", "", 0, "")
 
 
-class Source(Protocol):
+class CheckpointSource(Protocol):
     """Checkpoints to choose from."""
 
     def newest(self) -> Found | None:
-        """The newest that was not passed over and whose manifest holds, None if there is none at all.
+        """The newest checkpoint that is not reported as broken and has an intact manifest, None if none exists.
 
-        NoCheckpointError if there are some and none holds.
+        NoCheckpointError if some exist and all are broken.
         """
 
-    def pass_over(self, found: Found, error: StorageError) -> None:
-        """What was read of `found` does not hold."""
+    def report_broken(self, found: Found, error: StorageError) -> None:
+        """Report `found` as broken."""
 
     def accept(self, found: Found) -> str:
-        """What is needed of `found` was read, and holds. What was passed over on the way to it, for people."""
+        """Take `found`, whose needed bytes were read and are intact. Return what was passed over, for people."""
 
 
 class One:
-    """A checkpoint that somebody has named: there is none before it."""
+    """One named checkpoint: no other one takes its place."""
 
-    def __init__(self, storage: Patient, name: str) -> None:
+    def __init__(self, storage: RetryingStorage, name: CheckpointName) -> None:
         self._storage = storage
         self._name = name
-        self._uri = join_uri(storage.uri, manifest_key(name))
+        self._uri = join_uri(storage.uri, name.manifest_key)
         self._broken: StorageError | None = None
 
     def newest(self) -> Found:
-        """As Source."""
+        """As CheckpointSource."""
         if self._broken is None:
             try:
                 return find(self._storage, self._name)
             except BROKEN as error:
                 self._broken = error
-        raise NoCheckpointError(f"the checkpoint {self._uri} does not hold: {self._broken}") from self._broken
+        raise NoCheckpointError(f"the checkpoint {self._uri} is broken: {self._broken}") from self._broken
 
-    def pass_over(self, found: Found, error: StorageError) -> None:
-        """As Source."""
+    def report_broken(self, found: Found, error: StorageError) -> None:
+        """As CheckpointSource."""
         self._broken = error
 
     def accept(self, found: Found) -> str:
-        """As Source."""
+        """As CheckpointSource."""
         return ""
 
 
 class Prefix:
-    """All checkpoints of a prefix that is not ours: whoever trains there deletes old ones, also while they are read.
+    """All checkpoints of another job's prefix. A training there may delete old checkpoints while we read them.
 
-    So what is missing does not count as broken if the log has gone on since it was read: then we begin again.
-    NoCheckpointError if there is none at all.
+    So a missing object does not mean that a checkpoint is broken if the log has new records: then we read the log
+    again. NoCheckpointError if the prefix has no checkpoint.
     """
 
-    def __init__(self, storage: Patient) -> None:
+    def __init__(self, storage: RetryingStorage) -> None:
         self._storage = storage
         self._checkpoints = self._now()
 
     def newest(self) -> Found:
-        """As Source. NoCheckpointError too if there is none at all any more."""
+        """As CheckpointSource. NoCheckpointError also if the prefix has no checkpoint any more."""
         while True:
             try:
                 found = self._checkpoints.newest()
             except NoCheckpointError:
-                if not self._has_gone_on():
+                if not self._reload_if_changed():
                     raise
                 continue
-            assert found is not None  # the log has some
+            assert found is not None  # the log has commits
             return found
 
-    def pass_over(self, found: Found, error: StorageError) -> None:
-        """As Source."""
-        if not isinstance(error, KeyMissingError) or not self._has_gone_on():
-            self._checkpoints.pass_over(found, error)
+    def report_broken(self, found: Found, error: StorageError) -> None:
+        """As CheckpointSource."""
+        if not isinstance(error, KeyMissingError) or not self._reload_if_changed():
+            self._checkpoints.report_broken(found, error)
 
     def accept(self, found: Found) -> str:
-        """As Source."""
+        """As CheckpointSource."""
         return self._checkpoints.accept(found)
 
     def _now(self) -> Checkpoints:
         found = Checkpoints(self._storage, NOBODY, Keep(), say)
         if not found.log.refresh().commits:
-            raise NoCheckpointError(f"{self._storage.uri} holds no checkpoint")
+            raise NoCheckpointError(f"{self._storage.uri} contains no checkpoint")
         return found
 
-    def _has_gone_on(self) -> bool:
-        """Is the log longer than when we read it? Then go by what it says now."""
+    def _reload_if_changed(self) -> bool:
+        """Read the log again. True if it has new records; then the checkpoints are those of its newest state."""
         before, now = self._checkpoints, self._now()
         if now.log.state.seq == before.log.state.seq:
             return False
         self._checkpoints = now
-        say(f"the log of {self._storage.uri} has gone on while it was read; reading what is newest now")
+        say(f"the log of {self._storage.uri} has changed during the read; reading the checkpoint that is newest now")
         return True
 
 
-def source(storage: Patient, name: str | None) -> Source:
-    """The checkpoint `name`, or all of the prefix. NoCheckpointError if there is none at all."""
-    if name is not None:
-        return One(storage, name)
-    return Prefix(storage)
+def source_of(storage: RetryingStorage, name: CheckpointName | None) -> CheckpointSource:
+    """The checkpoint `name`, or with None all of the prefix. NoCheckpointError if the prefix has none."""
+    return Prefix(storage) if name is None else One(storage, name)
 
 
-def newest_that_holds(storage: Patient, name: str | None, read: Callable[[Found], T]) -> tuple[Found, T]:
-    """What `read` makes of the newest checkpoint for which it finds nothing broken. NoCheckpointError if of none."""
-    result = read_newest(source(storage, name), read)
-    assert result is not None  # the source has some
+def read_newest_intact(
+    storage: RetryingStorage, name: CheckpointName | None, read: Callable[[Found], T]
+) -> tuple[Found, T]:
+    """The checkpoint `name`, or the newest in which `read` finds nothing broken, and what `read` returns.
+
+    NoCheckpointError if none exists or all are broken.
+    """
+    result = read_intact(source_of(storage, name), read)
+    assert result is not None  # the source has checkpoints
     found, value, note = result
     if note:
         say(note)
     return found, value
 
 
-def read_newest(choice: Source, read: Callable[[Found], T]) -> tuple[Found, T, str] | None:
+def read_intact(choice: CheckpointSource, read: Callable[[Found], T]) -> tuple[Found, T, str] | None:
     """The newest checkpoint of `choice` in which `read` finds nothing broken, what `read` returns, and a note.
 
-    None if there is no checkpoint at all, NoCheckpointError if none of them is intact.
+    None if no checkpoint exists, NoCheckpointError if all are broken.
     """
     while (found := choice.newest()) is not None:
         try:
             value = read(found)
         except BROKEN as error:
-            choice.pass_over(found, error)
+            choice.report_broken(found, error)
         else:
             return found, value, choice.accept(found)
     return None
 
 
 def address(text: str) -> str:
-    """The address in `text`, which may be a path of a folder."""
+    """The address that `text` means: an address, or the path of a folder."""
     return text if "://" in text else f"file://{Path(text).expanduser().absolute()}"
 
 
 def open_address(
     text: str, *, endpoint: str | None = None, region: str | None = None, credentials: Credentials | None = None
-) -> tuple[Patient, str | None]:
-    """The storage that `text` names, and the checkpoint in it, if it names one. StorageInvalidError.
+) -> tuple[RetryingStorage, CheckpointName | None]:
+    """The storage at the address `text`, and the checkpoint's name if `text` has one. StorageInvalidError.
 
-    What is not given comes from the job, inside its pod; else from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION,
-    and boto3's own chain of credentials.
+    Inside a job's pod the defaults are the job's own. Elsewhere they come from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL,
+    AWS_REGION, AWS_DEFAULT_REGION and boto3's chain of credentials.
     """
     prefix, name = resolve(address(text))
     env = os.environ
@@ -172,9 +174,9 @@ def open_address(
             env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
         ),
     )
-    return Patient(storage), name
+    return RetryingStorage(storage), name
 
 
 def _first(*names: str) -> str | None:
-    """The first of these variables that is set."""
+    """The value of the first of these variables that is set."""
     return next((value for name in names if (value := os.environ.get(name))), None)

@@ -16,7 +16,7 @@ from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.last_save import choose_last_save
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
 from holdfast_train.say import say
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 __all__ = ["Ending"]
 
@@ -55,12 +55,12 @@ class Ending:
         self._schedule = schedule
         self._save = save
         self._reporter = reporter
-        self._storage: Patient | None = None
+        self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
         self._coordinator: SaveCoordinator | None = None
         self._has_verdict = False
 
-    def open_storage(self, storage: Patient) -> None:
+    def open_storage(self, storage: RetryingStorage) -> None:
         """The run uses `storage` from now on."""
         self._storage = storage
 

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.say import say
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 __all__ = ["end_now", "hand_over"]
 
@@ -21,7 +21,7 @@ NOW_SECONDS: Final = 1.0  # the same limit, after a second SIGTERM
 EXIT_SECOND_SIGTERM: Final = 128 + signal.SIGTERM
 
 
-def hand_over(checkpoints: Checkpoints, storage: Patient, seconds: float) -> None:
+def hand_over(checkpoints: Checkpoints, storage: RetryingStorage, seconds: float) -> None:
     """Write into the log that this attempt commits nothing more. Takes at most `seconds`. Raises nothing."""
     seconds = min(seconds, HANDOVER_SECONDS)
     if seconds <= 0:

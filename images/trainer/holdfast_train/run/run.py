@@ -30,8 +30,8 @@ from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import TrainingState
 from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule, decimals
 from holdfast_train.say import say
-from holdfast_train.storage.opening import open_patient
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.retrying import RetryingStorage
 
 __all__ = ["Run"]
 
@@ -78,7 +78,7 @@ class Run:
         self._ranks = Ranks(connect=False)
         self._fence_wait = FenceWait()  # here: an order may end the wait before it begins
         self._notice = Notice(0.0)
-        self._storage: Patient | None = None
+        self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
         self._saving = SaveSchedule(self._progress)
         self._checkpointer: SaveCoordinator | None = None
@@ -216,7 +216,7 @@ class Run:
             ranks=self._ranks.size,
             nodes=environment.nodes,
         )
-        storage = open_patient(environment, environment.checkpoint_uri)
+        storage = open_retrying(environment, environment.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
             return
         self._storage = storage
@@ -269,7 +269,7 @@ class Run:
             reporter=self._reporter,
         )
 
-    def _wait_at_fence(self, environment: Environment, storage: Patient) -> bool:
+    def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:
         """Wait until the predecessor has handed over. False if a notice comes before that."""
         predecessor = environment.predecessor or 0
         if self._ranks.first:
@@ -277,7 +277,7 @@ class Run:
         self._progress.state = "holding"
         self._poke()
         log = CommitLog(storage, environment.identity)
-        may_go_on = self._fence_wait.wait(self._ranks, self._notice, lambda: log.end_of_hold(predecessor))
+        may_go_on = self._fence_wait.wait(self._ranks, self._notice, lambda: log.reason_to_pass_fence(predecessor))
         self._progress.state = "starting"
         if may_go_on:
             self._poke()
@@ -285,7 +285,7 @@ class Run:
             self._ending.leave_fence(predecessor)
         return may_go_on
 
-    def _own_and_choose(self, environment: Environment, storage: Patient) -> Candidates:
+    def _own_and_choose(self, environment: Environment, storage: RetryingStorage) -> Candidates:
         """Raise the fence, and return the checkpoints from which to resume. Rank 0 alone calls it."""
         self._checkpoints = start(environment, storage)
         self._progress.fenced = True
@@ -336,7 +336,7 @@ class Run:
         """Every wait ends by the new deadline. May be called in a signal handler."""
         self._fence_wait.end(reason)
         if self._storage is not None:
-            self._storage.hurry(self._notice.seconds_left())
+            self._storage.shorten_deadline(self._notice.seconds_left())
 
     def _poke(self) -> None:
         if self._reporter is not None:

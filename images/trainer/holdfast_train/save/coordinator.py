@@ -1,10 +1,10 @@
 """Saves of all ranks together: every rank acts on the results that rank 0 has received from its writer."""
 
-import uuid
 from collections.abc import Callable, Mapping
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError, WriterLostError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver, TrainingState
@@ -47,8 +47,7 @@ class SaveCoordinator:
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Saver.begin`."""
         self._schedule.record_begun()
-        name = f"{step:012d}-a{self._attempt}-{uuid.uuid4().hex[:12]}"
-        name, metrics = self._ranks.share((name, self._metrics()))
+        name, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), self._metrics()))
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint

@@ -2,10 +2,9 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.format import manifest
+from holdfast_train.format.codec import decoded
 from holdfast_train.format.manifest import Part
 from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import TensorEntry, Tree
@@ -30,21 +29,12 @@ class Fragment:
 
     def encode(self) -> bytes:
         """As JSON."""
-        return canonical(vars(self))
+        return canonical(self)
 
     @classmethod
     def decode(cls, data: bytes) -> "Fragment":
         """From JSON. CheckpointCorruptError if `data` is not a fragment."""
         try:
-            body: dict[str, Any] = json.loads(data)
-            return cls(
-                rank=int(body["rank"]),
-                form=str(body["form"]),
-                share=manifest.parts_of(body["share"]),
-                own=manifest.parts_of(body["own"]),
-                tensors=manifest.tensors_of(body["tensors"]),
-                tree=body["tree"],
-                failed=str(body["failed"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return decoded(cls, json.loads(data))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointCorruptError(f"a rank's part of the checkpoint cannot be read: {error}") from error

@@ -7,6 +7,7 @@ from holdfast_train import errors
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StorageError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.plan import Plan
 
@@ -40,7 +41,7 @@ class Save:
     after `at_most` seconds.
     """
 
-    name: str
+    name: CheckpointName
     step: int
     arena: int
     plan: Plan | None
@@ -58,7 +59,7 @@ class Save:
 class Copied:
     """The first `size` bytes of the checkpoint `name` are in its arena."""
 
-    name: str
+    name: CheckpointName
     size: int
 
 
@@ -66,7 +67,7 @@ class Copied:
 class Abandon:
     """The copy of the checkpoint `name` will not be completed."""
 
-    name: str
+    name: CheckpointName
     why: str
 
 

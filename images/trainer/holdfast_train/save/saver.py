@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.data import rng
 from holdfast_train.errors import HoldfastTrainError, StorageUnreachableError, WriterLostError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import Program
 from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import Tree, Walk
@@ -108,7 +109,7 @@ class Saver:
 
     def begin(
         self,
-        name: str,
+        name: CheckpointName,
         step: int,
         *,
         patience: float,
@@ -187,7 +188,7 @@ class Saver:
         self._arenas.clear()
         self._lock.close()
 
-    def _start_capture(self, name: str, number: int, plan: Plan, walk: Walk) -> Capture:
+    def _start_capture(self, name: CheckpointName, number: int, plan: Plan, walk: Walk) -> Capture:
         capture = Capture(
             self._arenas[number],
             plan,
@@ -199,7 +200,7 @@ class Saver:
         self._guard.delay_steps(capture)
         return capture
 
-    def _give_up(self, name: str, why: str) -> None:
+    def _give_up(self, name: CheckpointName, why: str) -> None:
         self._overlap = False
         say(f"{why}: from now on training waits while its state is copied")
         self._send(Abandon(name, why))

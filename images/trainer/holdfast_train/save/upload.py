@@ -11,15 +11,14 @@ from holdfast_train.commitlog.log import now
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageError, StorageUnreachableError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
-from holdfast_train.format.names import fragment_key, part_key
 from holdfast_train.format.tree import names
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan, merge_entries
 from holdfast_train.storage import checksums
-from holdfast_train.storage.rate_limit import Rate
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.rate_limit import RateLimit
+from holdfast_train.storage.retrying import RetryingStorage
 
 __all__ = ["Upload"]
 
@@ -34,7 +33,7 @@ class Upload:
     """Uploads the checkpoints of one rank, no faster than `rate`; rank 0 also commits them."""
 
     def __init__(
-        self, checkpoints: Checkpoints, storage: Patient, rank: int, ranks: int, rate: Rate | None = None
+        self, checkpoints: Checkpoints, storage: RetryingStorage, rank: int, ranks: int, rate: RateLimit | None = None
     ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
@@ -53,7 +52,7 @@ class Upload:
             except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
                 raise
-        key = fragment_key(save.name, self._rank)
+        key = save.name.fragment_key(self._rank)
         try:
             mine = self._write(save, plan, arriving)
         except StorageError as error:
@@ -71,7 +70,7 @@ class Upload:
             for start, stop in pieces:
                 arriving.wait_for(stop)
                 _raise_first(pending)
-                key = part_key(save.name, self._rank, len(pending))
+                key = save.name.part_key(self._rank, len(pending))
                 pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
         parts = [future.result() for future in pending]
         shared = sum(start < plan.share for start, _ in pieces)
@@ -92,7 +91,7 @@ class Upload:
         deadline = now + min(FRAGMENT_SECONDS, save.at_most)
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
         for rank in range(1, self._ranks):
-            while self._storage.size(key := fragment_key(save.name, rank)) is None:
+            while self._storage.size(key := save.name.fragment_key(rank)) is None:
                 if time.monotonic() > min(deadline, arriving.ended_at + orphaned):
                     raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
                 time.sleep(FRAGMENT_EVERY)

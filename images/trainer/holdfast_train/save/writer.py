@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.channel import Channel, ClosedError
@@ -24,8 +25,8 @@ from holdfast_train.save.messages import Abandon, Copied, Failed, FreeArena, Map
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
-from holdfast_train.storage.opening import open_patient
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.rate_limit import RateLimit
 
 __all__ = ["Writer", "main"]
 
@@ -39,13 +40,13 @@ class Writer:
     def __init__(self, channel: Channel, opened: Open, lock: InFlightLock) -> None:
         environment = opened.environment
         self._channel = channel
-        self._storage = open_patient(environment, environment.checkpoint_uri or "")
+        self._storage = open_retrying(environment, environment.checkpoint_uri or "")
         self._checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
-        self._checkpoints.go_on(opened.fence)
-        self._rate, self._limit = Rate(environment.upload_rate, BURST_BYTES), environment.upload_rate
+        self._checkpoints.use_fence(opened.fence)
+        self._rate, self._limit = RateLimit(environment.upload_rate, BURST_BYTES), environment.upload_rate
         self._upload = Upload(self._checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
         self._jobs: queue.SimpleQueue[tuple[Save, Plan, ArrivingBytes] | None] = queue.SimpleQueue()
-        self._arriving: dict[str, ArrivingBytes] = {}
+        self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
         self._is_leaving = False  # True if the trainer has a deadline by which it must have ended
@@ -92,7 +93,7 @@ class Writer:
             case ShortenDeadline(at_most=seconds):
                 self._is_leaving = self._is_leaving or math.isfinite(seconds)
                 self._rate.limit = None
-                self._storage.hurry(seconds)
+                self._storage.shorten_deadline(seconds)
 
     def _work(self) -> None:
         try:

@@ -1,7 +1,7 @@
-"""Where checkpoints live: the small interface that S3 and folders implement, and the wrapper that tries again.
+"""The interface of a storage, which S3 and folders implement.
 
-Small things (the log, manifests) go through `put`, `put_if_absent` and `get`. The data of checkpoints goes through
-`write` and `read_into`, which move gigabytes between the store and the caller's memory without a copy in between.
+`put`, `put_if_absent` and `get` are for small objects (log records, manifests). `write` and `read_into` are for data:
+they move gigabytes between the store and the caller's memory without an intermediate copy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
 __all__ = ["Entry", "Storage", "join_uri"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One key as the store lists it: `size` in bytes, `modified_at` with a time zone, by the store's own clock."""
+    """One key in a listing: `size` in bytes; `modified_at` has a time zone and comes from the store's clock."""
 
     key: str
     size: int
@@ -24,50 +24,51 @@ class Entry:
 
 
 class Storage(Protocol):
-    """A flat store of keys under one prefix. Every method may raise a StorageError; each is one try."""
+    """A flat store of keys under one prefix. Every method makes one attempt and may raise a StorageError."""
 
     uri: str
-    """Where the prefix is, without a slash at the end."""
+    """The address of the prefix, without a trailing slash."""
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """Create `key`, or return False and change nothing if it exists. Of concurrent callers exactly one wins."""
+        """Create `key`. False, without a change, if it exists. Exactly one of several concurrent callers gets True."""
 
     def put(self, key: str, body: bytes | bytearray) -> None:
-        """Write `key` so that it is durable and whole on return."""
+        """Write `key`. On return it is durable and complete."""
 
-    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
-        """Create `key` with `data` (bytes, contiguous, up to 4 GiB), durable and whole on return, without a copy of it.
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
+        """Create `key` from `data` (contiguous bytes, at most 4 GiB) without a copy. Durable and complete on return.
 
-        `data` must not change until then. `sums`: the CRC-64/NVME of each 4 MiB of it, as manifests have them. An S3
-        store is given them to check what arrives; without them they are computed here. `rate` limits bytes a second.
+        `data` must not change before the return. `sums`: the CRC-64/NVME of each 4 MiB of `data`, as in a manifest. An
+        S3 store checks the received bytes against them; without `sums` they are computed here. `rate` limits bytes per
+        second.
         """
 
     def get(self, key: str) -> bytes:
-        """The bytes of `key`. KeyMissingError if it does not exist."""
+        """The bytes of `key`. KeyMissingError if `key` does not exist."""
 
     def read_into(self, key: str, start: int, *views: memoryview) -> None:
-        """Fill `views` (bytes, contiguous), one after the other, with the bytes of `key` from `start` on.
+        """Fill `views` (contiguous bytes), one after the other, with the bytes of `key` from `start` on.
 
-        KeyMissingError if it does not exist, CheckpointCorruptError if it ends before all are full; what they hold
-        after an error is undefined.
+        KeyMissingError if `key` does not exist, CheckpointCorruptError if it ends before all views are full. After an
+        error the content of the views is undefined.
         """
 
     def size(self, key: str) -> int | None:
-        """Length of `key` in bytes, None if it does not exist."""
+        """Length of `key` in bytes, None if `key` does not exist."""
 
     def keys(self, prefix: str, after: str = "") -> list[str]:
-        """All keys that start with `prefix` and sort behind `after`, sorted."""
+        """All keys that start with `prefix` and sort after `after`, sorted."""
 
     def entries(self, prefix: str) -> list[Entry]:
-        """What `keys` lists, with size and time of the last change."""
+        """The keys that start with `prefix`, sorted, with their sizes and the times of their last changes."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete `keys`; one that does not exist is no error."""
+        """Delete `keys`. A key that does not exist is not an error."""
 
     def drop_unfinished(self, prefix: str, before: datetime) -> int:
-        """Drop what a writer that died had begun under `prefix` and never finished, if it began before `before`.
+        """Remove unfinished writes under `prefix` that began before `before` (with a time zone). Return their number.
 
-        Nobody lists or reads that, but it takes space. `before` has a time zone. Returns how many were dropped.
+        A writer that dies leaves them behind. No listing shows them and no read returns them, but they take space.
         """
 
 

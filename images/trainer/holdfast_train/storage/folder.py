@@ -1,4 +1,4 @@
-"""Checkpoints in a folder, such as a mounted volume. Durable: files and the folders that name them are synced."""
+"""A storage in a folder, such as a mounted volume. Writes are durable: files and their folders are synced."""
 
 import ctypes
 import errno
@@ -24,24 +24,26 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.storage.base import Entry
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
 __all__ = ["FolderStorage"]
 
-BLOCK_BYTES: Final = 8 << 20  # at once: large enough that a rate is kept with few pauses, each of which wakes us up
+BLOCK_BYTES: Final = (
+    8 << 20
+)  # of one write: large enough that a rate limit needs few pauses, because each pause is a wake-up
 DIRECT_BYTES: Final = 1 << 20
-DIRECT_ALIGNMENT: Final = 4096  # bytes: what disks and file systems want at most
+DIRECT_ALIGNMENT: Final = 4096  # bytes: the strictest alignment that disks and file systems require
 
-_VECTORS: Final = 1024  # IOV_MAX of Linux: what one call of preadv takes
+_VECTORS: Final = 1024  # IOV_MAX of Linux: the most buffers in one call of preadv
 _TEMPORARY: Final = ".writing-"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class FolderStorage:
-    """Keys are files under `folder`. The folder above the prefix must exist: an unmounted volume must not pass for one.
+    """Keys are files under `folder`. A folder above the prefix must exist, so that an unmounted volume is an error.
 
-    A new key is written under another name, synced, and then linked to its own: link() fails if the name is taken, also
-    over NFS, and a reader never sees half a file.
+    A new key is written under a temporary name, synced, and then linked to its own name. link() fails if the name
+    exists, also over NFS, and a reader never sees a partial file.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -60,8 +62,8 @@ class FolderStorage:
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise StorageNotAtomicError(
-                        f"the file system of {self._root} has no hard links, so that a commit could be lost; "
-                        f"use a volume that has them (ext4, xfs, NFS) or S3"
+                        f"the file system of {self._root} has no hard links, without which a commit could be lost; "
+                        f"use a volume with hard links (ext4, xfs, NFS) or S3"
                     ) from error
                 raise
             finally:
@@ -73,8 +75,8 @@ class FolderStorage:
         """As Storage."""
         self.write(key, memoryview(body))
 
-    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
-        """As Storage. `sums` are not needed: a file system checks its own ways, and a restore checks all."""
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
+        """As Storage. `sums` are not used: file systems check their own writes, and a restore checks every chunk."""
         with self._errors(key):
             target = self._target(key)
             self._write(target.parent, data, rate).replace(target)
@@ -101,8 +103,8 @@ class FolderStorage:
                     count = os.preadv(descriptor, list(islice(waiting, _VECTORS)), at)
                     if count == 0:
                         raise CheckpointCorruptError(
-                            f"{self.uri}/{key} has {os.fstat(descriptor).st_size} bytes, "
-                            f"and bytes {start} to {start + wanted} of it were wanted"
+                            f"{self.uri}/{key} has {os.fstat(descriptor).st_size} bytes; "
+                            f"expected bytes {start} to {start + wanted}"
                         )
                     at += count
                     _drop(waiting, count)
@@ -122,21 +124,21 @@ class FolderStorage:
         return self._list(prefix, after)
 
     def entries(self, prefix: str) -> list[Entry]:
-        """As Storage. The time is that of the last write to the file."""
+        """As Storage. `modified_at` is the time of the last write to the file."""
         found = []
         for key in self._list(prefix):
             with self._errors(key):
                 try:
                     status = (self._root / key).stat()
-                except FileNotFoundError:  # deleted since it was listed
+                except FileNotFoundError:  # deleted after the listing
                     continue
             found.append(Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
         return found
 
     def _list(self, prefix: str, after: str = "", *, unfinished: bool = False) -> list[str]:
-        """Keys behind `after`, sorted; with `unfinished` only the files that are none of them yet.
+        """Keys that sort after `after`, sorted. With `unfinished`, only the temporary files of unfinished writes.
 
-        A log has a file for every save that ever was: nothing is made of a name before it is known to be wanted.
+        A log has one file for every save so far, so a file is examined only if its name is wanted.
         """
         with self._errors(prefix):
             found = []
@@ -149,7 +151,7 @@ class FolderStorage:
             return sorted(found)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As Storage. A folder that is left empty goes too."""
+        """As Storage. A folder that becomes empty is removed too."""
         for key in keys:
             with self._errors(key):
                 path = self._root / key
@@ -158,7 +160,7 @@ class FolderStorage:
                     _remove_if_empty(path.parent)
 
     def drop_unfinished(self, prefix: str, before: datetime) -> int:
-        """As Storage. A file has begun when it was last written to: a writer that lives keeps its own."""
+        """As Storage. The last write to a file counts as its beginning, so the files of a live writer stay."""
         dropped = 0
         for key in self._list(prefix, unfinished=True):
             with self._errors(key):
@@ -167,7 +169,7 @@ class FolderStorage:
                     if path.stat().st_mtime >= before.timestamp():
                         continue
                     path.unlink()
-                except FileNotFoundError:  # finished, or dropped by another
+                except FileNotFoundError:  # finished, or removed by another process
                     continue
                 dropped += 1
                 if path.parent != self._root:
@@ -179,7 +181,7 @@ class FolderStorage:
         if not target.parent.is_dir():
             if not self._root.is_dir() and not _exists_above(self._root):
                 raise StorageNotFoundError(
-                    f"the folder {self._root.parent} does not exist; is the volume mounted there?"
+                    f"the folder {self._root.parent} does not exist; check that the volume is mounted there"
                 )
             missing = [p for p in (target.parent, *target.parent.parents) if not p.is_dir()]
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -187,8 +189,8 @@ class FolderStorage:
                 _sync_folder(folder.parent)
         return target
 
-    def _write(self, folder: Path, data: memoryview, rate: Rate | None = None) -> Path:
-        """A new file with `data`, synced, under a name that nobody takes for a key."""
+    def _write(self, folder: Path, data: memoryview, rate: RateLimit | None = None) -> Path:
+        """A new synced file with `data`, under a temporary name, which is never a key."""
         path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -218,7 +220,7 @@ class FolderStorage:
             yield
         except PermissionError as error:
             raise StorageDeniedError(
-                f"{self.uri}/{key}: {error.strerror}; the pod's user may not read or write there"
+                f"{self.uri}/{key}: {error.strerror}; the pod's user needs permission to read and write there"
             ) from error
         except OSError as error:
             where = f"{self.uri}/{key}: {error.strerror or error}"
@@ -232,17 +234,17 @@ class FolderStorage:
 
 
 def _is_aligned(data: memoryview) -> bool:
-    """Is it large, and does it lie as direct writes want it? Arenas do."""
+    """True if `data` is large enough and aligned for direct writes. Arenas are."""
     if data.readonly or len(data) < DIRECT_BYTES:
         return False
     return (ctypes.addressof(ctypes.c_char.from_buffer(data)) | len(data)) % DIRECT_ALIGNMENT == 0
 
 
 def _set_direct(descriptor: int, direct: bool) -> bool:
-    """Write past the page cache, or not. Returns whether that is so now: not every file system can.
+    """Turn writes past the page cache on or off. True if they are on now: not every file system supports them.
 
-    Past it, a gigabyte costs some hundredths of a second of CPU and no memory. The cache would take both from the
-    training, and hold what nobody reads.
+    Past the cache, a gigabyte costs some hundredths of a second of CPU and no memory. The cache would take both from
+    the training and keep bytes that no process reads.
     """
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_DIRECT
     try:
@@ -255,12 +257,12 @@ def _set_direct(descriptor: int, direct: bool) -> bool:
 
 
 def _exists_above(root: Path) -> bool:
-    """A prefix may be new, and so may folders above it, but not everything down from the file system's root."""
+    """True if a folder above `root` exists, other than the root of the file system. The prefix itself may be new."""
     return any(parent.is_dir() for parent in list(root.parents)[:-1])
 
 
 def _raise_unless_missing(error: OSError) -> None:
-    """A folder that is not there, or not any more, is empty. One that cannot be read is not."""
+    """A folder that does not exist counts as empty. A folder that cannot be read is an error."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -268,7 +270,7 @@ def _raise_unless_missing(error: OSError) -> None:
 def _remove_if_empty(folder: Path) -> None:
     try:
         folder.rmdir()
-    except OSError:  # not empty, or gone already: both are fine
+    except OSError:  # not empty, or removed already: both are fine
         return
 
 
@@ -281,7 +283,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _drop(views: deque[memoryview], count: int) -> None:
-    """Take the first `count` bytes off `views`, which have been filled."""
+    """Remove the first `count` bytes from `views`: they are filled."""
     while views and count >= len(views[0]):
         count -= len(views.popleft())
     if count:

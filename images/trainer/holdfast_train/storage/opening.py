@@ -1,22 +1,16 @@
-"""Open the storage that an address names."""
-
-from typing import Final
+"""Open the storage at an address."""
 
 from holdfast_train.environment import Credentials, Environment
-from holdfast_train.errors import (
-    StorageInvalidError,
-)
+from holdfast_train.errors import StorageInvalidError
 from holdfast_train.storage.base import Storage
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["START_PATIENCE", "open_patient", "open_storage"]
-
-START_PATIENCE: Final = 60.0  # seconds to try a storage that does not answer
+__all__ = ["open_retrying", "open_storage"]
 
 
-def open_patient(environment: Environment, uri: str) -> Patient:
-    """The storage at `uri`, with the job's endpoint and keys. StorageInvalidError if `uri` is not an address."""
-    return Patient(
+def open_retrying(environment: Environment, uri: str) -> RetryingStorage:
+    """The storage at `uri`, with retries and the job's endpoint and keys. StorageInvalidError if `uri` is invalid."""
+    return RetryingStorage(
         open_storage(uri, endpoint=environment.endpoint, region=environment.region, credentials=environment.credentials)
     )
 
@@ -24,9 +18,9 @@ def open_patient(environment: Environment, uri: str) -> Patient:
 def open_storage(
     uri: str, *, endpoint: str | None = None, region: str | None = None, credentials: Credentials | None = None
 ) -> Storage:
-    """The storage at `uri`: `s3://bucket/prefix` or `file:///folder`. StorageInvalidError if it is neither.
+    """The storage at `uri`: `s3://bucket/prefix` or `file:///folder`. StorageInvalidError if `uri` is neither.
 
-    Nothing is contacted yet. boto3 is imported only for S3: it takes longer to import than a small trainer to start.
+    This opens no connection. boto3 is imported only for S3: its import takes longer than the start of a small trainer.
     """
     scheme, separator, rest = uri.partition("://")
     parts = rest.strip("/").split("/")
@@ -35,7 +29,7 @@ def open_storage(
             from holdfast_train.storage.folder import FolderStorage  # noqa: PLC0415
 
             return FolderStorage("/" + "/".join(parts))
-        if scheme == "s3" and not rest.startswith("/"):  # s3:///prefix: a variable with the bucket was empty
+        if scheme == "s3" and not rest.startswith("/"):  # s3:///prefix: the variable for the bucket was empty
             from holdfast_train.storage.s3 import S3Storage  # noqa: PLC0415
 
             return S3Storage(
@@ -46,5 +40,5 @@ def open_storage(
                 credentials=credentials or Credentials(),
             )
     raise StorageInvalidError(
-        f"the checkpoint storage {uri!r} cannot be read; allowed: s3://bucket/prefix or file:///absolute/folder"
+        f"the checkpoint storage {uri!r} is not an address; allowed: s3://bucket/prefix or file:///absolute/folder"
     )

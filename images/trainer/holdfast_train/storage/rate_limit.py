@@ -1,17 +1,17 @@
-"""A limit on bytes a second, so that an upload beside a training leaves the network to the training."""
+"""A limit on bytes per second, so that an upload during training leaves network bandwidth to the training."""
 
 import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Rate"]
+__all__ = ["RateLimit"]
 
 
-class Rate:
-    """A token bucket. It starts full, holds `burst` bytes and fills by `limit` bytes a second; None is no limit.
+class RateLimit:
+    """A token bucket. It starts full, holds `burst` bytes and fills by `limit` bytes per second; None means no limit.
 
-    One instance may be shared by any number of threads: together they keep the limit. `limit` may be set at any time,
-    such as to None when a notice makes the upload urgent: then who waits goes on at once.
+    Threads that share one instance keep the limit together. `limit` may be set at any time. With None, for example when
+    a notice makes the upload urgent, all waiting threads continue at once.
     """
 
     def __init__(
@@ -23,7 +23,9 @@ class Rate:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         if (limit is not None and limit <= 0) or burst <= 0:
-            raise ValueError(f"a rate of {limit} bytes/s with bursts of {burst} bytes; allowed: more than 0, None")
+            raise ValueError(
+                f"limit is {limit} bytes/s and burst is {burst} bytes; allowed: more than 0, for limit also None"
+            )
         self._limit = limit
         self._burst = burst
         self._clock = clock
@@ -34,7 +36,7 @@ class Rate:
 
     @property
     def limit(self) -> float | None:
-        """Bytes a second, None if there is no limit."""
+        """Bytes per second, None if there is no limit."""
         return self._limit
 
     @limit.setter
@@ -44,10 +46,10 @@ class Rate:
             self._changed.notify_all()
 
     def take(self, size: int, now: float) -> float:
-        """Take `size` bytes out of the bucket at the time `now`: how many seconds to wait before they may go.
+        """Take `size` bytes out of the bucket at the time `now`. Return the seconds to wait before sending them.
 
-        The bucket may go below empty: who takes more than there is waits, and all who come later wait longer. So a
-        piece of any size passes, and order is kept.
+        The level may become negative: a caller that takes more than the bucket has waits, and later callers wait
+        longer. So a piece of any size passes, and callers keep their order.
         """
         with self._changed:
             limit = self._limit
@@ -59,7 +61,7 @@ class Rate:
             return max(0.0, -self._left / limit)
 
     def wait(self, size: int) -> None:
-        """Return when `size` more bytes may go."""
+        """Return when `size` more bytes may be sent."""
         pause = self.take(size, self._clock())
         if pause > 0:
             self._sleep(pause)

@@ -1,4 +1,4 @@
-"""A storage that tries again while the store cannot be reached."""
+"""A storage that repeats calls while the store is unreachable."""
 
 import math
 import random
@@ -6,26 +6,26 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from holdfast_train.errors import StorageError, StorageUnreachableError
 from holdfast_train.storage.base import Entry, Storage
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["Patient"]
+__all__ = ["PATIENCE_SECONDS", "RetryingStorage"]
 
 T = TypeVar("T")
 
-FIRST_DELAY = 0.1
+PATIENCE_SECONDS: Final = 60.0  # of silence before a start, a restore, an import or an export gives up
+FIRST_DELAY: Final = 0.1
+LONGEST_DELAY: Final = 2.0
 
-LONGEST_DELAY = 2.0
 
+class RetryingStorage:
+    """A Storage that repeats calls, with growing random delays, while the store is unreachable.
 
-class Patient:
-    """A Storage that tries again, with growing random delays, while the store cannot be reached.
-
-    How long is set by `within`; outside of it every call is tried once. Calls of several threads share one silence: it
-    begins with the first call that fails after one that was answered, and any answer ends it.
+    `within` sets for how long; outside `within` every call makes one attempt. Calls of several threads share one
+    silence: it begins with the first failed call after an answered one, and any answer ends it.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Patient:
 
     @contextmanager
     def within(self, seconds: float, *, at_most: float = math.inf) -> Iterator[None]:
-        """Inside, a call is tried again until the store has been silent for `seconds`.
+        """Inside, repeat a call until the store has been silent for `seconds`.
 
-        However long the work takes, each answer renews that: many gigabytes survive many short disturbances. Only
-        `at_most` seconds from now, for one who has to leave by then, nothing is tried again.
+        Each answer starts these seconds again, so a transfer of many gigabytes survives many short disturbances.
+        `at_most` seconds from now the retries end in any case: for a process that has to exit by then.
         """
         before = self._patience, self._deadline
         self._patience, self._deadline = seconds, self._clock() + at_most
@@ -58,8 +58,8 @@ class Patient:
         finally:
             self._patience, self._deadline = before
 
-    def hurry(self, at_most: float) -> None:
-        """Inside `within`: nothing is tried again after `at_most` seconds from now. May be called in any thread."""
+    def shorten_deadline(self, at_most: float) -> None:
+        """Inside `within`: end the retries at most `at_most` seconds from now. May be called in any thread."""
         self._deadline = min(self._deadline, self._clock() + at_most)
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -68,7 +68,7 @@ class Patient:
             try:
                 answer = function()
             except StorageUnreachableError:
-                # Jitter keeps a thousand jobs from returning to a recovering store in one wave.
+                # Random delays prevent a thousand jobs from returning to a recovering store in one wave.
                 pause = delay * random.uniform(0.5, 1.5)  # noqa: S311
                 now = self._clock()
                 since = self._silent_since
@@ -79,22 +79,22 @@ class Patient:
                 self._sleep(pause)
                 delay = min(LONGEST_DELAY, delay * 2)
             except StorageError:
-                self._silent_since = None  # a refusal is an answer
+                self._silent_since = None  # a refusal is an answer too
                 raise
             else:
                 self._silent_since = None
                 return answer
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """As Storage. False may also mean that an earlier try took effect unseen: compare what is there."""
+        """As Storage. False may also mean that an earlier attempt took effect unnoticed: compare the stored bytes."""
         return self._call(lambda: self._storage.put_if_absent(key, body))
 
     def put(self, key: str, body: bytes | bytearray) -> None:
         """As Storage."""
         self._call(lambda: self._storage.put(key, body))
 
-    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
-        """As Storage. Each try sends all of it."""
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
+        """As Storage. Each attempt sends all of `data`."""
         self._call(lambda: self._storage.write(key, data, sums=sums, rate=rate))
 
     def get(self, key: str) -> bytes:
@@ -102,7 +102,7 @@ class Patient:
         return self._call(lambda: self._storage.get(key))
 
     def read_into(self, key: str, start: int, *views: memoryview) -> None:
-        """As Storage. Each try reads all of it."""
+        """As Storage. Each attempt reads all bytes."""
         self._call(lambda: self._storage.read_into(key, start, *views))
 
     def size(self, key: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Checkpoints in an S3 bucket, through boto3."""
+"""A storage in an S3 bucket, through boto3."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.say import say
 from holdfast_train.storage.base import Entry
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 PART_BYTES: Final = 64 << 20
-PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # one connection to a real store carries about 0.1 GB/s
+PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # connections; one to a real store carries about 0.1 GB/s
 _DENIED: Final = frozenset(
     {
         "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId", "InvalidToken",
         "SignatureDoesNotMatch", "401", "403",
     }
 )  # fmt: skip
-# Refused now, though nobody has to change the job: a clock is set right, and a new pod gets new tokens.
+# Refusals that pass without a change to the job: a clock is corrected, and a new pod gets new tokens.
 _PASSING: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
 )
@@ -63,10 +63,10 @@ _BEYOND: Final = frozenset({"InvalidRange", "416"})
 
 
 class S3Storage:
-    """Keys are objects under `prefix` in `bucket`. One instance may be used by several threads.
+    """Keys are objects under `prefix` in `bucket`. Several threads may use one instance.
 
-    A store that cannot be connected to for `connect_seconds`, or is silent for `read_seconds`, is unreachable. Data is
-    written in parts of at most `part_bytes`, `parallel` of them at once.
+    A store is unreachable if a connection takes longer than `connect_seconds`, or an answer longer than `read_seconds`.
+    Data is written in parts of at most `part_bytes`, `parallel` parts at once.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class S3Storage:
         self.uri = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self._where = f"{self.uri} at {endpoint}" if endpoint else self.uri
         config = Config(
-            # Own stores rarely have a DNS name for every bucket; AWS prefers it.
+            # Self-hosted stores rarely have a DNS name for each bucket; AWS prefers DNS names.
             s3={"addressing_style": "path" if endpoint else "auto"},
-            # boto3's CRC trailers are not understood by every store. Content-MD5, set below, is.
+            # Not every store supports boto3's CRC trailers. Every store supports Content-MD5, set below.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             connect_timeout=connect_seconds,
             read_timeout=read_seconds,
             max_pool_connections=max(16, parallel),
             tcp_keepalive=True,
-            retries={"total_max_attempts": 1},  # Patient tries again, with a deadline that the caller knows
+            retries={"total_max_attempts": 1},  # RetryingStorage repeats calls, with a deadline that the caller sets
         )
         self._options: dict[str, Any] = {
             "endpoint_url": endpoint,
@@ -106,7 +106,7 @@ class S3Storage:
             "aws_session_token": credentials.session_token,
             "config": config,
         }
-        # Data carries a checksum that is signed, so that the signature need not be over every byte once more.
+        # Data requests carry a signed checksum, so the signature need not cover every byte again.
         self._data_config = config.merge(Config(s3={**config.s3, "payload_signing_enabled": False}))
         self._part_bytes = part_bytes
         self._parallel = parallel
@@ -115,11 +115,11 @@ class S3Storage:
         self._session: Any = None
         self._opened: Any = None
         self._opened_for_data: Any = None
-        with contextlib.suppress(StorageUnreachableError):  # the first call tries again
+        with contextlib.suppress(StorageUnreachableError):  # the first call opens it again
             self._opened = self._open()
 
     def _open(self) -> Any:
-        """A client with the credentials that are found now: it keeps them, or that there were none, for its life."""
+        """A client with the credentials available now. A client never looks for credentials a second time."""
         self._session = boto3.session.Session()
         return self._open_client(self._options)
 
@@ -127,12 +127,14 @@ class S3Storage:
         try:
             return self._session.client("s3", **options)
         except (botocore.exceptions.CredentialRetrievalError, botocore.exceptions.MetadataRetrievalError) as error:
-            raise StorageUnreachableError(f"no credentials for {self._where} just now: {error}") from error
+            raise StorageUnreachableError(
+                f"the credentials for {self._where} cannot be read at the moment: {error}"
+            ) from error
         except botocore.exceptions.BotoCoreError as error:
             raise StorageInvalidError(f"the checkpoint storage {self._where} cannot be used: {error}") from error
-        except ValueError as error:  # boto3 says which endpoint it cannot read, and not what one looks like
+        except ValueError as error:  # boto3 names the invalid endpoint, but not the allowed form
             raise StorageInvalidError(
-                f"the checkpoint storage {self._where} cannot be used: {error}; give it as https://host:port"
+                f"the checkpoint storage {self._where} cannot be used: {error}; give the endpoint as https://host:port"
             ) from error
 
     @property
@@ -143,7 +145,7 @@ class S3Storage:
         return client
 
     def _data_client(self) -> Any:
-        """The client for data, of the same session: the same credentials, and renewed once for both."""
+        """The client for data, of the same session: credentials are renewed once for both clients."""
         with self._lock:
             if self._opened_for_data is None:
                 assert self._client is not None  # opens the session
@@ -151,7 +153,7 @@ class S3Storage:
             return self._opened_for_data
 
     def _uploader(self) -> "Uploader":
-        """Imported and made for the first upload: who only reads the log needs neither."""
+        """The uploader. The first upload imports and creates it: a process that only reads the log does not need it."""
         from holdfast_train.storage.s3_upload import Uploader  # noqa: PLC0415
 
         with self._lock:
@@ -165,11 +167,11 @@ class S3Storage:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """As Storage. A store that does not know If-None-Match raises StorageNotAtomicError."""
+        """As Storage. StorageNotAtomicError if the store does not support If-None-Match."""
         return self._call(key, lambda: self._put(key, body, IfNoneMatch="*"), exists=False) is not False
 
     def put(self, key: str, body: bytes | bytearray) -> None:
-        """As Storage. The store checks Content-MD5, so that bytes damaged on the way are refused."""
+        """As Storage. The store checks Content-MD5 and refuses bytes that were damaged on the way."""
         self._call(key, lambda: self._put(key, body))
 
     def _put(self, key: str, body: bytes | bytearray, **options: str) -> bool:
@@ -177,8 +179,8 @@ class S3Storage:
         self._client.put_object(**self._target(key), Body=body, ContentMD5=digest, **options)
         return True
 
-    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: Rate | None = None) -> None:
-        """As Storage. The store checks each part and the whole, so that bytes damaged on the way are refused."""
+    def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
+        """As Storage. The store checks each part and the whole object, and refuses damaged bytes."""
         self._uploader().write(key, self._target(key), data, sums, rate)
 
     def get(self, key: str) -> bytes:
@@ -192,7 +194,7 @@ class S3Storage:
         return self._call(key, read)
 
     def read_into(self, key: str, start: int, *views: memoryview) -> None:
-        """As Storage. One ranged GET; callers read several ranges at once."""
+        """As Storage. One GET of a range; callers read several ranges at once."""
         if any(views):
             self._call(key, lambda: self._fill(key, start, views))
 
@@ -204,18 +206,16 @@ class S3Storage:
         except botocore.exceptions.ClientError as error:
             if error.response.get("Error", {}).get("Code") in _BEYOND:
                 raise CheckpointCorruptError(
-                    f"{self.uri}/{key} has not even {start + 1} bytes, and bytes {start} to {end} of it were wanted"
+                    f"{self.uri}/{key} has fewer than {start + 1} bytes; expected bytes {start} to {end}"
                 ) from error
             raise
         with contextlib.closing(Body(answer["Body"])) as body:
             if answer["ContentLength"] != wanted:
                 total = answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"]
-                raise CheckpointCorruptError(
-                    f"{self.uri}/{key} has {total} bytes, and bytes {start} to {end} of it were wanted"
-                )
+                raise CheckpointCorruptError(f"{self.uri}/{key} has {total} bytes; expected bytes {start} to {end}")
             done = body.fill(*views)
             if done < wanted:
-                raise ConnectionError(f"the answer broke off after {done} of {wanted} bytes of {key!r}")
+                raise ConnectionError(f"the answer ended after {done} of {wanted} bytes of {key!r}")
 
     def size(self, key: str) -> int | None:
         """As Storage."""
@@ -249,7 +249,7 @@ class S3Storage:
         return sorted(self._call(prefix, read), key=lambda entry: entry.key)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As Storage. One by one: DeleteObjects needs a checksum that stores disagree about."""
+        """As Storage. One request for each key: stores disagree about the checksum that DeleteObjects needs."""
         for key in keys:
             self._delete(key)
 
@@ -260,7 +260,7 @@ class S3Storage:
             return
 
     def drop_unfinished(self, prefix: str, before: datetime) -> int:
-        """As Storage. Uploads in parts that were begun and neither completed nor aborted."""
+        """As Storage. These are multipart uploads that were neither completed nor aborted."""
 
         def read() -> list[dict[str, Any]]:
             pages = self._client.get_paginator("list_multipart_uploads").paginate(
@@ -282,15 +282,15 @@ class S3Storage:
                 return exists
             raise self._translate(key, error, create_only=exists is not None) from error
         except botocore.exceptions.NoCredentialsError as error:
-            # No keys were given, so they come from a metadata service, which may only be slow to answer.
+            # Without explicit keys they come from a metadata service, which may be slow to answer.
             self._opened = self._opened_for_data = None
             raise StorageUnreachableError(
-                f"no credentials for {self._where} were found; tried again. If the pods have no workload identity, set "
+                f"found no credentials for {self._where}, trying again. If the pods have no workload identity, set "
                 f"spec.checkpoint.storage.s3.credentialsSecret"
             ) from error
         except botocore.exceptions.PartialCredentialsError as error:
             raise StorageDeniedError(
-                f"half of the credentials for {self._where} is missing ({error}); "
+                f"one of the two keys for {self._where} is missing ({error}); "
                 f"set both keys in the Secret of spec.checkpoint.storage.s3.credentialsSecret"
             ) from error
         except botocore.exceptions.ParamValidationError as error:
@@ -309,11 +309,15 @@ class S3Storage:
         if code in _FULL:
             return StorageFullError(f"{self._where}: {code}: {text}")
         if code in _PASSING:
-            return StorageUnreachableError(f"{self._where} refuses {error.operation_name} just now: {code}: {text}")
+            return StorageUnreachableError(
+                f"{self._where} refuses {error.operation_name} at the moment: {code}: {text}"
+            )
         if code in _DENIED or status in (401, 403):
             return StorageDeniedError(f"{self._where} refuses {error.operation_name} of {key!r}: {code}: {text}")
         if create_only and (code == "NotImplemented" or status == 501):
-            return StorageNotAtomicError(f"{self._where} has no create-only writes (If-None-Match): {code}: {text}")
+            return StorageNotAtomicError(
+                f"{self._where} does not support create-only writes (If-None-Match): {code}: {text}"
+            )
         if code in _BUSY or status in (409, 429) or (status >= 500 and status != 501):
             return StorageUnreachableError(f"{self._where}: {code}: {text}")
         return StorageError(f"{self._where}: {error.operation_name} of {key!r}: {code or status}: {text}")

@@ -1,4 +1,4 @@
-"""The body of an S3 answer, read straight into memory of the caller."""
+"""The body of an S3 answer, read directly into the caller's memory."""
 
 import http.client
 from collections.abc import Callable
@@ -12,8 +12,8 @@ PIECE_BYTES: Final = 4 << 20
 class Body:
     """Fills memory from the `Body` of boto3's get_object.
 
-    The response of http.client fills memory itself. The one of urllib3 around it reads into new memory and copies from
-    there, so it is used only if there is none of http.client in it. `direct` says which it is.
+    The response of http.client reads directly into given memory. The response of urllib3 around it reads into new
+    memory and copies, so it is used only if it contains no response of http.client. `direct`: True for http.client.
     """
 
     def __init__(self, body: Any) -> None:
@@ -24,7 +24,7 @@ class Body:
         self._whole = False
 
     def fill(self, *views: memoryview) -> int:
-        """Fill `views`, together as long as the body should be, one after the other. Returns how many there were."""
+        """Fill `views`, which are together as long as the body should be. Return the number of bytes read."""
         total = 0
         for view in views:
             done = 0
@@ -37,7 +37,7 @@ class Body:
         return total
 
     def close(self) -> None:
-        """The connection is used again after a whole body, and closed after half of one."""
+        """Keep the connection for reuse if the whole body was read; otherwise close it."""
         if self._whole:
             self._body._raw_stream.release_conn()
         else:

@@ -1,12 +1,12 @@
-"""Uploads of large objects to S3: in parts, several at once, straight out of the caller's memory, checked by the store.
+"""Uploads of large objects to S3: several parts at once, directly from the caller's memory, checked by the store.
 
-boto3 does the requests. What it is not made for is to send memory as it is: it takes bytes, or a file that it reads in
-blocks of 16 KiB. `Window` is such a file, whose blocks are views of 1 MiB that go to the socket without a copy.
+boto3 sends the requests. It accepts bytes, or a file that it reads in blocks of 16 KiB, but not memory without a copy.
+`Window` is a file whose blocks are views of 1 MiB, which go to the socket without a copy.
 
-What is checked on the way: each part carries its CRC-64/NVME, which the store compares with what has arrived, and the
-whole object's is compared again when the parts are put together. That is the sum of the manifest's own sums where the
-caller gives these, so that what is stored is what the manifest says. A store that does not know this checksum gets
-Content-MD5 for each part, at several times the CPU; one that knows neither cannot be used.
+Checks: each part carries its CRC-64/NVME, which the store compares with the received bytes. The store compares the
+checksum of the whole object again when it joins the parts. If the caller gives the checksums of the manifest, these
+checksums are computed from them, so the stored bytes match the manifest. A store without CRC-64/NVME gets Content-MD5
+for each part, which costs several times the CPU. A store without both cannot be used.
 """
 
 import base64
@@ -25,7 +25,7 @@ from awscrt import checksums
 
 from holdfast_train.errors import CheckpointCorruptError, StorageError, StorageUnreachableError
 from holdfast_train.storage.checksums import CHUNK_BYTES
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
 __all__ = ["Uploader", "Window"]
 
@@ -33,22 +33,22 @@ LEAST_PART_BYTES: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 20
 PART_TRIES: Final = 4
 FIRST_DELAY: Final = 0.1
-# What stores say of a checksum that they do not know. Those that say nothing do not send it back either.
+# Error codes of stores for an unknown checksum. A store that ignores the checksum does not send it back either.
 _UNKNOWN: Final = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedArgument"})
 
 
 class _NotCheckedError(Exception):
-    """The store does not check CRC-64/NVME; the text says how that was seen."""
+    """The store does not check CRC-64/NVME; the text gives the evidence."""
 
 
 class _StoppedError(Exception):
-    """Another part has failed for good: this one need not go on."""
+    """Another part has failed permanently: this part stops."""
 
 
 class Window:
-    """A file over memory that hands out views of it. `read` ignores how much is asked for; see above.
+    """A file over memory that returns views of it. `read` ignores the requested size; see the module's docstring.
 
-    `before` is called with the length of each block before it is sent, and may wait, or raise to stop the upload.
+    `before` is called with the length of each block before it is sent. It may wait, or raise to stop the upload.
     """
 
     def __init__(self, data: memoryview, before: Callable[[int], None]) -> None:
@@ -79,7 +79,7 @@ class Window:
 
 @dataclass(frozen=True)
 class _Part:
-    """`known`: sums of its chunks, if the caller has them."""
+    """One part. `known`: the checksums of its chunks, empty if the caller does not have them."""
 
     number: int
     data: memoryview
@@ -94,12 +94,10 @@ class _Part:
 
 
 class Uploader:
-    """Writes objects of one bucket. Parts of all objects share `parallel` threads, so what is in flight is bounded.
+    """Writes objects of one bucket. Parts of all objects share `parallel` threads, which bounds the bytes in flight.
 
-    A part has at most `part_bytes`, a multiple of a manifest's chunk.
-
-    `client` gives the boto3 client and `call` makes errors of a request those of Storage: both are S3Storage's.
-    `say` gets one line if the store cannot check CRC-64/NVME.
+    A part has at most `part_bytes`, a multiple of a manifest's chunk. `client` returns the boto3 client. `call`
+    translates errors of a request to those of Storage. `say` gets one line if the store cannot check CRC-64/NVME.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Uploader:
         say: Callable[[str], None],
     ) -> None:
         if part_bytes % CHUNK_BYTES:
-            raise ValueError(f"parts of {part_bytes} bytes; allowed: a multiple of {CHUNK_BYTES}")
+            raise ValueError(f"part_bytes is {part_bytes}; allowed: a multiple of {CHUNK_BYTES}")
         self._client = client
         self._call = call
         self._part_bytes = part_bytes
@@ -123,10 +121,12 @@ class Uploader:
         self._lock = threading.Lock()
         self._left: list[dict[str, str]] = []
 
-    def write(self, key: str, target: dict[str, str], data: memoryview, sums: Sequence[str], rate: Rate | None) -> None:
-        """Create the object `target` (Bucket, Key), which is `key` in messages. Errors as of Storage.write.
+    def write(
+        self, key: str, target: dict[str, str], data: memoryview, sums: Sequence[str], rate: RateLimit | None
+    ) -> None:
+        """Create the object `target` (Bucket, Key); messages call it `key`. Errors: those of Storage.write.
 
-        CheckpointCorruptError if `data` is not what `sums` say.
+        CheckpointCorruptError if `data` does not match `sums`.
         """
         size = self._part_size(len(data))
         known, step = [int(text, 16) for text in sums], size // CHUNK_BYTES
@@ -141,15 +141,19 @@ class Uploader:
             with self._lock:
                 first, self._use_crc = self._use_crc, False
             if first:
-                self._say(f"the store does not check CRC-64/NVME ({reason}): uploads use Content-MD5, at more CPU")
+                self._say(
+                    f"the store does not check CRC-64/NVME ({reason}): uploads use Content-MD5, which costs more CPU"
+                )
         self._abort_left()
 
     def _part_size(self, length: int) -> int:
-        """Large parts cost fewer requests; smaller ones give an object of a few of them to all connections."""
+        """The size of a part. Large parts need fewer requests; small parts let a small object use all connections."""
         even = -(-length // (self._parallel * CHUNK_BYTES)) * CHUNK_BYTES
         return min(self._part_bytes, max(LEAST_PART_BYTES, even))
 
-    def _try(self, key: str, target: dict[str, str], parts: Sequence[_Part], rate: Rate | None, *, crc: bool) -> None:
+    def _try(
+        self, key: str, target: dict[str, str], parts: Sequence[_Part], rate: RateLimit | None, *, crc: bool
+    ) -> None:
         upload = _Upload(self._client, self._call, key, target, rate, crc)
         try:
             if len(parts) == 1:
@@ -160,12 +164,12 @@ class Uploader:
             if upload.begun is not None:
                 with self._lock:
                     self._left.append(upload.begun)
-            if not isinstance(error, StorageUnreachableError):  # a store that is silent would be waited for once more
+            if not isinstance(error, StorageUnreachableError):  # a silent store would cost another wait
                 self._abort_left()
             raise
 
     def _abort_left(self) -> None:
-        """Give the space of failed uploads back. What cannot be aborted now is found by Storage.drop_unfinished."""
+        """Abort failed uploads to free their space. Storage.drop_unfinished finds those that cannot be aborted now."""
         with self._lock:
             left, self._left = self._left, []
         for upload in left:
@@ -175,23 +179,23 @@ class Uploader:
 
 @dataclass
 class _Upload:
-    """One try to write one object. `begun`: what it takes to abort it."""
+    """One attempt to write one object. `begun`: the arguments of an abort."""
 
     client: Callable[[], Any]
     call: Callable[[str, Callable[[], Any]], Any]
     key: str
     target: dict[str, str]
-    rate: Rate | None
+    rate: RateLimit | None
     crc: bool
     begun: dict[str, str] | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def in_one(self, part: _Part) -> None:
-        """The object is one part."""
+        """Write the object as one part."""
         self._send(part, lambda **more: self.client().put_object(**self.target, **more))
 
     def in_parts(self, pool: ThreadPoolExecutor, parts: Sequence[_Part]) -> None:
-        """All `parts` in the threads of `pool`, then one request that makes them the object."""
+        """Send `parts` in the threads of `pool`, then join them with one request."""
         options = {"ChecksumAlgorithm": "CRC64NVME", "ChecksumType": "FULL_OBJECT"} if self.crc else {}
         begun = self._request(lambda: self.client().create_multipart_upload(**self.target, **options))
         upload = self.begun = {**self.target, "UploadId": begun["UploadId"]}
@@ -217,7 +221,7 @@ class _Upload:
         try:
             answer, crc = self._send(part, request)
         except BaseException:
-            if self._stop.is_set():  # then it is no news, or the way in which this one was stopped
+            if self._stop.is_set():  # the first error is known already, or it stopped this part
                 raise _StoppedError from None
             self._stop.set()
             raise
@@ -225,9 +229,9 @@ class _Upload:
         return {"PartNumber": part.number, "ETag": answer["ETag"], **sums}, crc
 
     def _send(self, part: _Part, request: Callable[..., Any]) -> tuple[Any, int]:
-        """Send one part, again if the store is only busy: one 503 must not cost the gigabytes that are there already.
+        """Send one part. Repeat it if the store is busy: one 503 must not waste the gigabytes sent before.
 
-        A store that is silent is not waited for twice: that is for the caller, who knows how long there is.
+        A silent store is an error at once: only the caller knows how much time is left.
         """
         crc = part.crc() if self.crc else 0
         check = {"ChecksumCRC64NVME": _base64(crc)} if self.crc else {"ContentMD5": _md5(part.data)}
@@ -240,7 +244,7 @@ class _Upload:
             except StorageUnreachableError as error:
                 if self.crc and part.known and checksums.crc64nvme(part.data) != crc:
                     raise CheckpointCorruptError(
-                        f"{self.key}: its bytes in memory are not the ones whose checksums were taken"
+                        f"{self.key}: the bytes in memory have changed since their checksums were computed"
                     ) from error
                 if not left or not _answered(error):
                     raise
@@ -248,7 +252,7 @@ class _Upload:
                 delay *= 2
                 continue
             if self.crc and answer.get("ChecksumCRC64NVME") != check["ChecksumCRC64NVME"]:
-                raise _NotCheckedError("it does not send it back")
+                raise _NotCheckedError("the answer does not contain it")
             return answer, crc
         raise AssertionError("the last try returns or raises")
 
@@ -259,7 +263,7 @@ class _Upload:
             raise _StoppedError
 
     def _request(self, request: Callable[[], Any]) -> Any:
-        """The answer. _NotCheckedError if the store refuses the checksum, else errors of Storage."""
+        """The answer. _NotCheckedError if the store refuses the checksum; otherwise errors of Storage."""
 
         def guarded() -> Any:
             try:
@@ -274,12 +278,12 @@ class _Upload:
 
 
 def _answered(error: StorageError) -> bool:
-    """True if the store said so itself, or hung up; False if it was not there or said nothing."""
+    """True if the store answered or closed the connection; False if there was no connection or no answer."""
     return isinstance(error.__cause__, (botocore.exceptions.ClientError, botocore.exceptions.ConnectionClosedError))
 
 
 def _combined(pieces: Iterable[tuple[int, int]]) -> int:
-    """The CRC-64/NVME of pieces end to end, each given by its own and its length in bytes."""
+    """The CRC-64/NVME of joined pieces, each given by its CRC and its length in bytes."""
     total = 0
     for crc, length in pieces:
         total = int(checksums.combine_crc64nvme(total, crc, length))

@@ -130,8 +130,8 @@ def to_object(answer: Answer) -> dict[str, Any]:
     """What --json prints; null where --values was not given, or where one checkpoint has no such value."""
     a, b, comparison = answer.first, answer.second, answer.comparison
     return {
-        "first": {"name": a.name, "step": a.step, "size": a.size},
-        "second": {"name": b.name, "step": b.step, "size": b.size},
+        "first": {"name": str(a.name), "step": a.step, "size": a.size},
+        "second": {"name": str(b.name), "step": b.step, "size": b.size},
         "facts": _objects(comparison.facts),
         "removed": [t.name for t in comparison.removed],
         "added": [t.name for t in comparison.added],

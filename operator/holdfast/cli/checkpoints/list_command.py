@@ -69,12 +69,12 @@ def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None
 
 def _cells(row: Row, now: datetime) -> list[Text]:
     return [
-        Text(formats.count(row.step)),
-        Text(str(row.attempt)),
+        Text(formats.count(row.name.step)),
+        Text(str(row.name.attempt)),
         Text(formats.span(now - row.at if row.at else None)),
         Text(formats.size(row.size)),
         Text(row.standing, style=_STYLES[row.standing]),
-        Text(row.name),
+        Text(str(row.name)),
         Text(row.note, style="red"),
     ]
 
@@ -86,18 +86,18 @@ def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
         "uri": prefix.uri,
         "owner": {"namespace": owner.namespace, "job": owner.job, "jobUID": owner.job_uid} if owner else None,
         "fence": {"attempt": fence.attempt, "podUID": fence.pod_uid} if fence else None,
-        "mayBeTraining": rules.writer(prefix.state) is not None,
+        "mayBeTraining": rules.possible_writer(prefix.state) is not None,
         "handedOver": prefix.state.handed_over,
         "completeAtStep": prefix.state.complete,
         "logRecords": prefix.state.seq,
         "checkpoints": [
             {
-                "step": row.step,
-                "attempt": row.attempt,
+                "step": row.name.step,
+                "attempt": row.name.attempt,
                 "at": format_time(row.at) if row.at else None,
                 "size": row.size,
                 "state": row.standing,
-                "name": row.name,
+                "name": str(row.name),
                 "note": row.note or None,
             }
             for row in listed

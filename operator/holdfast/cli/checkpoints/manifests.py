@@ -6,13 +6,12 @@ from holdfast.cli.checkpoints.pick import Selected
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest
-from holdfast_train.format.names import manifest_key
 from holdfast_train.storage.base import Storage
 
 
 def read_manifest(storage: Storage, selected: Selected) -> Manifest:
     """The manifest. CheckpointCorruptError, which names the key, if it is not the committed one; KeyMissingError."""
-    key = manifest_key(selected.name)
+    key = selected.name.manifest_key
     data = storage.get(key)
     try:
         found = manifest.decode(data)

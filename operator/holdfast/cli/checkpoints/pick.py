@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from holdfast.cli.checkpoints.survey import Prefix
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast_train.commitlog.records import Commit, LogState
+from holdfast_train.format.names import CheckpointName
 
 LATEST = "latest"
 
@@ -13,7 +14,7 @@ LATEST = "latest"
 class Selected:
     """A checkpoint by name. `commit` is its record in the log; None if it was not committed or was set aside."""
 
-    name: str
+    name: CheckpointName
     commit: Commit | None = None
 
 
@@ -30,11 +31,11 @@ def select(prefix: Prefix, text: str) -> Selected:
             return Selected(found[-1].name, found[-1])
     known = {c.name: c for c in commits}
     every = sorted(known.keys() | set(prefix.state.set_aside) | prefix.objects.keys())
-    alike = [text] if text in every else [name for name in every if "-" in text and name.startswith(text)]
+    alike = [name for name in every if str(name) == text or ("-" in text and str(name).startswith(text))]
     if len(alike) == 1:
         return Selected(alike[0], known.get(alike[0]))
     if alike:
-        raise CliError(f"{text!r} is the start of {len(alike)} names: {', '.join(alike)}")
+        raise CliError(f"{text!r} is the start of {len(alike)} names: {', '.join(map(str, alike))}")
     raise CliError(
         f"there is no checkpoint {text!r} below {prefix.uri}; {_known(prefix.state)}", code=ExitCode.NOT_FOUND
     )

@@ -131,7 +131,8 @@ def show(out: Console, made: Plan) -> None:
     """Print what is deleted, and what is not named by the log but stays."""
     if made.items:
         rows = [
-            [Text(formats.count(i.step)), Text(formats.size(i.size)), Text(i.name), Text(i.why)] for i in made.items
+            [Text(formats.count(i.step)), Text(formats.size(i.size)), Text(str(i.name)), Text(i.why)]
+            for i in made.items
         ]
         out.print(Fitting(COLUMNS, rows))
     else:
@@ -196,8 +197,8 @@ def to_object(prefix: Prefix, made: Plan, *, dry_run: bool) -> dict[str, Any]:
         "dryRun": dry_run,
         "size": made.size,
         "deleted": [
-            {"name": i.name, "step": i.step, "size": i.size, "committed": i.commit is not None, "why": i.why}
+            {"name": str(i.name), "step": i.step, "size": i.size, "committed": i.commit is not None, "why": i.why}
             for i in made.items
         ],
-        "kept": [{"name": kept.name, "why": kept.why} for kept in made.kept],
+        "kept": [{"name": str(kept.name), "why": kept.why} for kept in made.kept],
     }

@@ -26,13 +26,14 @@ from datetime import datetime, timedelta
 from holdfast.cli.checkpoints.survey import Objects, Prefix, missing, names
 from holdfast_train.commitlog import retention, rules
 from holdfast_train.commitlog.records import Commit, Fence, Keep, LogState
+from holdfast_train.format.names import CheckpointName
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One checkpoint to delete. `commit` is its record in the log; None if the log does not name it."""
 
-    name: str
+    name: CheckpointName
     step: int
     size: int
     keys: tuple[str, ...]
@@ -44,7 +45,7 @@ class Item:
 class Kept:
     """Objects that the log does not name and that stay; `why` says the reason."""
 
-    name: str
+    name: CheckpointName
     why: str
 
 
@@ -72,7 +73,7 @@ def plan(prefix: Prefix, keep: Keep | None, broken: Mapping[int, str], older_tha
     orphans, kept = _orphans(prefix, older_than, now)
     if keep is None:
         return Plan(orphans, kept)
-    if (fence := rules.writer(prefix.state)) is not None:
+    if (fence := rules.possible_writer(prefix.state)) is not None:
         return Plan(orphans, kept, fence)
     return Plan((*_commits(prefix, keep, broken), *orphans), kept)
 
@@ -92,19 +93,19 @@ def _commits(prefix: Prefix, keep: Keep, broken: Mapping[int, str]) -> list[Item
 
 
 def _orphans(prefix: Prefix, older_than: timedelta, now: datetime) -> tuple[tuple[Item, ...], tuple[Kept, ...]]:
-    fence = rules.writer(prefix.state)
+    fence = rules.possible_writer(prefix.state)
     items, kept = [], []
     for there in prefix.unnamed:
         if why := _why_needed(there, fence, older_than, now):
             kept.append(Kept(there.name, why))
         else:
-            items.append(Item(there.name, there.step, there.size, there.keys, "the log does not name it"))
+            items.append(Item(there.name, there.name.step, there.size, there.keys, "the log does not name it"))
     return tuple(items), tuple(kept)
 
 
 def _why_needed(there: Objects, fence: Fence | None, older_than: timedelta, now: datetime) -> str:
     """Why objects that the log does not name may still be needed; empty if they cannot."""
-    if fence is not None and there.attempt >= fence.attempt:
+    if fence is not None and there.name.attempt >= fence.attempt:
         return f"attempt {fence.attempt} may be writing it"
     return "" if now - there.modified >= older_than else "it was written too recently"
 

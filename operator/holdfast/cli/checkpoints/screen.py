@@ -30,7 +30,7 @@ def heading(uri: str, state: LogState) -> list[Text]:
     """The address, the owner, and the attempt that may commit."""
     lines = [Text(uri, style="bold")]
     if state.owner and state.owner.namespace == records.IMPORTED_NAMESPACE:
-        done = rules.writer(state) is None
+        done = rules.possible_writer(state) is None
         now = "imported; no job writes here" if done else "an import writes here, or was interrupted"
         return [*lines, Text.assemble(("now    ", "dim"), now)]
     if owner := state.owner:
@@ -46,7 +46,7 @@ def _now(state: LogState) -> Text:
         return Text(f"complete at step {state.complete:,}", style="green")
     if state.fence is None:
         return Text("no attempt of this job has raised its fence yet")
-    if rules.writer(state) is None:
+    if rules.possible_writer(state) is None:
         return Text(f"attempt {state.fence.attempt} has handed over; no attempt may commit before the next fence")
     return Text(f"attempt {state.fence.attempt} has the newest fence and may be training", style="cyan")
 

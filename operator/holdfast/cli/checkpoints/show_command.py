@@ -56,7 +56,7 @@ def show(
       holdfast checkpoints show vit-faces -n vision
       holdfast checkpoints show vit-faces 48000 --under model/blocks.0
     """
-    selected = select(survey(at.storage), at.found.name or checkpoint)
+    selected = select(survey(at.storage), str(at.found.name or checkpoint))
     read = read_manifest(at.storage, selected)
     listed = read.tensors if tensors else None
     if under is not None:
@@ -85,7 +85,7 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         "size": f"{formats.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
         "ranks": formats.count(len(found.ranks)),
     }
-    out.print(Text(found.name, style="bold"), soft_wrap=True)
+    out.print(Text(str(found.name), style="bold"), soft_wrap=True)
     out.print(_grid(facts))
     for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):
         if mapping:
@@ -157,7 +157,7 @@ def _cells(tensor: TensorEntry) -> list[Text]:
 def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]:
     """What --json prints: sizes in bytes."""
     return {
-        "name": found.name,
+        "name": str(found.name),
         "step": found.step,
         "attempt": found.attempt,
         "at": found.at,

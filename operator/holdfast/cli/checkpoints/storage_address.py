@@ -24,10 +24,10 @@ from holdfast_train.errors import (
     StorageNotFoundError,
     StorageUnreachableError,
 )
-from holdfast_train.format.names import resolve
+from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.restore.source import address
 from holdfast_train.storage.opening import open_storage
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 PATIENCE: Final = 15.0  # seconds that a storage may not answer
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -58,21 +58,21 @@ class Found:
     """
 
     uri: str
-    name: str | None = None
+    name: CheckpointName | None = None
     endpoint: str | None = None
     region: str | None = None
     credentials: Credentials = field(default_factory=Credentials)
     keep: Keep | None = None
     notes: tuple[str, ...] = ()
 
-    def open(self) -> Patient:
+    def open(self) -> RetryingStorage:
         """The storage; nothing is contacted yet. StorageInvalidError if the address cannot be parsed."""
         storage = open_storage(self.uri, endpoint=self.endpoint, region=self.region, credentials=self.credentials)
-        return Patient(storage)
+        return RetryingStorage(storage)
 
 
 @contextmanager
-def opened(where: Where) -> Iterator[tuple[Found, Patient]]:
+def opened(where: Where) -> Iterator[tuple[Found, RetryingStorage]]:
     """The storage of a place. Errors of the cluster and of the storage inside become CliErrors."""
     found = find(where)
     with explained():
@@ -89,7 +89,8 @@ def find(where: Where) -> Found:
 
 
 def _address(where: Where) -> Found:
-    uri, name = resolve(address(where.place))
+    with explained():
+        uri, name = resolve(address(where.place))
     if not uri.startswith("s3://"):
         return Found(uri, name)
     endpoint = where.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

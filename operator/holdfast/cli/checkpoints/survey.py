@@ -3,7 +3,6 @@
 Pure, except `survey`, `newest_state` and `log_for_person`.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,9 +14,9 @@ from holdfast_train.commitlog.log import CommitLog, read
 from holdfast_train.commitlog.records import Commit, LogState
 from holdfast_train.environment import Identity
 from holdfast_train.errors import KeyMissingError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Entry, Storage
 
-_NAME: Final = re.compile(r"(\d{12,})-a(\d+)-\w+")
 NOBODY: Final = Identity("", "", "", 0, "")
 
 
@@ -36,9 +35,7 @@ class Standing(StrEnum):
 class Objects:
     """The objects of one checkpoint."""
 
-    name: str
-    step: int
-    attempt: int
+    name: CheckpointName
     data: tuple[Entry, ...]
     manifest: Entry | None
 
@@ -66,7 +63,7 @@ class Prefix:
 
     uri: str
     state: LogState
-    objects: Mapping[str, Objects] = field(default_factory=dict)
+    objects: Mapping[CheckpointName, Objects] = field(default_factory=dict)
 
     @property
     def unnamed(self) -> tuple[Objects, ...]:
@@ -79,16 +76,14 @@ class Prefix:
 class Row:
     """One checkpoint. `at`: time of the commit or of the last write, None if unknown. `note`: what is wrong."""
 
-    name: str
-    step: int
-    attempt: int
+    name: CheckpointName
     at: datetime | None
     size: int
     standing: Standing
     note: str = ""
 
 
-def names(state: LogState) -> frozenset[str]:
+def names(state: LogState) -> frozenset[CheckpointName]:
     """The checkpoints that the log names: only an attempt that retires one may delete it."""
     return frozenset({c.name for c in state.commits} | set(state.set_aside))
 
@@ -128,38 +123,27 @@ def log_for_person(storage: Storage, state: LogState) -> CommitLog:
     return found
 
 
-def parse(name: str) -> tuple[int, int] | None:
-    """The step and the attempt in a checkpoint's name; None if it is not such a name."""
-    match = _NAME.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[str, Objects]:
+def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[CheckpointName, Objects]:
     """Objects by the name of their checkpoint. Objects with other names are left out."""
-    parts: dict[str, list[Entry]] = {}
+    parts: dict[CheckpointName, list[Entry]] = {}
     for entry in data:
-        _, name, *_ = entry.key.split("/")
-        parts.setdefault(name, []).append(entry)
-    found = {entry.key.removeprefix("manifests/").removesuffix(".json"): entry for entry in manifests}
-    made = {}
-    for name in parts.keys() | found.keys():
-        if (numbers := parse(name)) is not None:
-            made[name] = Objects(name, *numbers, tuple(parts.get(name, ())), found.get(name))
-    return made
+        if (name := CheckpointName.of_key(entry.key)) is not None:
+            parts.setdefault(name, []).append(entry)
+    found = {name: entry for entry in manifests if (name := CheckpointName.of_key(entry.key)) is not None}
+    return {name: Objects(name, tuple(parts.get(name, ())), found.get(name)) for name in parts.keys() | found.keys()}
 
 
-def rows(prefix: Prefix, retired: frozenset[str]) -> list[Row]:
+def rows(prefix: Prefix, retired: frozenset[CheckpointName]) -> list[Row]:
     """Every checkpoint: committed ones, newest first, then set aside, then the rest. `retired`: see retired.py."""
     made = [_committed(commit, prefix.objects.get(commit.name)) for commit in reversed(prefix.state.commits)]
     for name in reversed(prefix.state.set_aside):
-        step, attempt = parse(name) or (0, 0)
         there = prefix.objects.get(name)
         at, size, note = (there.modified, there.size, "") if there else (None, 0, "all its objects are missing")
-        made.append(Row(name, step, attempt, at, size, Standing.SET_ASIDE, note))
+        made.append(Row(name, at, size, Standing.SET_ASIDE, note))
     for there in reversed(prefix.unnamed):
         standing = Standing.RETIRED if there.name in retired else Standing.UNCOMMITTED
         note = "" if there.manifest else "no manifest"
-        made.append(Row(there.name, there.step, there.attempt, there.modified, there.size, standing, note))
+        made.append(Row(there.name, there.modified, there.size, standing, note))
     return made
 
 
@@ -167,7 +151,7 @@ def _committed(commit: Commit, there: Objects | None) -> Row:
     note = missing(commit, there)
     standing = Standing.CORRUPT if commit.corrupt else Standing.DAMAGED if note else Standing.OK
     at = datetime.fromisoformat(commit.at)
-    return Row(commit.name, commit.step, commit.attempt, at, commit.size, standing, note)
+    return Row(commit.name, at, commit.size, standing, note)
 
 
 def missing(commit: Commit, there: Objects | None) -> str:

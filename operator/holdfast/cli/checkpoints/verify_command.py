@@ -22,7 +22,6 @@ from holdfast.cli.ui import formats
 from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
 from holdfast_train.format.manifest import Manifest
-from holdfast_train.format.names import manifest_key
 from holdfast_train.storage.base import Storage
 
 
@@ -61,7 +60,7 @@ def verify(
       holdfast checkpoints verify vit-faces -n vision
       holdfast checkpoints verify s3://runs/vision/vit-faces --all
     """
-    named = at.found.name or checkpoint
+    named = str(at.found.name or checkpoint)
     if every and named != LATEST:
         raise typer.BadParameter(f"{named} is one checkpoint, but --all means all of them: give one or the other")
     prefix = survey(at.storage)
@@ -80,7 +79,7 @@ def verify(
 def _take_back(storage: Storage, seen: LogState, intact: tuple[int, ...]) -> None:
     """Append the record that lets attempts resume from these again. CliError if an attempt may be training."""
     try:
-        log_for_person(storage, seen).take_back(intact)
+        log_for_person(storage, seen).release(intact)
     except FencedError as error:
         hint = "suspend the job, or wait until it is complete"
         raise CliError(f"nothing was taken out of quarantine: {error}", hint=hint) from error
@@ -102,7 +101,7 @@ def verify_all(storage: Storage, chosen: Sequence[Selected]) -> list[Verdict]:
             if isinstance(found, Damage):
                 verdicts.append(Verdict(selected, None, (found,)))
                 continue
-            sizes = {entry.key: entry.size for entry in storage.entries(f"data/{selected.name}/")}
+            sizes = {entry.key: entry.size for entry in storage.entries(selected.name.data_prefix)}
             wrong = shapes(found, sizes)
             wrong += sums(storage, found, sizes, pool, lambda size: progress.advance(progress.task_ids[0], size))
             verdicts.append(Verdict(selected, found, tuple(wrong)))
@@ -110,7 +109,7 @@ def verify_all(storage: Storage, chosen: Sequence[Selected]) -> list[Verdict]:
 
 
 def _open(storage: Storage, selected: Selected) -> Manifest | Damage:
-    key = manifest_key(selected.name)
+    key = selected.name.manifest_key
     try:
         return read_manifest(storage, selected)
     except KeyMissingError:
@@ -145,7 +144,7 @@ def to_object(uri: str, verdicts: Sequence[Verdict], *, taken_back: bool = False
         "intact": not any(verdict.damages for verdict in verdicts),
         "checkpoints": [
             {
-                "name": verdict.selected.name,
+                "name": str(verdict.selected.name),
                 "intact": not verdict.damages,
                 "size": verdict.found.size if verdict.found else None,
                 "hashInLog": verdict.selected.commit is not None,

@@ -22,6 +22,7 @@ from holdfast.cli.main import app
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Identity
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.folder import FolderStorage
 
 
@@ -289,7 +290,8 @@ def test_a_folder_by_its_path(folder: FolderStorage, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(there.parent)
     for place in (str(there), "./job", "job/", "~/job", f"{manifest}"):
         found = find(Where(place))
-        assert (found.uri, found.name) == (folder.uri, manifest.stem if place.endswith("json") else None)
+        name = CheckpointName.parse(manifest.stem) if place.endswith("json") else None
+        assert (found.uri, found.name) == (folder.uri, name)
     monkeypatch.chdir(there)
     assert "owner  ns/job" in holdfast("list", ".").output
 
@@ -302,7 +304,7 @@ def test_a_log_that_cannot_be_read(folder: FolderStorage) -> None:
         result = holdfast("list", folder.uri)
         assert result.exit_code == ExitCode.FAILED
         assert f"{folder.uri}: log/000000000005.json {what}" in result.output
-        assert "put back a copy of that object, or an older version if the bucket keeps them" in result.output
+        assert "restore a copy of that object, or an older version if the bucket keeps versions" in result.output
         assert f"addresses of their manifests, {folder.uri}/manifests/NAME.json: with holdfast-train" in result.output
 
 

@@ -10,19 +10,20 @@ from tests.support.trainer.stores import MemoryStorage
 from holdfast.cli.checkpoints.byte_stream import Stream
 from holdfast.cli.checkpoints.compare_bytes import same
 from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Shard, TensorEntry
 from holdfast_train.storage.checksums import chunk_sums
 
 CHUNK = 16
 
 
-def checkpoint(storage: MemoryStorage, name: str, data: bytes, cut: int) -> Manifest:
+def checkpoint(storage: MemoryStorage, nonce: str, data: bytes, cut: int) -> Manifest:
     """`data` in parts of `cut` bytes."""
-    parts = []
+    name, parts = CheckpointName(1, 1, nonce), []
     for number, at in enumerate(range(0, len(data), cut)):
         piece = data[at : at + cut]
-        storage.put(f"data/{name}/r0.{number}", piece)
-        parts.append(Part(f"data/{name}/r0.{number}", len(piece), CHUNK, chunk_sums(piece, CHUNK)))
+        storage.put(name.part_key(0, number), piece)
+        parts.append(Part(name.part_key(0, number), len(piece), CHUNK, chunk_sums(piece, CHUNK)))
     more: dict[str, Any] = {"versions": {}, "program": {}, "metrics": {}, "tensors": (), "state": None, "ranks": ()}
     return Manifest(name=name, step=1, attempt=1, job_uid="", at="", parts=tuple(parts), **more)
 

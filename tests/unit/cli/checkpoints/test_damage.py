@@ -8,6 +8,7 @@ import pytest
 from holdfast.cli.checkpoints import damage as check
 from holdfast.cli.checkpoints.damage import Damage, pieces, shapes, sums
 from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.checksums import chunk_sums
 from holdfast_train.storage.folder import FolderStorage
 
@@ -22,7 +23,7 @@ def part(number: int, size: int) -> tuple[Part, bytes]:
 
 PARTS = [part(number, size) for number, size in enumerate(SIZES)]
 FOUND = Manifest(
-    name="n",
+    name=CheckpointName(1, 1, "0"),
     step=1,
     attempt=1,
     job_uid="u",

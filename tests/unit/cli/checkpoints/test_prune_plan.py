@@ -17,6 +17,7 @@ from holdfast.cli.checkpoints.survey import Prefix, survey
 from holdfast.cli.errors import CliError
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
+from holdfast_train.format.names import CheckpointName
 
 DAY = timedelta(hours=24)
 ONE = Keep(1)
@@ -34,10 +35,10 @@ def save(checkpoints: Checkpoints, *steps: int) -> None:
         stores.save(checkpoints, step, {"objects": {"x": np.full(100, step)}}, [None])
 
 
-def cut_off(storage: MemoryStorage, step: int, number: int) -> str:
+def cut_off(storage: MemoryStorage, step: int, number: int) -> CheckpointName:
     """A save that ended before its commit."""
-    name = f"{step:012d}-a{number}-0123456789ab"
-    storage.put(f"data/{name}/r0.0", b"abc")
+    name = CheckpointName(step, number, "0123456789ab")
+    storage.put(name.part_key(0, 0), b"abc")
     return name
 
 
@@ -208,8 +209,8 @@ def test_a_prune_at_any_point_of_attempts_lives_costs_them_nothing() -> None:
         state = survey(storage).state
         assert (state.complete, state.commits[-1].step) == (50, 50), moment
         for commit in state.commits:
-            assert storage.size(f"manifests/{commit.name}.json"), (moment, commit)
-            assert sum(storage.size(key) or 0 for key in storage.keys(f"data/{commit.name}/")) == commit.size
+            assert storage.size(commit.name.manifest_key), (moment, commit)
+            assert sum(storage.size(key) or 0 for key in storage.keys(commit.name.data_prefix)) == commit.size
 
 
 def test_attempts_at_any_point_of_a_prune_lose_nothing(ended: MemoryStorage) -> None:
@@ -319,6 +320,6 @@ def test_a_prune_that_ends_at_any_point_can_be_done_again(ended: MemoryStorage) 
         assert broken_commits(prefix, {}) == {}
         assert prefix.state.commits[-1].step == 30
         pruned(storage)
-        assert [there.step for there in survey(storage).objects.values()] == [30]
+        assert [there.name.step for there in survey(storage).objects.values()] == [30]
         moment += 1
     assert moment > 5

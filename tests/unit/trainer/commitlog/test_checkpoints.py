@@ -86,7 +86,7 @@ def test_damaged_newest_falls_back_and_says_so(damage: str) -> None:
     restored = restore_whole(second)
     assert restored is not None
     assert restored.step == 10
-    assert "step 20 does not hold" in restored.note
+    assert "step 20 is broken" in restored.note
     assert said
     save(second, 15)
     assert [(c.step, c.corrupt) for c in second.log.state.commits] == [(10, False), (20, True), (15, False)]
@@ -130,7 +130,7 @@ def test_a_broken_one_is_in_quarantine_before_anything_else_is_read() -> None:
     restored = restore_whole(third)
     assert restored is not None
     assert steps == [20, 20, 10]
-    assert "step 20 does not hold" in restored.note
+    assert "step 20 is broken" in restored.note
     steps.clear()
     again = restore_whole(attempt(storage, identity(4)))
     assert again is not None
@@ -165,14 +165,14 @@ def test_what_holds_again_is_read_before_all_is_given_up() -> None:
     save(attempt(storage, identity(1)), 10, 20)
     before = damage(storage, 10, 20)
     for number in (2, 3):
-        with pytest.raises(NoCheckpointError, match="checkpoint of step 20 does not hold"):
+        with pytest.raises(NoCheckpointError, match="checkpoint of step 20 is broken"):
             restore_whole(attempt(storage, identity(number)))
     storage.content.update(before)
     restored = restore_whole(attempt(storage, identity(4)))
     assert restored is not None
     assert (restored.step, restored.note) == (
         20,
-        "the checkpoint of step 20 is in quarantine, and holds; no other one does",
+        "the checkpoint of step 20 is in quarantine but intact; no other one is",
     )
     fifth = attempt(storage, identity(5))  # an attempt need not have read all of it, so it stays there
     assert [(c.step, c.corrupt) for c in fifth.log.state.commits] == [(10, True), (20, True)]

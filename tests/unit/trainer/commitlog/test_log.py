@@ -11,11 +11,12 @@ from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Identity
 from holdfast_train.errors import AlreadyCompleteError, FencedError, HoldfastTrainError, StoragePrefixInUseError
 from holdfast_train.format import names
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 def commit(step: int) -> log.Commit:
-    return log.Commit(0, step, 1, "2026-01-01T00:00:00+00:00", f"name-{step}", "00", 1)
+    return log.Commit(0, step, 1, "2026-01-01T00:00:00+00:00", CheckpointName(step, 1, "0"), "00", 1)
 
 
 def started(storage: MemoryStorage, who: Identity, resume: str = "Auto") -> CommitLog:
@@ -70,17 +71,17 @@ def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
     first, successor = started(storage, identity(1)), CommitLog(storage, identity(2))
     if saved:
         first.commit(commit(10), log.Keep())
-    assert successor.end_of_hold(1) is None
+    assert successor.reason_to_pass_fence(1) is None
     first.hand_over()
     first.hand_over()
     assert kinds(storage)[2:] == [*(["commit"] if saved else []), "handover"]
     newest = len(storage.content)
     body = json.loads(storage.content[names.log_key(newest)])
-    assert (body["attempt"], body["step"]) == (1, 10 if saved else None)
+    assert (body["identity"]["attempt"], body["step"]) == (1, 10 if saved else None)
     for write in (lambda: first.commit(commit(11), log.Keep()), lambda: first.complete(11)):
         with pytest.raises(FencedError, match="attempt 1 has handed over"):
             write()
-    assert successor.end_of_hold(1) == "attempt 1 has handed over" + (" at step 10" if saved else "")
+    assert successor.reason_to_pass_fence(1) == "attempt 1 has handed over" + (" at step 10" if saved else "")
     started(storage, identity(2)).commit(commit(20), log.Keep())
     assert kinds(storage)[newest:] == ["fence", "commit"]
 
@@ -101,14 +102,14 @@ def test_what_is_complete_says_how_to_train_on() -> None:
     with pytest.raises(AlreadyCompleteError, match="completed at step 7") as ended:
         started(storage, identity(2))
     assert str(ended.value).endswith(
-        f"; to train on, start a job on another prefix with checkpoint.resume: {storage.uri}"
+        f"; to continue it, start a job on another prefix with checkpoint.resume: {storage.uri}"
     )
 
 
 def test_lost_answer_is_recognised_as_our_own_record() -> None:
     """Else a commit would be written twice, or taken for somebody else's."""
     storage = MemoryStorage()
-    patient = Patient(storage, sleep=lambda _: None)
+    patient = RetryingStorage(storage, sleep=lambda _: None)
     found = CommitLog(patient, identity(1))
     with patient.within(60):
         found.own("Auto")
@@ -207,11 +208,11 @@ def test_quarantine_is_durable_and_fenced() -> None:
         second.quarantine((numbers[0],))
     person = CommitLog(storage, identity(0))
     person.refresh()
-    person.take_back((numbers[1],))
+    person.release((numbers[1],))
     assert broken(storage) == [(10, False), (20, False)]
     started(storage, identity(3))
     with pytest.raises(FencedError, match="attempt 3"):
-        person.take_back((numbers[1],))
+        person.release((numbers[1],))
 
 
 def test_a_person_of_the_job_before_takes_nothing_back() -> None:
@@ -222,5 +223,5 @@ def test_a_person_of_the_job_before_takes_nothing_back() -> None:
     person = CommitLog(storage, identity(0))
     person.refresh()
     CommitLog(storage, identity(1, uid="uid-2")).own("Auto")
-    with pytest.raises(FencedError, match="was created anew"):
-        person.take_back((number,))
+    with pytest.raises(FencedError, match="deleted and created again"):
+        person.release((number,))

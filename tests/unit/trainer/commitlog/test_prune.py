@@ -7,12 +7,13 @@ from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import FencedError
 from holdfast_train.format import names
+from holdfast_train.format.names import CheckpointName
 
 NOBODY = identity(0)
 
 
 def commit(step: int) -> records.Commit:
-    return records.Commit(0, step, 1, "2026-01-01T00:00:00+00:00", f"name-{step}", "00", 1)
+    return records.Commit(0, step, 1, "2026-01-01T00:00:00+00:00", CheckpointName(step, 1, "0"), "00", 1)
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_job_that_was_created_anew_between_refuses(storage: MemoryStorage) -> 
     late = person(storage)
     anew = CommitLog(storage, identity(1, uid="uid-2"))
     anew.own("Auto")
-    with pytest.raises(FencedError, match="was created anew"):
+    with pytest.raises(FencedError, match="deleted and created again"):
         late.prune((3,))
 
 
@@ -73,5 +74,5 @@ def test_another_person_who_was_faster(storage: MemoryStorage) -> None:
             )
 
     storage.before = faster
-    with pytest.raises(FencedError, match="does not name commit 3"):
+    with pytest.raises(FencedError, match="does not contain commit 3"):
         late.prune((3, 4))

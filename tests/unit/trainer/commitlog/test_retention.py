@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from holdfast_train.commitlog.records import Commit, Keep
 from holdfast_train.commitlog.retention import retire, with_metric
+from holdfast_train.format.names import CheckpointName
 
 AT = "2026-01-01T00:00:00.000+00:00"
 
 
 def commit(seq: int, step: int = 0, *, at: str = AT, corrupt: bool = False) -> Commit:
-    return Commit(seq, step, 1, at, f"name-{seq}", "00", 10, corrupt)
+    return Commit(seq, step, 1, at, CheckpointName(step, 1, f"{seq:x}"), "00", 10, corrupt)
 
 
 def hours(number: float) -> str:

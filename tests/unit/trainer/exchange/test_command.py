@@ -48,7 +48,7 @@ def test_wrong_arguments(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFix
     train(prefix)
     said = fails(capsys, "export", prefix, tmp_path / "out", "--only", "modle")
     assert "there is nothing at 'modle'; there is model, optimizer" in said
-    assert "holds no checkpoint" in fails(capsys, "export", tmp_path / "none", tmp_path / "out", code=78)
+    assert "contains no checkpoint" in fails(capsys, "export", tmp_path / "none", tmp_path / "out", code=78)
     for args in (["export", "a", "s3://b/c"], ["export", "a", "b", "--max-shard-size", "big"], []):
         with pytest.raises(SystemExit) as ended:
             main(args)

@@ -97,7 +97,7 @@ def test_the_newest_intact_checkpoint_is_exported(
     run("export", prefix, tmp_path / "out")
     said = capsys.readouterr()
     assert "step 1: 1 tensor, 36 B" in said.out
-    assert "checkpoint of step 2 does not hold" in said.err
+    assert "checkpoint of step 2 is broken" in said.err
 
 
 def test_existing_files_are_not_overwritten(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_a_prefix_with_a_log_is_refused(prefix: Path, tmp_path: Path, capsys: py
     assert sorted(prefix.rglob("*")) == before
     run("import", tmp_path / "x.safetensors", "--to", tmp_path / "back", "--step", 3)
     said = fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=78)
-    assert "holds what was imported already, as step 3" in said
+    assert "contains an imported checkpoint already, as step 3" in said
 
 
 def test_a_job_does_not_write_to_an_imported_prefix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +147,7 @@ def test_a_job_does_not_write_to_an_imported_prefix(tmp_path: Path, capsys: pyte
     with pytest.raises(SystemExit) as ended, Run(model=Net(), environment=environment(f"file://{tmp_path}/back")):
         pass
     assert ended.value.code == 78
-    assert "holds what was imported: name it as checkpoint.resume" in capsys.readouterr().err
+    assert "contains an imported checkpoint: set its address as checkpoint.resume" in capsys.readouterr().err
 
 
 def test_an_interrupted_import_can_be_repeated(
@@ -158,7 +158,7 @@ def test_an_interrupted_import_can_be_repeated(
     def down(*_: Any, **__: Any) -> None:
         raise StorageUnreachableError("down")
 
-    monkeypatch.setattr("holdfast_train.exchange.importing.PATIENCE", 0.0)
+    monkeypatch.setattr("holdfast_train.exchange.importing.PATIENCE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(FolderStorage, "write", down)
         assert "down" in fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=75)

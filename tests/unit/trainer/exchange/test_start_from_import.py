@@ -63,7 +63,7 @@ def test_weights_alone_are_enough_to_start(tmp_path: Path, capsys: pytest.Captur
     found = resumed(tmp_path / "own", tmp_path / "back", model=again, optimizer=torch.optim.AdamW(again.parameters()))
     assert found.resumed_from == 1
     said = capsys.readouterr().err
-    assert "the checkpoint was imported, and holds no 'optimizer': that starts anew" in said
+    assert "the checkpoint was imported and has no object 'optimizer': it keeps its initial state" in said
     assert "resumed from step 0" in said
     assert again.head.weight is again.embed.weight
 
@@ -74,9 +74,7 @@ def test_an_import_without_objects_of_the_run(tmp_path: Path, capsys: pytest.Cap
     where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(model=Net(), environment=where):
         pass
-    words = (
-        "holds only 'ema', and none of model: give Run an object of such a name, or import the source again with --name"
-    )
+    words = "has only 'ema', and none of model: give Run an object of that name, or import the source again with --name"
     assert words in capsys.readouterr().err
 
 
@@ -101,7 +99,7 @@ def test_a_sampler_goes_on_at_the_step_of_the_weights(
             assert found.save()
             found.left = True
     assert seen == [ElasticSampler(100, batch=10).indices(step) for step in range(14, 20)]
-    assert "holds no 'sampler': that goes on at step 14" in capsys.readouterr().err
+    assert "has no object 'sampler': it continues at step 14" in capsys.readouterr().err
 
 
 def test_a_sampler_at_another_step_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,8 +117,8 @@ def test_a_sampler_at_another_step_is_refused(tmp_path: Path, capsys: pytest.Cap
         pytest.fail("entered")
     said = capsys.readouterr().err
     assert f"'sampler' in file://{tmp_path}/back/manifests/" in said
-    assert "is at step 14, and the checkpoint is of step 0: " in said
-    assert "import it with --step 14 to another prefix, and start from that" in said
+    assert "is at step 14, but the checkpoint is of step 0: " in said
+    assert "import with --step 14 to another prefix, and start from that" in said
     where = environment(f"file://{tmp_path}/new", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/right")
     with Run(**objects, environment=where) as found:
         assert found.step == 14

@@ -15,6 +15,7 @@ from tests.support.trainer.stores import packed, unpacked
 
 from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.format.manifest import Manifest, Part, check_chunks, decode, encode
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.format.tree import Tree, Walk, unpack
 from holdfast_train.storage.checksums import chunk_sums
@@ -22,7 +23,7 @@ from holdfast_train.storage.checksums import chunk_sums
 
 def round_trip(value: Any) -> Any:
     tree, tensors, data = packed(value)
-    manifest = Manifest("n", 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
+    manifest = Manifest(CheckpointName(1, 1, "0"), 1, 1, "u", "t", {}, {}, {}, (), tensors, tree, ())
     again = decode(encode(manifest))  # through JSON, as in storage
     return unpacked(again.state, again.tensors, data)
 
@@ -96,7 +97,7 @@ def test_views_that_have_other_values_than_their_memory() -> None:
 @pytest.mark.parametrize("array", [np.zeros(2, dtype=[("a", "i4"), ("b", "f4")]), np.zeros(2, "i4,i4")[0]])
 def test_arrays_of_fields_are_refused(array: Any) -> None:
     """Breaks if they come back as bytes without fields."""
-    with pytest.raises(StateError, match=r"state/x is a NumPy array of \[.*give each field by itself"):
+    with pytest.raises(StateError, match=r"state/x is a NumPy array of \[.*Return each field as its own array"):
         Walk().tree({"x": array}, "state")
 
 
@@ -135,7 +136,18 @@ def test_trees_of_another_kind_are_refused(tree: Tree) -> None:
 
 def manifest() -> Manifest:
     return Manifest(
-        "n", 7, 1, "u", "t", {"python": "3"}, {}, {}, (Part("k", 3, 2, ("1", "2")),), (), {"$dict": [["a", 1]]}, (None,)
+        CheckpointName(7, 1, "0"),
+        7,
+        1,
+        "u",
+        "t",
+        {"python": "3"},
+        {},
+        {},
+        (Part("k", 3, 2, ("1", "2")),),
+        (),
+        {"$dict": [["a", 1]]},
+        (None,),
     )
 
 

@@ -7,7 +7,7 @@ from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, StorageUnreachableError
 from holdfast_train.restore.candidates import Candidates
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 def test_a_store_that_is_away_when_one_goes_into_quarantine_is_waited_for() -> None:
@@ -18,7 +18,7 @@ def test_a_store_that_is_away_when_one_goes_into_quarantine_is_waited_for() -> N
     for step in (10, 20):
         stores.save(first, step, {"objects": {}}, [{}])
     waits: list[float] = []
-    patient = Patient(storage, sleep=waits.append)
+    patient = RetryingStorage(storage, sleep=waits.append)
     checkpoints = Checkpoints(patient, identity(2), Keep())
     checkpoints.start("Auto")
     candidates = Candidates(environment("memory://store", 2), patient, checkpoints)
@@ -32,6 +32,6 @@ def test_a_store_that_is_away_when_one_goes_into_quarantine_is_waited_for() -> N
         found = candidates.newest()
         assert found is not None
         assert found.manifest.step == 20
-        candidates.pass_over(found, CheckpointCorruptError("broken"))
+        candidates.report_broken(found, CheckpointCorruptError("broken"))
     assert len(waits) == 1
     assert [(commit.step, commit.corrupt) for commit in checkpoints.log.state.commits] == [(10, False), (20, True)]

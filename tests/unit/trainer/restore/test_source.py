@@ -7,8 +7,8 @@ from tests.support.trainer.stores import MemoryStorage, identity
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, NoCheckpointError, StorageError
-from holdfast_train.restore.source import newest_that_holds
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.restore.source import read_newest_intact
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 class Training:
@@ -36,11 +36,11 @@ def test_what_is_deleted_while_it_is_read_is_not_broken(capsys: pytest.CaptureFi
             raise KeyMissingError(f"data/{found.manifest.name}/r0.0 does not exist")
         return found.manifest.step
 
-    assert newest_that_holds(Patient(training.storage), None, read)[1] == 3
+    assert read_newest_intact(RetryingStorage(training.storage), None, read)[1] == 3
     assert asked == [1, 2, 3]
     told = capsys.readouterr().err
-    assert told.count("the log of memory://store has gone on") == 2
-    assert "does not hold" not in told
+    assert told.count("the log of memory://store has changed") == 2
+    assert "is broken" not in told
 
 
 def test_a_manifest_that_is_deleted_before_it_is_read_is_not_broken() -> None:
@@ -53,7 +53,7 @@ def test_a_manifest_that_is_deleted_before_it_is_read_is_not_broken() -> None:
             training.save(2)
 
     training.storage.before = before
-    assert newest_that_holds(Patient(training.storage), None, lambda found: found.manifest.step)[1] == 2
+    assert read_newest_intact(RetryingStorage(training.storage), None, lambda found: found.manifest.step)[1] == 2
 
 
 @pytest.mark.parametrize("error", [KeyMissingError, CheckpointCorruptError])
@@ -66,8 +66,8 @@ def test_what_is_broken_while_nobody_trains_is_read_twice(error: type[StorageErr
         asked.append(found.manifest.step)
         raise error("broken")
 
-    with pytest.raises(NoCheckpointError, match="none of the 1 checkpoints in memory://store holds"):
-        newest_that_holds(Patient(training.storage), None, read)
+    with pytest.raises(NoCheckpointError, match="none of the 1 checkpoints in memory://store is intact"):
+        read_newest_intact(RetryingStorage(training.storage), None, read)
     assert asked == [1, 1]
 
 
@@ -79,5 +79,5 @@ def test_what_was_set_aside_meanwhile_is_not_there() -> None:
         Checkpoints(training.storage, identity(1, uid="uid-2"), Keep()).start("Never")
         raise KeyMissingError("gone")
 
-    with pytest.raises(NoCheckpointError, match="holds no checkpoint"):
-        newest_that_holds(Patient(training.storage), None, read)
+    with pytest.raises(NoCheckpointError, match="contains no checkpoint"):
+        read_newest_intact(RetryingStorage(training.storage), None, read)

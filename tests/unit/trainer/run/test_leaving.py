@@ -11,7 +11,7 @@ from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.run import leaving
 from holdfast_train.run.leaving import hand_over
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 class Attempt:
@@ -19,7 +19,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.memory = MemoryStorage()
-        self.storage = Patient(self.memory)
+        self.storage = RetryingStorage(self.memory)
         self.checkpoints = Checkpoints(self.storage, identity(1), records.Keep())
         self.checkpoints.start("Auto")
 

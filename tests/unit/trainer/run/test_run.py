@@ -102,7 +102,7 @@ def test_corrupt_newest_falls_back(uri: str, capsys: pytest.CaptureFixture[str])
     again, run = train(environment(uri, 2), 50)
     assert run.resumed_from == 6
     assert again[0] == losses[6]
-    assert "checkpoint of step 7 does not hold" in capsys.readouterr().err
+    assert "checkpoint of step 7 is broken" in capsys.readouterr().err
 
 
 def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) -> None:
@@ -233,7 +233,7 @@ def test_an_object_that_the_checkpoint_lacks_is_named(uri: str, tmp_path: Path) 
     where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with pytest.raises(SystemExit), Run(counter=Counter(), other=Counter(), environment=where):
         pytest.fail("entered")
-    words = "holds no 'other', only 'counter': put the program back as it was, or start on another prefix"
+    words = "has no object 'other', only 'counter': undo the change of the program, or start on another prefix"
     assert words in verdict(tmp_path)["message"]
 
 
@@ -269,8 +269,8 @@ def test_state_that_does_not_fit_is_named(uri: str, tmp_path: Path, error: Excep
     found = verdict(tmp_path)
     assert found["reason"] == "StateInvalid"
     words = " ".join(str(error).split())
-    assert f"'counter' does not take what {uri}/manifests/" in found["message"]
-    assert f"holds: {type(error).__name__}: {words}. So put the program back as it was, or" in found["message"]
+    assert f"'counter' cannot load its state from {uri}/manifests/" in found["message"]
+    assert f": {type(error).__name__}: {words}. So undo the change of the program, or" in found["message"]
 
 
 def test_a_long_error_keeps_its_advice(uri: str, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_long_error_keeps_its_advice(uri: str, tmp_path: Path) -> None:
     where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with pytest.raises(SystemExit), Run(counter=Picky(RuntimeError("size mismatch.\n" * 1000)), environment=where):
         pytest.fail("entered")
-    assert " and more. So put the program back as it was, or start on another prefix" in verdict(tmp_path)["message"]
+    assert " and more. So undo the change of the program, or start on another prefix" in verdict(tmp_path)["message"]
 
 
 def test_out_of_memory_during_a_restore_is_not_a_state_error(uri: str) -> None:

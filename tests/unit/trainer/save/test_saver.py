@@ -17,15 +17,16 @@ from tests.support.waiting import wait_for
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError, StorageFullError, WriterLostError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver, TrainingState, start_writer
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.opening import open_patient
-from holdfast_train.storage.rate_limit import Rate
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.rate_limit import RateLimit
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 class Training:
@@ -33,7 +34,7 @@ class Training:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         where = environment(f"file://{folder}/prefix", **variables)
-        storage = open_patient(where, where.checkpoint_uri or "")
+        storage = open_retrying(where, where.checkpoint_uri or "")
         checkpoints = Checkpoints(storage, where.identity, Keep())
         checkpoints.start("Auto")
         self.model = torch.nn.Linear(100, 1000)
@@ -44,7 +45,7 @@ class Training:
         self.saver = Saver(opened, state, self.results.append)
 
     def begin(self, step: int) -> None:
-        self.saver.begin(f"{step:012d}-a1-0123456789ab", step, patience=0.0)
+        self.saver.begin(CheckpointName(step, 1, "0123456789ab"), step, patience=0.0)
 
     def save(self, step: int) -> Saved | HoldfastTrainError:
         self.begin(step)
@@ -135,13 +136,13 @@ def test_a_writer_that_cannot_be_started_is_a_writer_lost_error(monkeypatch: pyt
 def test_the_upload_is_not_limited_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if the last save of a pod that has to leave is limited to `uploadRate`."""
     paused = threading.Event()
-    original = Rate._until_lifted
+    original = RateLimit._until_lifted
 
-    def until_lifted(rate: Rate, seconds: float) -> None:
+    def until_lifted(rate: RateLimit, seconds: float) -> None:
         paused.set()
         original(rate, seconds)
 
-    monkeypatch.setattr(Rate, "_until_lifted", until_lifted)
+    monkeypatch.setattr(RateLimit, "_until_lifted", until_lifted)
     training = Training(tmp_path, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
     training.model.register_buffer("much", torch.zeros(4 << 20, dtype=torch.uint8))
     with contextlib.closing(training.saver):
@@ -182,7 +183,7 @@ def test_an_error_in_the_receiving_thread_of_a_writer_ends_it(
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     gate = Gate(monkeypatch)
     with monkeypatch.context() as broken:
-        broken.setattr(Rate, "limit", property(lambda _: None, lambda *_: 1 / 0))
+        broken.setattr(RateLimit, "limit", property(lambda _: None, lambda *_: 1 / 0))
         training.begin(1)
         assert training.saver.wait(lambda: 30)
     gate.open.set()
@@ -214,21 +215,21 @@ def test_a_commit_is_reported_before_old_checkpoints_are_deleted(
 
 def test_a_pod_that_has_to_leave_does_not_wait_for_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if the grace is spent on deletes, which the next attempt does anyway."""
-    hurried, hurry, publish = threading.Event(), Patient.hurry, Checkpoints.publish
+    shortened, shorten_deadline, publish = threading.Event(), RetryingStorage.shorten_deadline, Checkpoints.publish
 
-    def hurry_and_tell(storage: Patient, seconds: float) -> None:
-        hurry(storage, seconds)
-        hurried.set()
+    def shorten_and_tell(storage: RetryingStorage, seconds: float) -> None:
+        shorten_deadline(storage, seconds)
+        shortened.set()
 
     def publish_late(*args: Any) -> Saved:
-        assert hurried.wait(30)
+        assert shortened.wait(30)
         return publish(*args)
 
-    monkeypatch.setattr(Patient, "hurry", hurry_and_tell)
+    monkeypatch.setattr(RetryingStorage, "shorten_deadline", shorten_and_tell)
     before = set(threading.enumerate())
     training = Training(tmp_path, HOLDFAST_CHECKPOINT_KEEP_LAST="1")
     assert isinstance(training.save(1), Saved)
-    hurried.clear()
+    shortened.clear()
     monkeypatch.setattr(Checkpoints, "publish", publish_late)
     training.begin(2)
     assert training.saver.wait(lambda: 30.0)

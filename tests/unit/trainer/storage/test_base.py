@@ -22,7 +22,7 @@ from holdfast_train.errors import (
 from holdfast_train.storage import folder
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_storage
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 class Clock:
@@ -44,7 +44,7 @@ def down_until(storage: MemoryStorage, clock: Clock, moment: float) -> None:
 def test_patient_waits_for_the_store() -> None:
     clock, storage = Clock(), MemoryStorage()
     down_until(storage, clock, 30)
-    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(storage, clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(60):
         patient.put("key", b"x")
     assert storage.content == {"key": b"x"}
@@ -54,7 +54,7 @@ def test_patient_waits_for_the_store() -> None:
 def test_patience_ends() -> None:
     clock, storage = Clock(), MemoryStorage()
     down_until(storage, clock, 1e9)
-    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(storage, clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10), pytest.raises(StorageUnreachableError):
         patient.get("key")
     assert clock.now <= 10
@@ -79,7 +79,7 @@ def flickering(clock: Clock, seconds: float) -> MemoryStorage:
 def test_long_work_survives_short_disturbances() -> None:
     """A restore or a save may take much longer than the patience, which is for silence."""
     clock = Clock()
-    patient = Patient(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10):
         for number in range(20):
             patient.put(f"key-{number}", b"x")
@@ -90,7 +90,7 @@ def test_long_work_survives_short_disturbances() -> None:
 
 def test_one_who_has_to_leave_does_not_try_for_longer() -> None:
     clock = Clock()
-    patient = Patient(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10, at_most=15):
         patient.put("key", b"x")
         with pytest.raises(StorageUnreachableError):
@@ -100,7 +100,7 @@ def test_one_who_has_to_leave_does_not_try_for_longer() -> None:
 
 def test_refusal_is_an_answer() -> None:
     clock, storage = Clock(), MemoryStorage()
-    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(storage, clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10):
         for start in (0, 20):
             clock.now = start
@@ -114,7 +114,7 @@ def test_calls_that_wait_in_line_share_the_silence() -> None:
     """Else a restore of a hundred parts would try a dead store for a hundred patiences."""
     clock, storage = Clock(), MemoryStorage()
     down_until(storage, clock, 1e9)
-    patient = Patient(storage, clock=lambda: clock.now, sleep=clock.sleep)
+    patient = RetryingStorage(storage, clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10):
         for _ in range(100):
             with pytest.raises(StorageUnreachableError):
@@ -130,7 +130,7 @@ def test_patient_does_not_repeat_what_cannot_help() -> None:
         raise StorageDeniedError("no")
 
     storage.before = before
-    patient = Patient(storage, sleep=lambda _: pytest.fail("tried again"))
+    patient = RetryingStorage(storage, sleep=lambda _: pytest.fail("tried again"))
     with patient.within(60), pytest.raises(StorageDeniedError):
         patient.put("key", b"")
     assert calls == ["put"]

@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast_train.storage.rate_limit import Rate
+from holdfast_train.storage.rate_limit import RateLimit
 
 
-def rate(limit: float | None, burst: int) -> Rate:
-    return Rate(limit, burst, clock=lambda: 0.0, sleep=lambda _: pytest.fail("slept"))
+def rate(limit: float | None, burst: int) -> RateLimit:
+    return RateLimit(limit, burst, clock=lambda: 0.0, sleep=lambda _: pytest.fail("slept"))
 
 
 def test_a_full_bucket_lets_a_burst_pass() -> None:
@@ -54,7 +54,7 @@ def test_a_clock_that_goes_back_gives_nothing() -> None:
 
 def test_threads_share_the_limit() -> None:
     pauses: list[float] = []
-    bucket = Rate(10, 1, clock=lambda: 0.0, sleep=pauses.append)
+    bucket = RateLimit(10, 1, clock=lambda: 0.0, sleep=pauses.append)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(bucket.wait, [1] * 101))
     assert sorted(pauses) == pytest.approx([number / 10 for number in range(1, 101)])
@@ -62,7 +62,7 @@ def test_threads_share_the_limit() -> None:
 
 def test_who_waits_goes_on_when_the_limit_is_lifted() -> None:
     """Breaks if a pod that has to leave waits out a pause of hours."""
-    bucket = Rate(1e-3, 1)
+    bucket = RateLimit(1e-3, 1)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(bucket.wait, 10) for _ in range(2)]
         bucket.limit = None

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageInvalidError, StorageUnreachableError
-from holdfast_train.storage.retrying import Patient
+from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3 import S3Storage
 
 
@@ -94,9 +94,9 @@ def test_credential_service_that_hiccups_is_tried_again(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", Session)
     storage = store()
-    with pytest.raises(StorageUnreachableError, match="just now"):
+    with pytest.raises(StorageUnreachableError, match="at the moment"):
         storage.put("key", b"")
-    patient = Patient(storage, sleep=pause)
+    patient = RetryingStorage(storage, sleep=pause)
     with patient.within(10):
         patient.put("key", b"")
 
