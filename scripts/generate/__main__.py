@@ -1,4 +1,4 @@
-"""Write everything that is generated from the code, or with --check fail if a file is not what would be written.
+"""Write every generated file, or with --check fail if a file is out of date.
 
 crds/*.yaml                        from operator/holdfast/api
 charts/holdfast/files/crds/*.yaml  the same, for the chart
@@ -27,7 +27,7 @@ RULES_HEADER = "# Generated from operator/holdfast/api/rbac.py by `make crds`. D
 
 
 def commands() -> str:
-    """The command reference, the same for everybody: defaults in it must not depend on whose machine this is."""
+    """The command reference. Defaults in it must not depend on this machine, its user or its environment."""
     for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_"))]:
         del os.environ[name]
     os.environ["HOME"] = str(HOME)
@@ -35,13 +35,13 @@ def commands() -> str:
 
 
 def rules() -> str:
-    """The operator's rights as the chart reads them: `clusterRules` and `namespaceRules`."""
+    """The operator's rights in the form that the chart reads: `clusterRules` and `namespaceRules`."""
     text = {"clusterRules": list(rbac.CLUSTER_RULES), "namespaceRules": list(rbac.NAMESPACE_RULES)}
     return RULES_HEADER + yaml.safe_dump(text, sort_keys=False, width=120)
 
 
 def kept(crd: str) -> str:
-    """The CRD as the chart installs it: uninstalling must not delete it, for that would delete every job."""
+    """The CRD as the chart installs it: uninstalling must not delete it, because that would delete every job."""
     return crd.replace("\nmetadata:\n", "\nmetadata:\n  annotations: {helm.sh/resource-policy: keep}\n", 1)
 
 
@@ -60,14 +60,14 @@ def files() -> dict[Path, str]:
 
 
 def strays(made: dict[Path, str]) -> list[Path]:
-    """Files in folders that hold nothing but generated files, and that nothing generates any more."""
+    """Files in folders of generated files that nothing generates any more."""
     chart = ROOT / "charts" / "holdfast" / "files"
     folders = (ROOT / "crds", chart / "crds", chart / "dashboards")
     return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in made]
 
 
 def check(made: dict[Path, str]) -> int:
-    """Show every difference; the number of files that are not up to date."""
+    """Show every difference and return the number of files that are out of date."""
     stale = 0
     for path, text in made.items():
         found = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -83,7 +83,7 @@ def check(made: dict[Path, str]) -> int:
 
 
 def write(made: dict[Path, str]) -> None:
-    """Write what differs, remove what nothing generates."""
+    """Write files that differ, remove files that nothing generates."""
     for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,17 +12,17 @@ GREEN, ORANGE, RED = "green", "orange", "red"
 
 
 def each(metric: str, *labels: str, where: str = JOBS) -> str:
-    """The series of each job, once: while one operator takes over from another, both may tell of it."""
+    """The series of each job, once: during a change of the leader, two operators may report it."""
     return f"max by ({', '.join(('namespace', 'job', *labels))}) ({metric}{{{where}}})"
 
 
 def total(metric: str) -> str:
-    """The sum over all jobs that are chosen."""
+    """The sum over all selected jobs."""
     return f"sum({each(metric)})"
 
 
 def figure(title: str, about: str, expr: str, **defaults: Any) -> Panel:
-    """One large number."""
+    """A panel with one large number."""
     plain = {"color": {"mode": "thresholds"}, "thresholds": thresholds((None, "text")), **defaults}
     options = {"graphMode": "none", "colorMode": "value", "reduceOptions": {"calcs": ["lastNotNull"]}}
     return Panel(title, about, "stat", (Query(expr),), width=4, height=4, defaults=plain, options=options)
@@ -55,80 +55,85 @@ def in_phase(pattern: str) -> str:
 
 
 def jobs(pattern: str) -> str:
-    """How many they are."""
+    """The number of jobs in one of these phases."""
     return f"count({in_phase(pattern)}) or vector(0)"
 
 
 TRAINING = (
     figure("Training", "Jobs that train now.", jobs("Running|Migrating"), decimals=0),
-    figure("On the way", "Jobs that wait for a node, or start.", jobs("Acquiring|Starting|Recovering"), decimals=0),
-    figure("Time left", "Of the job that takes longest, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
+    figure("Starting", "Jobs that wait for a node, start or recover.",
+           jobs("Acquiring|Starting|Recovering"), decimals=0),
+    figure("Time left", "Of the job with the most time left, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
            unit="s"),
-    figure("Preemptions", "Attempts that ended for a reason that is not the user's.",
+    figure("Losses", "Attempts that ended by a preemption, an eviction or a lost node.",
            total("holdfast_job_losses_total"), decimals=0),
-    figure("Failures", "Attempts that ended for the user's reason.", total("holdfast_job_failures_total"), decimals=0,
+    figure("Failures", "Attempts that ended by an error of the program.",
+           total("holdfast_job_failures_total"), decimals=0,
            thresholds=thresholds((None, "text"), (1, ORANGE))),
     figure(
-        "Oldest checkpoint", "How long ago a job that trains has committed its newest checkpoint, at most.",
+        "Oldest checkpoint", "Age of the newest checkpoint; the highest of all jobs that train.",
         f"max({each('holdfast_job_checkpoint_age_seconds')} and on (namespace, job) {in_phase('Running|Migrating')})",
         unit="s",
     ),
     Panel(
-        "Phase", "The phases in which jobs are.", "state-timeline",
+        "Phase", "The phase of each job.", "state-timeline",
         (Query(f"{each('holdfast_job_phase', 'phase')} == 1", f"{JOB}: {{{{phase}}}}"),),
         defaults={"color": {"mode": "palette-classic"}}, options={"showValue": "never", "mergeValues": True},
     ),
     Panel(
-        "Progress", "The share of the goal that is reached.", "timeseries",
+        "Progress", "Share of the steps that are done.", "timeseries",
         (Query(each("holdfast_job_percent_ratio"), JOB),),
         defaults={"unit": "percentunit", "min": 0, "max": 1}, options=TABLE,
     ),
     Panel(
-        "Training loss", "As the trainers report it.", "timeseries", (Query(each("holdfast_job_loss"), JOB),),
+        "Training loss",
+        "Training loss that the trainers report.", "timeseries", (Query(each("holdfast_job_loss"), JOB),),
         options=TABLE,
     ),
     Panel(
-        "Steps a second", "Over the last 15 minutes.", "timeseries", (Query(PACE, JOB),), defaults={"decimals": 2},
+        "Steps a second", "Mean over the last 15 minutes.", "timeseries", (Query(PACE, JOB),), defaults={"decimals": 2},
         options=TABLE,
     ),
     Panel(
-        "Time left by job", "Steps to go at the pace of the last 15 minutes.", "timeseries", (Query(TIME_LEFT, JOB),),
+        "Time left by job",
+        "Time for the remaining steps at the pace of the last 15 minutes.", "timeseries", (Query(TIME_LEFT, JOB),),
         defaults={"unit": "s"}, options=TABLE,
     ),
     Panel(
-        "Preemptions by job", "Attempts that ended for a reason that is not the user's.", "timeseries",
+        "Losses by job", "Attempts that ended by a preemption, an eviction or a lost node.", "timeseries",
         (Query(each("holdfast_job_losses_total"), JOB),), defaults={"decimals": 0}, custom=STEPS, options=TABLE,
     ),
 )  # fmt: skip
 
 ECONOMY = (
-    figure("Spent", "Money for nodes so far, all jobs that are chosen.", total("holdfast_job_spent"), **MONEY),
+    figure("Spent", "Money spent on nodes so far by all selected jobs.", total("holdfast_job_spent"), **MONEY),
     figure(
-        "Saved", "Against the same steps on dedicated nodes only; negative if more was spent.",
+        "Saved", "Money saved compared with the same steps on dedicated nodes only; negative if more was spent.",
         total("holdfast_job_saved"), thresholds=thresholds((None, RED), (0, GREEN)), **MONEY,
     ),
     figure(
-        "Expected total", "What the jobs will have cost in the end; what was spent, where that is not known.",
+        "Expected total", "Expected cost of the whole jobs; for a job without a forecast, the money spent so far.",
         f"sum({each('holdfast_job_expected_cost')} or {each('holdfast_job_spent')})", **MONEY,
     ),
     figure(
-        "Goodput", "Time in steps that were not lost over all time since the first one; mean over jobs.",
+        "Goodput", "Time in steps that were not lost, divided by all time since the first step; mean over jobs.",
         f"avg({each('holdfast_job_goodput_ratio')})",
         thresholds=thresholds((None, RED), (0.8, ORANGE), (0.95, GREEN)), **GOODPUT,
     ),
-    figure("Steps lost", "Steps that had to be done again.", total("holdfast_job_steps_lost_total"), decimals=0),
+    figure("Steps lost", "Steps that were trained again after a loss.",
+           total("holdfast_job_steps_lost_total"), decimals=0),
     figure(
-        "Jobs at risk", "Jobs that may miss their deadline, or whose budget is not expected to last.",
+        "Jobs at risk", "Jobs that may miss their deadline or exceed their budget.",
         f"count(({AT_RISK} == 1) unless on (namespace, job) ({DONE})) or vector(0)",
         thresholds=thresholds((None, GREEN), (1, ORANGE)), decimals=0,
     ),
     Panel(
-        "Spend by tier", "Money for nodes so far, by tier, all jobs that are chosen.", "timeseries",
+        "Spend by tier", "Money spent on nodes so far by all selected jobs, by tier.", "timeseries",
         (Query(f"sum by (tier) ({each('holdfast_job_tier_spent', 'tier')})", "{{tier}}"),),
         defaults=MONEY, custom=STACKED, options=TABLE,
     ),
     Panel(
-        "Expected total and budget", "What each job has cost, what it will have cost when it is done, and its budget.",
+        "Expected total and budget", "Cost of each job so far, its expected total cost, and its budget.",
         "timeseries",
         (
             Query(each("holdfast_job_spent"), "{{namespace}}/{{job}} spent"),
@@ -147,8 +152,9 @@ ECONOMY = (
         ),
     ),
     Panel(
-        "Slack", "Time that may yet be wasted before only the surest tier makes the deadline; below zero, by how much "
-        "the deadline will be missed.", "timeseries",
+        "Slack",
+        "Time that may be lost until only the most dependable tier meets the deadline. Below zero: the expected "
+        "delay behind the deadline.", "timeseries",
         (
             Query(
                 f"{each('holdfast_job_slack_seconds')} - {each('holdfast_job_late_seconds')}", JOB
@@ -158,13 +164,13 @@ ECONOMY = (
         custom={"thresholdsStyle": {"mode": "area"}}, options=TABLE,
     ),
     Panel(
-        "Attempts by tier", "Attempts that had a node, all jobs that are chosen.", "timeseries",
+        "Attempts by tier", "Attempts of all selected jobs that had a node.", "timeseries",
         (Query(f"sum by (tier) ({each('holdfast_job_tier_attempts_total', 'tier')})", "{{tier}}"),),
         defaults={"decimals": 0}, custom={**STACKED, **STEPS}, options=TABLE,
     ),
     Panel(
         "Moves by reason", "Attempts that left their node before training was complete, in the whole cluster, by the "
-        "kind of tier that they left.", "timeseries",
+        "kind of their tier.", "timeseries",
         (
             Query(
                 "sum by (tier_kind, reason) (increase(holdfast_moves_total[$__rate_interval])) > 0",
@@ -174,7 +180,8 @@ ECONOMY = (
         defaults={"decimals": 1}, custom=BARS, options=TABLE, interval="10m",
     ),
     Panel(
-        "Tiers of capacity profiles", "Whether a tier was last seen to give nodes; a gap where nobody knows.",
+        "Tiers of capacity profiles",
+        "Whether a tier gave a node when it was last observed. A gap: it was not observed.",
         "state-timeline",
         (Query("max by (profile, tier) (holdfast_profile_tier_up)", "{{profile}}/{{tier}}"),),
         defaults={"mappings": UP_AND_OUT, "color": {"mode": "thresholds"},
@@ -182,8 +189,9 @@ ECONOMY = (
         options={"showValue": "auto", "mergeValues": True},
     ),
     Panel(
-        "Recovery by phase, median", "From a last step until what was lost is done again, in the whole cluster; over "
-        "the six hours before each moment.", "timeseries",
+        "Recovery by phase, median",
+        "From the last step of an attempt until lost steps are trained again, in the whole "
+        "cluster, over the last six hours.", "timeseries",
         (
             Query(
                 "histogram_quantile(0.5, sum by (le, phase) (rate(holdfast_recovery_seconds_bucket[6h])))", "{{phase}}"
@@ -192,7 +200,7 @@ ECONOMY = (
         defaults={"unit": "s"}, custom=STACKED, options=TABLE,
     ),
     Panel(
-        "Recovery by phase, 95th percentile", "Over the whole time that is shown, in the whole cluster.", "bargauge",
+        "Recovery by phase, 95th percentile", "Over the time range of the dashboard, in the whole cluster.", "bargauge",
         (
             Query(
                 "histogram_quantile(0.95, sum by (le, phase) (increase(holdfast_recovery_seconds_bucket[$__range])))",
@@ -203,12 +211,12 @@ ECONOMY = (
         options={"orientation": "horizontal", "displayMode": "basic", "reduceOptions": {"calcs": ["lastNotNull"]}},
     ),
     Panel(
-        "Steps lost by job", "Steps that had to be done again.", "timeseries",
+        "Steps lost by job", "Steps that were trained again after a loss.", "timeseries",
         (Query(each("holdfast_job_steps_lost_total"), JOB),),
         defaults={"decimals": 0}, custom=STEPS, options=TABLE,
     ),
     Panel(
-        "Goodput by job", "Time in steps that were not lost over all time since the first one.", "timeseries",
+        "Goodput by job", "Time in steps that were not lost, divided by all time since the first step.", "timeseries",
         (Query(each("holdfast_job_goodput_ratio"), JOB),),
         defaults=GOODPUT, options=TABLE,
     ),
@@ -222,6 +230,6 @@ VARIABLES = (
 
 
 def render() -> str:
-    """The dashboard as Grafana imports it; the same for the same code."""
-    about = "Training jobs: how they come on, what they cost, and what interruptions cost them."
+    """The dashboard in the JSON form that Grafana imports."""
+    about = "Training jobs: their progress, their cost, and the cost of interruptions."
     return json.dumps(dashboard("holdfast", "Holdfast", about, VARIABLES, ROWS), indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""Grafana's dashboards as code: panels in words, placed one after the other, as the JSON that Grafana imports."""
+"""Grafana dashboards as code: panels, placed from left to right, in the JSON form that Grafana imports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Kind = Literal["stat", "timeseries", "bargauge", "state-timeline"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of Prometheus, and how its series are called; `instant` asks for the whole range as one figure."""
+    """A query for Prometheus and the legend of its series; `instant` returns one value for the whole time range."""
 
     expr: str
     legend: str = ""
@@ -24,7 +24,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel. `defaults`, and `custom`, the part of them that is its kind's, are those of Grafana's fieldConfig."""
+    """One panel. `defaults` and `custom` (the part for its kind) are those of Grafana's fieldConfig."""
 
     title: str
     about: str
@@ -40,12 +40,12 @@ class Panel:
 
 
 def thresholds(*steps: tuple[float | None, str]) -> Json:
-    """Colours from these values on; the first holds for all that is below."""
+    """Colours from these values on; the first is for all lower values."""
     return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
 
 
 def dashboard(uid: str, title: str, about: str, variables: Sequence[Json], rows: Mapping[str, Sequence[Panel]]) -> Json:
-    """A dashboard whose panels stand in rows; its first variable is the Prometheus that is asked."""
+    """A dashboard with rows of panels; its first variable is the Prometheus data source."""
     return {
         "uid": uid,
         "title": title,
@@ -61,7 +61,7 @@ def dashboard(uid: str, title: str, about: str, variables: Sequence[Json], rows:
 
 
 def choice(name: str, query: str) -> Json:
-    """A variable: some or all values that a query finds."""
+    """A variable: some or all values that a query returns."""
     return {
         "name": name,
         "label": name.capitalize(),
@@ -82,7 +82,7 @@ def _source() -> Json:
 
 
 def _placed(rows: Mapping[str, Sequence[Panel]]) -> list[Json]:
-    """Every panel with its place: from left to right, then below."""
+    """Every panel with its place: from left to right, then in the next line."""
     made: list[Json] = []
     y = 0
     for title, panels in rows.items():

@@ -11,7 +11,7 @@ from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Order, ReleasePod, UnprotectPod
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.snapshot import Refusal, Snapshot
-from holdfast.runtime.housekeeping.orphaned_pods import releasable
+from holdfast.runtime.housekeeping.orphaned_pods import is_releasable
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
 
@@ -142,7 +142,7 @@ class Operator:
         self.sync_pods()
 
     def _orphans(self, name: str) -> bool:
-        ready = [p for p in self.pods.values() if p.job == name and releasable(p, self.cluster, self.world.now)]
+        ready = [p for p in self.pods.values() if p.job == name and is_releasable(p, self.cluster, self.world.now)]
         for pod in ready:
             self._act(name, ReleasePod(pod.name, pod.uid))
         return not ready

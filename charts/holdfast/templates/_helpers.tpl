@@ -1,4 +1,4 @@
-{{/* Labels of everything in this chart, but for what rbac.py names itself. */}}
+{{/* Labels of every object in this chart, except those whose labels rbac.py sets. */}}
 {{- define "holdfast.labels" -}}
 app.kubernetes.io/name: holdfast
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -7,7 +7,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* What the Deployment and both Services agree on. */}}
+{{/* Labels by which the Deployment and both Services select the operator's pods. */}}
 {{- define "holdfast.selector" -}}
 app.kubernetes.io/name: holdfast
 app.kubernetes.io/component: operator
@@ -17,7 +17,7 @@ app.kubernetes.io/component: operator
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* A container that may do nothing but compute and talk. */}}
+{{/* A container without privileges and with a read-only root file system. */}}
 {{- define "holdfast.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -1,4 +1,4 @@
-"""Attempts as a job's status keeps them: those that are not over, and the records of those that are."""
+"""Attempts in a job's status: the attempts that have not ended, and the records of those that have."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -14,7 +14,7 @@ from holdfast.api.scalars import Clip, Count, Duration, Flag, Money, Step, Time
 
 Reason = Annotated[str, Clip(128)]
 Message = Annotated[str, Clip(4096)]
-ShortMessage = Annotated[str, Clip(2560)]  # history must stay small; a failure's last lines fit
+ShortMessage = Annotated[str, Clip(2560)]  # history must stay small; the last lines of a failed program fit
 Name = Annotated[str, Clip(253)]
 Number = Annotated[str, Clip(32)]  # a decimal string
 
@@ -23,9 +23,9 @@ MAX_AVOIDED = 64
 
 
 class AttemptState(StrEnum):
-    """Where an attempt stands."""
+    """State of an attempt."""
 
-    INTENDED = "Intended"  # number raised, its pod must not exist yet (the attempt before has to end first)
+    INTENDED = "Intended"  # it has a number; its pod must not exist before the previous attempt has ended
     ACQUIRING = "Acquiring"  # its pod should exist and waits for a node
     STARTING = "Starting"
     RUNNING = "Running"
@@ -33,51 +33,51 @@ class AttemptState(StrEnum):
 
 
 class EndKind(StrEnum):
-    """Why an attempt ended, in the four ways that matter."""
+    """How the end of an attempt counts."""
 
     COMPLETED = "Completed"
     LOSS = "Loss"
     FAILURE = "Failure"
     MISCONFIGURED = "Misconfigured"
-    STOPPED = "Stopped"  # by us on request: suspend, move, edit, acquire timeout, delete; counts as nothing
+    STOPPED = "Stopped"  # by the operator: suspend, move, edit, acquire timeout, delete; it is not counted
 
 
 class Drain(Model):
-    """A pod was told to save and leave."""
+    """The order to save a checkpoint and leave the node."""
 
     order: Step
-    """Id of the order, unique within the job."""
+    """Id of the order, unique in the job."""
     reason: Reason
-    """Why, in one CamelCase word."""
+    """Reason for the order, in one CamelCase word."""
     message: Message = ""
-    """Why, for people."""
+    """Reason for the order, in words."""
     at: Time
-    """When it was told."""
+    """When the order was given."""
     deadline: Time
-    """When the node or the grace ends."""
+    """When the node goes away, or the time to save ends."""
     kind: EndKind = EndKind.LOSS
-    """What the end will count as."""
+    """How the end of the attempt will count."""
     acknowledged_at: Time | None = None
-    """When the pod said that it heard."""
+    """When the pod acknowledged the order."""
     deleted_at: Time | None = None
-    """When the pod was deleted: nobody answered, or the deadline passed."""
+    """When the pod was deleted, because it did not answer or the deadline passed."""
     kill_at: Time | None = None
-    """When its grace after that is over."""
+    """When the grace period of that deletion ends."""
 
 
 class Departure(Model):
-    """Its node will go: an attempt is to save and leave once its successor waits at the fence, or time is up."""
+    """The node will go away: the attempt leaves once its successor waits at the fence, at the latest at leaveAt."""
 
     reason: Reason
-    """Why, in one CamelCase word."""
+    """Why the node goes away, in one CamelCase word."""
     message: Message = ""
-    """Why, for people."""
+    """Why the node goes away, in words."""
     at: Time
-    """When it was decided."""
+    """When the departure was decided."""
     deadline: Time
-    """When its node goes."""
+    """When the node goes away."""
     leave_at: Time
-    """When it leaves at the latest, so that its last save is done in time."""
+    """The latest time at which the attempt leaves, so that its last save is complete in time."""
 
 
 class PodRecord(Model):
@@ -88,129 +88,133 @@ class PodRecord(Model):
     uid: Name | None = None
     """UID of the pod."""
     node: Name | None = None
-    """Name of its node."""
+    """Name of the pod's node."""
     node_uid: Name | None = None
-    """UID of its node: a node that comes back under its name is another one."""
+    """UID of the pod's node. A node that returns under the same name has another UID."""
 
 
 class Attempt(Model):
-    """One attempt that is not over."""
+    """One attempt that has not ended."""
 
     number: Count
-    """Its number; the storage fence is this number."""
+    """Number of the attempt. It is also the number of its storage fence."""
     state: AttemptState
-    """Where it stands."""
+    """State of the attempt."""
     tier: ProfileTier
-    """The tier as it was when the attempt was raised: edits of the grid do not touch a running attempt."""
+    """The tier as it was when the attempt was decided. Changes of the grid do not affect a running attempt."""
     raised_at: Time
-    """When it was decided, before any pod."""
+    """When the attempt was decided, before it had any pod."""
     pods: Annotated[tuple[PodRecord, ...], Field(max_length=MAX_PODS), KeyedBy("rank")] = ()
-    """Its pods."""
+    """Pods of the attempt."""
     created_at: Time | None = None
-    """When its pod was there."""
+    """When its pod was created."""
     scheduled_at: Time | None = None
-    """When its pod had a node."""
+    """When its pod got a node."""
     charged: Money = Decimal(0)
-    """Money for its node up to `pricedAt`, at the prices of that time."""
+    """Money for its node up to pricedAt, at the earlier prices."""
     priced_at: Time | None = None
-    """Since when the price of its tier holds, if that has changed while it had its node."""
+    """Since when the current price of its tier applies. Only set if the price changed while the pod had its node."""
     started_at: Time | None = None
-    """When its trainer container ran."""
+    """When its trainer container started."""
     progress_at: Time | None = None
-    """When it took its first step of its own."""
+    """When it trained its first own step."""
     fenced: Flag = False
-    """The library holds the storage fence: a later attempt makes this one harmless."""
+    """True if the attempt holds the storage fence: once a later attempt takes the fence, this one can write nothing."""
     first_step: Step | None = None
-    """Its first step of its own."""
+    """Its first own step."""
     last_step: Step | None = None
     """Its newest step."""
     last_step_at: Time | None = None
-    """When it took that step."""
+    """When it trained its newest step."""
     resumed_step: Step | None = None
-    """The step that it resumed from; none if it began anew."""
+    """The step that it resumed from. Not set if it started from the beginning."""
     departure: Departure | None = None
-    """Set while it trains on although its node will go."""
+    """Set while it still trains although its node will go away."""
     drain: Drain | None = None
-    """Set once it was told to leave."""
+    """Set once it is ordered to leave."""
     predecessor: Count | None = None
-    """The attempt that trained when its pod was made: the pod waits for that one's handover, or for an order."""
+    """Number of the attempt that trained when this pod was created. The pod waits at the fence for the handover of that
+    attempt, or for an order."""
     go: Step | None = None
-    """Id of the order that lets it pass the fence, once that was given."""
+    """Id of the order that lets it pass the fence, once it was given."""
     vain: Count = 0
-    """How many of its successors were given up for a reason that may last; one that was lost does not count."""
+    """How many of its successors were given up for a reason that may persist. A successor that was lost does not
+    count."""
     return_after: Time | None = None
-    """Going back to a better tier is not tried before this time."""
+    """Earliest time of the next try to return to a better tier."""
     refusals: Count = 0
-    """How often the API server refused its pod (quota, admission)."""
+    """How many times the API server refused its pod (quota, admission)."""
     retry_at: Time | None = None
-    """Its pod is not created before this time."""
+    """Earliest time at which its pod is created."""
     replaced: Count = 0
-    """How often somebody deleted its pod, or that of the attempt it stands in for, before it had a node."""
+    """How many times its pod was deleted from outside before it had a node, including the pods of the attempts that
+    this one replaces."""
     acquire_deadline: Time | None = None
     """When the next tier is tried."""
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_AVOIDED)] = ()
-    """Nodes that its pod must not go to."""
+    """Names of nodes that its pod must not use."""
 
 
 class Recovery(Model):
-    """Where the time between a last step and the next attempt's first one went, and what was then trained again."""
+    """The time from the last step of one attempt until lost steps are trained again, by phase."""
 
     notice: Duration = timedelta(0)
-    """From the last step to the end of its pod: saving and leaving, or nobody noticing."""
+    """From the last step to the end of its pod: the time to save and leave, or to notice the loss."""
     acquire: Duration = timedelta(0)
-    """From there until the next pod had a node."""
+    """From the end of that pod until the next pod has a node."""
     start: Duration = timedelta(0)
-    """Until its trainer ran: image, storage check."""
+    """From then until the trainer container starts: image, storage check."""
     restore: Duration = timedelta(0)
-    """Until its first step: loading the program and the checkpoint."""
+    """From then until the first step: loading the program and the checkpoint."""
     replay: Duration = timedelta(0)
-    """Training steps again that had been lost, at the pace at which they were trained first."""
+    """Time to train the lost steps again, at the pace at which they were trained before."""
 
 
 class AttemptRecord(Model):
-    """One attempt that is over."""
+    """One attempt that has ended."""
 
     number: Count
-    """Its number."""
+    """Number of the attempt."""
     tier: Name
     """Name of its tier."""
     node: Name | None = None
-    """Its node, if it had one."""
+    """Name of its node. Not set if it never had a node."""
     kind: EndKind
-    """Why it ended, in the ways that count."""
+    """How its end counts. Loss: not the user's fault. Failure: an error of the program. Stopped: the operator ended
+    it."""
     reason: Reason
     """Why it ended, in one CamelCase word."""
     message: ShortMessage = ""
-    """Why it ended, for people; the last lines of a program that failed."""
+    """Why it ended, in words. For a failed program: its last lines of output."""
     raised_at: Time
-    """When it was decided."""
+    """When the attempt was decided."""
     scheduled_at: Time | None = None
-    """When its pod had a node."""
+    """When its pod got a node."""
     started_at: Time | None = None
-    """When its trainer container ran."""
+    """When its trainer container started."""
     ended_at: Time
     """When it ended."""
     pod_uid: Name | None = None
-    """UID of its pod, if nobody saw it end: another pod under its name is not over."""
+    """UID of its pod if the end was not observed, to tell this pod from another one with the same name."""
     estimated: Flag = False
-    """Nobody saw the end."""
+    """True if the end was not observed, so that endedAt is an estimate."""
     first_step: Step | None = None
-    """Its first step of its own."""
+    """Its first own step."""
     first_step_at: Time | None = None
-    """When it took that step."""
+    """When it trained its first own step."""
     last_step: Step | None = None
     """Its last step."""
     last_step_at: Time | None = None
-    """When it took that step."""
+    """When it trained its last step."""
     resumed_step: Step | None = None
-    """The step that it resumed from; none if it began anew."""
+    """The step that it resumed from. Not set if it started from the beginning."""
     steps: Step = 0
-    """How many steps it took."""
+    """Number of steps that it trained."""
     steps_lost: Step | None = None
-    """How many of them the next attempt took again; set when that is known."""
+    """Number of its steps that the next attempt trained again. Set once that is known."""
     cost: Money | None = None
-    """What its node cost, from the moment the pod had it; none if the tier has no price."""
+    """Cost of its node since the pod got it. Not set if the tier has no price."""
     seconds_lost: Duration | None = None
-    """From its last step to the next attempt's first; set when that is known."""
+    """Time from its last step to the first step of the next attempt. Set once that is known."""
     recovery: Recovery | None = None
-    """The same time, split by what was done in it."""
+    """The same time by phase, and the time to train lost steps again."""

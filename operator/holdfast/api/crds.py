@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions, generated from the models.
 
 python -m holdfast.api.crds crds            write the files
-python -m holdfast.api.crds --check crds    fail, and show the difference, if they are not what would be written
+python -m holdfast.api.crds --check crds    fail, and show the difference, if a file is out of date
 """
 
 import argparse
@@ -28,7 +28,7 @@ _HEADER: Final = "# Generated from operator/holdfast/api by `python -m holdfast.
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes equal parts out in full, where PyYAML would write an alias."""
+    """Writes equal parts in full, where PyYAML would write an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -65,12 +65,12 @@ def _trainingjobs() -> Manifest:
         _column("Tier", ".status.tier"),
         _column("Step", ".status.progress.step", "integer"),
         _column("Percent", ".status.progress.percent"),
-        _column("ETA", ".status.progress.eta", about="When it will be done, UTC"),
+        _column("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
         _column("Losses", ".status.restarts.losses", "integer", about="Preemptions, evictions and lost nodes"),
-        _column("Cost", ".status.ledger.spent", about="Money for nodes so far"),
-        _column("Expected", ".status.forecast.cost", about="Money for nodes by the time it is done"),
-        _column("Saved", ".status.ledger.savedVersusDedicated", about="Against dedicated nodes only"),
-        _column("Slack", ".status.forecast.slack", about="Time that may be wasted before the deadline is at risk"),
+        _column("Cost", ".status.ledger.spent", about="Money spent on nodes so far"),
+        _column("Expected", ".status.forecast.cost", about="Expected cost of the whole job"),
+        _column("Saved", ".status.ledger.savedVersusDedicated", about="Money saved versus dedicated nodes"),
+        _column("Slack", ".status.forecast.slack", about="Time that may be lost before the deadline is at risk"),
         _column("Age", ".metadata.creationTimestamp", "date"),
         _column("Loss", ".status.progress.loss", wide=True, about="Training loss"),
         _column("Checkpoint", ".status.checkpoint.step", "integer", wide=True, about="Step of the newest checkpoint"),
@@ -78,7 +78,7 @@ def _trainingjobs() -> Manifest:
         _column("Reason", ".status.reason", wide=True),
     ]
     properties = {
-        "spec": {**structural(TrainingJobSpec), "description": "What a researcher asks for."},
+        "spec": {**structural(TrainingJobSpec), "description": " ".join((TrainingJobSpec.__doc__ or "").split())},
         "status": structural(TrainingJobStatus, defaults=False),
     }
     version = _version(TrainingJob, properties, columns)
@@ -87,11 +87,11 @@ def _trainingjobs() -> Manifest:
 
 def _capacityprofiles() -> Manifest:
     columns = [
-        _column("First", ".spec.tiers[0].name", about="The best of its tiers"),
+        _column("First", ".spec.tiers[0].name", about="First tier"),
         _column("Age", ".metadata.creationTimestamp", "date"),
-        _column("Up", ".status.up", wide=True, about="Tiers that gave nodes when they were last seen"),
-        _column("Out", ".status.out", wide=True, about="Tiers that gave none, or took one back, when last seen"),
-        _column("Seen", ".status.seenAt", "date", wide=True, about="How long ago any of them was seen"),
+        _column("Up", ".status.up", wide=True, about="Tiers that gave a node when last observed"),
+        _column("Out", ".status.out", wide=True, about="Tiers that took a node back or gave none"),
+        _column("Seen", ".status.seenAt", "date", wide=True, about="Time since a tier was observed"),
     ]
     properties = {
         "spec": structural(CapacityProfileSpec),
@@ -148,7 +148,7 @@ def _definition(scope: str, kind: str, plural: str, short: list[str], version: M
 
 
 def differences(folder: Path) -> str:
-    """A unified diff from the files in `folder` to what would be written; empty if there is none."""
+    """A unified diff from the files in `folder` to the generated ones; empty if they are equal."""
     lines: list[str] = []
     wanted = files()
     for name in sorted(wanted.keys() | {path.name for path in folder.glob("*.yaml")}):
@@ -164,12 +164,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Write or check the files; the exit code is 1 if a check finds a difference."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.api.crds", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a file is out of date")
-    parser.add_argument("folder", type=Path, help="where the YAML files lie")
+    parser.add_argument("folder", type=Path, help="folder of the YAML files")
     options = parser.parse_args(arguments)
     if options.check:
         difference = differences(options.folder)
         if difference:
-            sys.stderr.write(f"{difference}\nThe CRDs are not what the models say. {_REMEDY}\n")
+            sys.stderr.write(f"{difference}\nThe CRDs differ from the models. {_REMEDY}\n")
         return 1 if difference else 0
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():

@@ -1,18 +1,37 @@
-"""Errors of the API, and the base of every error that Holdfast raises on purpose.
+"""The base of every error that Holdfast raises on purpose, and the errors of the API.
 
     HoldfastError
-    ├── ScalarError     a duration, amount, quantity or time is not written as it must be (also a ValueError)
-    ├── RuleError       fields that do not go together (also a ValueError)
-    ├── SpecError       an object from outside holds something that it must not; names the field
-    └── SchemaError     a model cannot be expressed as a structural schema: a mistake in Holdfast itself
+    ├── ScalarError                 api: a duration, amount, quantity or time has a wrong form (also a ValueError)
+    ├── RuleError                   api: fields contradict each other (also a ValueError)
+    ├── SpecError                   api: a field of an object is not valid; names the field
+    ├── SchemaError                 api: a model does not fit a structural schema: a mistake in Holdfast itself
+    ├── UndecidedError              core: the transition table found no decision: a mistake in Holdfast itself
+    ├── TooManyTokensError          serve: too many invalid tokens; try again
+    ├── RequestError                serve: the progress endpoint answers a request with an HTTP error
+    ├── ApiError                    runtime: the API server refused a request, or did not answer
+    │   ├── NotLeadingError         runtime: this operator does not have the lease now; nothing was written
+    │   └── RefusedError            runtime: the API server does not accept this pod
+    ├── LeadershipLostError         runtime: another operator has the lease
+    ├── WatchDiedError              runtime: the watches ended unexpectedly
+    ├── ConfigurationError          runtime: the operator cannot start with these settings
+    ├── CliError                    cli: a command cannot continue; has an exit code
+    │   └── DemoError               cli: the demo cannot continue
+    ├── LocalError                  local: base of the errors of the local cluster
+    │   ├── ConfigError, ToolError, AlreadyUpError, NotUpError, ControlError
+    │   ├── StartError              local: a part of the cluster did not become ready
+    │   │   └── PortTakenError      local: another process uses a port
+    │   └── AgentError              local: base of the errors of the node agent
+    │       └── ApiError, ApiUnreachableError, VolumeError, EnvError
+    └── TraceError, StudyError, PlotError, SimulationError     simulate
 
-Other packages hang their own errors under HoldfastError, each in its own errors.py.
+Each package has its errors in its own errors.py, or beside the only code that raises them. The trainer is another
+distribution: the tree of its errors is in holdfast_train/errors.py.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Bare", "HoldfastError", "RuleError", "ScalarError", "SchemaError", "SpecError", "Violation"]
+__all__ = ["HoldfastError", "RuleError", "ScalarError", "SchemaError", "SpecError", "Unquoted", "Violation"]
 
 _SHOWN = 120  # characters of a bad value that a message repeats
 
@@ -22,7 +41,7 @@ class HoldfastError(Exception):
 
 
 class ScalarError(HoldfastError, ValueError):
-    """A scalar is not written as it must be."""
+    """A scalar has a wrong form. `allowed` says in words what is allowed."""
 
     def __init__(self, value: object, allowed: str) -> None:
         self.value = value
@@ -30,15 +49,15 @@ class ScalarError(HoldfastError, ValueError):
         super().__init__(f"{shown(value)}: {allowed}")
 
 
-class Bare(str):
-    """What was found, in words rather than as a value: shown without quotes."""
+class Unquoted(str):
+    """Words that describe what was found: messages show them without quotes, unlike a value."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule. `field` is relative to the object that holds the rule, "" for that object itself."""
+    """One broken rule. `field` is relative to the object that has the rule, "" for that object itself."""
 
     field: str
     got: str
@@ -46,7 +65,7 @@ class Violation:
 
 
 class RuleError(HoldfastError, ValueError):
-    """Fields that do not go together. `violations` holds every broken rule of one object."""
+    """Fields contradict each other. `violations` has every broken rule of one object."""
 
     def __init__(self, violations: Iterable[Violation]) -> None:
         self.violations = tuple(violations)
@@ -54,11 +73,11 @@ class RuleError(HoldfastError, ValueError):
 
 
 class SpecError(HoldfastError):
-    """A field holds what it must not.
+    """A field is not valid.
 
-    `field` is a path as kubectl prints it (spec.trainer.env[3].name), `value` what was found, `allowed` what may stand
-    there and `hint` what to do about it. `others` holds the further problems of the same object: `problems` is all of
-    them, in the order of the object.
+    `field` is its path as kubectl prints it (spec.trainer.env[3].name), `value` is what was found, `allowed` says what
+    is allowed, `hint` what to do. `others` are more problems of the same object; `problems` has all of them, in the
+    order of the object.
     """
 
     def __init__(
@@ -73,17 +92,17 @@ class SpecError(HoldfastError):
 
     @property
     def line(self) -> str:
-        """This problem alone, on one line."""
+        """Only this problem, on one line."""
         found = "" if self.value is None else f"{shown(self.value)}: "
         hint = f" ({self.hint})" if self.hint else ""
         return f"{self.field or 'object'}: {found}{self.allowed}{hint}"
 
 
 class SchemaError(HoldfastError):
-    """A model cannot be expressed as a structural schema. Raised when CRDs are generated, never at run time."""
+    """A model does not fit a structural schema. Raised when CRDs are generated, never at run time."""
 
 
 def shown(value: object) -> str:
-    """A value as a message repeats it: strings in quotes, long values cut."""
-    text = f'"{value}"' if isinstance(value, str) and not isinstance(value, Bare) else str(value)
+    """The text of a value in a message: strings in quotes, long values cut."""
+    text = f'"{value}"' if isinstance(value, str) and not isinstance(value, Unquoted) else str(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,4 +1,4 @@
-"""How often a job saves, as people write it, and how that compares with other durations."""
+"""The save interval of a job as people write it, and CEL that compares it with other durations."""
 
 import re
 from datetime import timedelta
@@ -15,12 +15,12 @@ from holdfast.api.scalars import DURATION_LENGTH, DURATION_PARTS, duration_rule,
 __all__ = ["Every", "cel_instant", "no_period"]
 
 _STEPS: Final = re.compile("([1-9][0-9]{0,8}) steps?")
-_EVERY_WORDS: Final = "auto, a number of steps or a duration between 1s and 7d, such as 500 steps or 10m"
+_EVERY_WORDS: Final = "must be auto, a number of steps or a duration between 1s and 7d, such as 500 steps or 10m"
 AUTO: Final = "auto"
 
 
 class Every(Model):
-    """How often to save: `auto`, `500 steps` or `10m`. Exactly one of the three is set. A string outside."""
+    """How often to save: `auto`, `500 steps` or `10m`. Exactly one of the three fields is set. A string in the API."""
 
     steps: int | None = None
     period: timedelta | None = None
@@ -71,21 +71,20 @@ class Every(Model):
             "pattern": f"^({AUTO}|[1-9][0-9]{{0,8}} steps?|{DURATION_PARTS})$",
             "minLength": 2,
             "maxLength": DURATION_LENGTH,
-            "x-kubernetes-validations": [
-                duration_rule("1s", "7d", f"must be {_EVERY_WORDS}", unless=f"{no_period('self')} || ")
-            ],
+            "x-kubernetes-validations": [duration_rule("1s", "7d", _EVERY_WORDS, unless=f"{no_period('self')} || ")],
         }
 
 
 def no_period(text: str) -> str:
-    """CEL for whether `text`, itself CEL, is a save interval that is no duration."""
+    """CEL that is true if the CEL expression `text` is a save interval that is not a duration."""
     return f"{text} == '{AUTO}' || {text}.contains('step')"
 
 
 def cel_instant(text: str) -> str:
-    """CEL for the time that is the duration `text`, itself CEL, after the epoch: two of them compare exactly.
+    """CEL for the time that is a duration after the epoch, so that two durations compare exactly.
 
-    `text` is a good duration: CEL knows no days and cannot multiply durations, but it makes times of whole seconds.
+    The CEL expression `text` must be a valid duration. CEL has no days and cannot multiply durations, but it makes
+    times of whole seconds.
     """
     days = f"({text}.contains('d') ? int({text}.substring(0, {text}.indexOf('d'))) * 86400 : 0)"
     return f"(timestamp({days}) + duration('0s' + {text}.substring({text}.indexOf('d') + 1)))"

@@ -1,4 +1,4 @@
-"""The spec of a TrainingJob: what a researcher writes. What runs is in trainer.py."""
+"""The spec of a TrainingJob: what a researcher writes. trainer.py has the part that says what runs."""
 
 from datetime import timedelta
 from typing import Annotated, ClassVar, Literal
@@ -74,38 +74,40 @@ ReturnPolicy = Literal["Never", "Eager", "Slack"]
 
 
 class Capacity(Model):
-    """Where the job may run: a profile or tiers inline, exactly one of them."""
+    """Where the job may run: a CapacityProfile or inline tiers, exactly one of the two."""
 
     profile: ObjectName | None = None
-    """Name of a CapacityProfile of the cluster."""
+    """Name of a CapacityProfile. The job may use all tiers of this profile."""
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")] = ()
     """The tiers that this job may use, best first."""
     policy: Policy = "Ordered"
-    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order. Cheapest: the tier, of those
-    that can be had, on which a step is expected to cost least, with its price, pace, starts and losses. Deadline: as
-    cheap as can be without missing the deadline; needs goal.steps, or a trainer that reports its goal, and a tier of
-    kind Dedicated. While a policy lacks what it needs, the job says so and the tiers are tried in their order."""
+    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order. Cheapest: the available tier
+    with the lowest expected cost of a step, computed from its price, pace, starts and losses. Deadline: the lowest cost
+    that still meets the deadline; needs the field deadline, goal.steps or a trainer that reports its goal, and a tier
+    of kind Dedicated. While a policy lacks what it needs, the condition PolicyFallback says so, and the tiers are tried
+    in their order."""
     deadline: Moment | None = None
-    """When the training has to be done, such as 2027-01-31T00:00:00Z; policy Deadline keeps it, with any other policy
-    it is only watched. The condition DeadlineAtRisk says if it will be missed, and by how much."""
+    """When the training must be complete, such as 2027-01-31T00:00:00Z. Policy Deadline chooses tiers to meet it; with
+    the other policies it only has a condition: DeadlineAtRisk says whether the job will miss it, and by how much."""
     budget: Money | None = None
-    """What the job may spend on nodes, as a decimal string such as "5000". It is suspended, with its checkpoints,
-    before it would spend more, and goes on when the budget is raised. Tiers without a price count as free."""
+    """The most money that the job may spend on nodes, as a decimal string such as "5000". Before the job would spend
+    more, it saves a checkpoint and is suspended; it resumes when the budget is raised. A tier without a price counts as
+    free. Default: no limit."""
     return_policy: ReturnPolicy = "Slack"
-    """When a job leaves a tier on which it runs for a better one that has come back. Never: only when the tier is lost,
-    or the deadline demands it. Eager: at once. Slack: as soon as the move is expected to pay for itself, with no risk
-    for the deadline. A pod that waits for a node of the better tier is the probe, and counts against quotas; a volume
-    that only one node can mount stands in its way."""
+    """When a running job moves to a better tier that is available again. Never: only after a loss of its tier, or when
+    the deadline requires it. Eager: at once. Slack: when the move is expected to save more than it costs and does not
+    put the deadline at risk. To learn whether the tier is available, the job creates a pod there; this pod counts
+    against quotas, and cannot start while the job uses a volume that only one node can mount."""
     max_overlap: Annotated[timedelta, DurationBounds("0s", "24h")] = timedelta(minutes=10)
     """How long an attempt and its successor may both have nodes, such as 10m. A successor that takes longer to start is
-    given up, and another one is tried later each time; with 0s none is started before the attempt has ended."""
+    deleted, and the next try comes later each time. With 0s a successor starts only after the attempt has ended."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         exactly_one("profile", "tiers"),
         Rule(
-            allowed="policy Deadline must have a deadline, such as 2027-01-31T00:00:00Z",
+            allowed="policy Deadline needs a deadline: set one, such as 2027-01-31T00:00:00Z, or another policy",
             cel="self.policy != 'Deadline' || has(self.deadline)",
-            holds=lambda capacity: capacity.policy != "Deadline" or capacity.deadline is not None,
+            is_met=lambda capacity: capacity.policy != "Deadline" or capacity.deadline is not None,
             got_cel="'none'",
             got=lambda _: "none",
             field=".deadline",
@@ -114,62 +116,62 @@ class Capacity(Model):
 
 
 class S3Storage(Model):
-    """A prefix in a bucket that the job owns."""
+    """A prefix in an S3 bucket. The job owns everything below the prefix."""
 
     bucket: Bucket
-    """Name of the bucket; it must exist."""
+    """Name of the bucket. The bucket must exist."""
     prefix: RelativePath
-    """Everything below this prefix belongs to this job; two jobs never share one. Such as vision/vit-faces."""
+    """Prefix of all objects of this job, such as vision/vit-faces. Two jobs must not use the same prefix."""
     endpoint: Endpoint | None = None
-    """Address of an S3 server other than AWS, such as https://minio.example:9000."""
+    """Address of an S3 server other than AWS, such as https://minio.example:9000. Default: AWS."""
     region: Region = "us-east-1"
     """Region of the bucket."""
     credentials_secret: ObjectName | None = None
-    """Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and perhaps AWS_SESSION_TOKEN; not set where the pod has an
-    identity of its own."""
+    """Name of a Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and optionally AWS_SESSION_TOKEN.
+    Leave it out if the pod has its own cloud identity."""
 
 
 class VolumeClaimStorage(Model):
-    """A folder in a PersistentVolumeClaim that the job owns."""
+    """A folder in a PersistentVolumeClaim. The job owns everything in the folder."""
 
     name: ObjectName
-    """Name of the claim in the job's namespace; every node of every tier must be able to mount it."""
+    """Name of the claim in the job's namespace. Every node of every tier must be able to mount it."""
     path: RelativePath
-    """Folder in the volume that belongs to this job, such as vision/vit-faces."""
+    """Folder in the volume, such as vision/vit-faces. Two jobs must not use the same folder."""
 
 
 class Storage(Model):
-    """Where checkpoints live; exactly one is set."""
+    """Where checkpoints are stored. Set exactly one field."""
 
     s3: S3Storage | None = None
-    """An S3 bucket."""
+    """Store checkpoints in an S3 bucket."""
     volume_claim: VolumeClaimStorage | None = None
-    """A PersistentVolumeClaim."""
+    """Store checkpoints in a PersistentVolumeClaim."""
 
     rules: ClassVar[tuple[Rule, ...]] = (exactly_one("s3", "volumeClaim"),)
 
 
 class Best(Model):
-    """Checkpoints that are kept because they are the best by a metric that the program reports."""
+    """Keeps the best checkpoints by a metric that the program reports."""
 
     count: Annotated[Count, Field(ge=1, le=1000)] = 1
-    """How many are kept."""
+    """How many of the best checkpoints are kept."""
     metric: MetricName
-    """The metric, by the name under which the program reports it, such as loss or eval/accuracy. A checkpoint without
-    it, or with a value that is no finite number, is not kept for it."""
+    """Name under which the program reports the metric, such as loss or eval/accuracy. A checkpoint that lacks the
+    metric, or whose value is not a finite number, never counts as one of the best."""
     mode: Literal["Min", "Max"]
-    """Which are the best: those with the lowest (Min) or with the highest (Max) value."""
+    """Min: the lowest values are the best. Max: the highest values are the best."""
 
 
 class Keep(Model):
-    """Which checkpoints are kept. What one of these keeps, the others cannot take away."""
+    """Which checkpoints are kept. A checkpoint is kept if at least one of the fields keeps it."""
 
     last: Annotated[Count, Field(ge=1, le=1000)] = 3
     """How many of the newest verified checkpoints are kept."""
     every: Annotated[timedelta, DurationBounds("1m", "365d")] | None = None
-    """One checkpoint for each such time is kept for good, such as 24h."""
+    """Keep one checkpoint per period of this length forever, such as 24h. Default: none."""
     best: Best | None = None
-    """The best ones by a metric are kept as well."""
+    """Also keep the best checkpoints by a metric. Default: none."""
 
 
 def _shorter_than_every(checkpoint: "Checkpoint") -> bool:
@@ -181,33 +183,34 @@ _LONG_ENOUGH = f"{cel_instant('self.maxLoss')} >= {cel_instant('self.every')}"
 
 
 class Checkpoint(Model):
-    """Saving and resuming."""
+    """How checkpoints are saved, kept and resumed from."""
 
     storage: Storage
-    """Where checkpoints live. Fixed unless the job is suspended."""
+    """Where checkpoints are stored. It can only be changed while the job is suspended."""
     every: Every = Every(period=timedelta(minutes=10))
-    """How often to save: a number of steps, a duration, or auto, such as 500 steps or 10m. With auto as often as loses
-    the least time: by Daly's formula, from what a save costs the training and how often losses come on the tier; but
-    at least every hour, unless saving would cost more than five per cent of the time."""
+    """How often to save: a number of steps such as 500 steps, a duration such as 10m, or auto. With auto, Daly's
+    formula chooses the interval that loses the least time, from the measured time of a save and the loss rate of the
+    tier; the interval is at most one hour, unless saving would then take more than 5% of the time."""
     max_loss: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
-    """The most work that a loss may cost, such as 15m: the time from one save to the next, and until that is committed.
-    Saves come more often than every says where that takes it. A storage too slow for it is saved to without a pause."""
+    """The most training time that a loss may cost, such as 15m: from one save until the next one is committed. If
+    needed, the job saves more often than the field every says. If the storage is too slow for this limit, each save
+    starts as soon as the previous one is complete. Default: no limit."""
     upload_rate: Quantity | None = None
-    """The most bytes a second that each pod uploads while it trains, such as 300M, where the training needs the network
-    for itself. A pod that has been told to leave saves as fast as it can. No limit if it is not set."""
+    """The most bytes per second that each pod uploads while it trains, such as 300M; at least 1M. Set it if training
+    needs the network. A pod that drains saves without this limit. Default: no limit."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
-    """How long a pod that is told to leave may take to save, such as 100s."""
+    """How long a pod may take to save after it is ordered to leave, such as 100s."""
     resume: Resume = "Auto"
-    """Where the first attempt starts: Auto from the newest checkpoint below the prefix, Never from nothing, or the
-    address of one checkpoint."""
+    """Where the first attempt starts. Auto: from the newest checkpoint in the storage. Never: from the beginning. Or
+    the address of one checkpoint, such as s3://bucket/prefix/name."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="maxLoss must not be shorter than every: set every to auto, or to no more than maxLoss",
+            allowed="maxLoss must be at least as long as every: set every to auto, or to at most maxLoss",
             cel=f"!has(self.maxLoss) || {no_period('self.every')} || {_LONG_ENOUGH}",
-            holds=lambda checkpoint: not _shorter_than_every(checkpoint),
+            is_met=lambda checkpoint: not _shorter_than_every(checkpoint),
             got_cel="self.maxLoss + ' with every ' + self.every",
             got=lambda checkpoint: f"{format_duration(checkpoint.max_loss)} with every {checkpoint.every}",
             field=".maxLoss",
@@ -215,7 +218,7 @@ class Checkpoint(Model):
         Rule(
             allowed="uploadRate must be at least 1M (bytes a second)",
             cel="!has(self.uploadRate) || quantity(string(self.uploadRate)).compareTo(quantity('1M')) >= 0",
-            holds=lambda checkpoint: checkpoint.upload_rate is None or quantity_value(checkpoint.upload_rate) >= 10**6,
+            is_met=lambda checkpoint: checkpoint.upload_rate is None or quantity_value(checkpoint.upload_rate) >= 10**6,
             got_cel="string(self.uploadRate)",
             got=lambda checkpoint: str(checkpoint.upload_rate),
             field=".uploadRate",
@@ -224,19 +227,19 @@ class Checkpoint(Model):
 
 
 class Goal(Model):
-    """What "done" means, for percent and ETA. The job ends when its program exits 0 of its own accord."""
+    """The length of the training, for percent and ETA. The job completes when its program exits with code 0."""
 
     steps: Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)] | None = None
-    """Number of steps of the whole training."""
+    """Number of steps of the whole training. Default: the number that the trainer reports."""
 
 
 class Failure(Model):
-    """How many failures of the user's program end the job. Losses never count."""
+    """How many failures of the program end the job. Losses (preemptions, evictions, lost nodes) never count."""
 
     max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
-    """The job fails at the first failure beyond this number inside the window."""
+    """How many failures within the window the job survives. One more failure ends the job as Failed."""
     window: Annotated[timedelta, DurationBounds("1m", "365d")] = timedelta(hours=24)
-    """How long a failure is remembered, such as 24h."""
+    """For how long a failure counts, such as 24h."""
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:
@@ -249,44 +252,45 @@ _NAMELESS = "self.capacity.tiers.filter(t, t.kind != 'CPU' && !has(t.accelerator
 
 
 class TrainingJobSpec(Model):
-    """What a researcher asks for."""
+    """What the user wants to train, where, and how it is saved."""
 
     trainer: Trainer
-    """What runs. Fixed unless the job is suspended."""
+    """The program that runs. It can only be changed while the job is suspended."""
     capacity: Capacity
-    """Where it may run."""
+    """Where the job may run."""
     checkpoint: Checkpoint
-    """How it is saved and resumed."""
+    """How checkpoints are saved, kept and resumed from."""
     goal: Goal = Goal()
-    """What "done" means, for percent and ETA."""
+    """The length of the training, for percent and ETA."""
     failure: Failure = Failure()
     """How many failures of the program end the job."""
     suspend: Flag = False
-    """True lets the job save, leave its node and wait; false lets it go on."""
+    """True: the job saves a checkpoint, releases its nodes and waits. False: the job runs, or resumes."""
     active_deadline: Annotated[timedelta, DurationBounds("1m")] | None = None
-    """The job fails when it has been active for this long, such as 90d; time in suspension does not count."""
+    """The job fails after it has been active for this long, such as 90d. Time while suspended does not count. Default:
+    no limit."""
     ttl_after_finished: Duration | None = None
-    """The job is deleted this long after its end, such as 7d; its checkpoints stay. Never if it is not set."""
+    """How long after its end the job is deleted, such as 7d. Its checkpoints stay. Default: never."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="a Spot or Dedicated tier must set accelerator while trainer.acceleratorsPerNode is above 0",
+            allowed="a Spot or Dedicated tier must set accelerator if trainer.acceleratorsPerNode is above 0",
             cel=f"self.trainer.acceleratorsPerNode == 0 || !has(self.capacity.tiers) || {_NAMELESS}.size() == 0",
-            holds=lambda spec: not _missing_accelerators(spec),
+            is_met=lambda spec: not _missing_accelerators(spec),
             got=lambda spec: "no accelerator in " + _missing_accelerators(spec)[0],
             field=".capacity.tiers",
         ),
         Rule(
-            allowed="trainer must stay as it is unless the job is suspended (spec.suspend: true)",
+            allowed="trainer must not change while the job runs: suspend the job first (spec.suspend: true)",
             cel="self.suspend || oldSelf.suspend || self.trainer == oldSelf.trainer",
-            holds=None,
+            is_met=None,
             got_cel="'another trainer (image ' + self.trainer.image + ')'",
             field=".trainer",
         ),
         Rule(
-            allowed="checkpoint.storage must stay as it is unless the job is suspended (spec.suspend: true)",
+            allowed="checkpoint.storage must not change while the job runs: suspend the job first (spec.suspend: true)",
             cel="self.suspend || oldSelf.suspend || self.checkpoint.storage == oldSelf.checkpoint.storage",
-            holds=None,
+            is_met=None,
             got_cel="'another storage'",
             field=".checkpoint.storage",
         ),

@@ -1,4 +1,4 @@
-"""What is known of a tier, as status keeps it: in a job from its own attempts, in a profile from those of all jobs."""
+"""What is known of a tier: in a job's status from its own attempts, in a profile's status from those of all jobs."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ Observation = Literal["Free", "Billed"]
 
 
 class Seen(StrEnum):
-    """What was last seen of a tier."""
+    """What was last observed of a tier."""
 
     UP = "Up"  # it gave a node, or one of its nodes is in use
     LOST = "Lost"  # it took a node back
@@ -24,12 +24,12 @@ class Seen(StrEnum):
 
 
 class Measured(Model):
-    """How long something took, each time that it was done."""
+    """Measured durations of one kind."""
 
     recent: Annotated[tuple[Duration, ...], Field(max_length=MAX_MEASURED)] = ()
-    """The last few times, oldest first; their median is what is typical."""
+    """The last measured durations, oldest first. Their median is the typical duration."""
     worst: Duration = timedelta(0)
-    """The longest of all times."""
+    """The longest of all measured durations."""
 
 
 class TierKnowledge(Model):
@@ -38,20 +38,20 @@ class TierKnowledge(Model):
     tier: Annotated[str, Clip(253)]
     """Name of the tier."""
     state: Seen | None = None
-    """What was last seen of it. Up: a node of it was had. Lost: it took a node back. Refused: it gave none in time."""
+    """What was last observed. Up: the tier gave a node. Lost: it took a node back. Refused: it gave no node in time."""
     since: Time | None = None
-    """Since when it has been so: up, or out (Lost or Refused)."""
+    """Since when the tier is up, or out (Lost or Refused)."""
     seen_at: Time | None = None
-    """When that was last seen."""
+    """When the state was last observed."""
     observation: Observation | None = None
-    """Billed once a node came that was not there when a pod asked for it; Free if every node was."""
+    """Billed if a node was added after a pod needed it. Free if every node was there before."""
     acquire: Measured | None = None
-    """From asking for a node until there was one."""
+    """Durations from the creation of a pod until it had a node."""
     start: Measured | None = None
-    """From having a node to the first step: image, program, checkpoint."""
+    """Durations from getting a node to the first step: image, program, checkpoint."""
     losses: Count = 0
-    """How often it took a node back."""
+    """Number of nodes that the tier took back."""
     had: Duration = timedelta(0)
-    """How long its nodes were had: of a job by attempts that are over, of a profile by all attempts."""
+    """Total node time on the tier. In a job: of the attempts that have ended. In a profile: of all attempts."""
     pace: Duration | None = None
-    """How long one step took, in the newest attempt that took enough of them. Not known of a profile."""
+    """Duration of one step in the newest attempt with enough steps. Not set in a profile."""

@@ -1,4 +1,4 @@
-"""Lists whose items are told apart by one field, so that two appliers can own one item each."""
+"""Lists whose items are identified by one field, so that two appliers can each own one item."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from holdfast.api.errors import ScalarError
-from holdfast.api.rules import snake
+from holdfast.api.rules import snake_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class KeyedBy:
     key: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        attribute = snake(self.key)
+        attribute = snake_case(self.key)
 
         def validate(items: tuple[Any, ...]) -> tuple[Any, ...]:
             seen: set[Any] = set()

@@ -13,10 +13,10 @@ from holdfast.api.rules import Rule, validations
 
 
 class Model(BaseModel):
-    """A part of an API object: immutable, camelCase outside, snake_case inside.
+    """A part of an API object: immutable, camelCase in the API, snake_case in Python.
 
-    Unknown fields are ignored on reading, so that an older operator can read what a newer one wrote; the API server
-    refuses them on writing. The text below a field becomes its description in `kubectl explain`.
+    Reading ignores unknown fields, so that an older operator can read what a newer one wrote; the API server refuses
+    them on writing. The text below a field becomes its description in `kubectl explain`.
     """
 
     model_config = ConfigDict(
@@ -31,7 +31,7 @@ class Model(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)  # what has no rules, as all of status, is made without asking for them
+        schema = handler(source)  # a model without rules, such as all of status, needs no validator
         return core_schema.no_info_after_validator_function(_obey_rules, schema) if cls.rules else schema
 
     @classmethod
@@ -41,7 +41,7 @@ class Model(BaseModel):
         return schema
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but several times as fast: decisions copy a lot. What is frozen needs no copy of its parts."""
+        """The same as pydantic's, but several times as fast, because decisions copy a lot. Frozen parts are shared."""
         if deep or not update:
             return super().model_copy(update=update, deep=deep)
         copy, given = type(self).__new__(type(self)), self.__pydantic_fields_set__
@@ -53,7 +53,7 @@ class Model(BaseModel):
         return copy
 
     def to_object(self) -> dict[str, Any]:
-        """What the API server stores: plain JSON values, camelCase; nothing that is not set and no empty lists."""
+        """What the API server stores: plain JSON values in camelCase, without unset fields and empty lists."""
         return _object(self)
 
 
@@ -66,8 +66,7 @@ def _obey_rules(model: Model) -> Model:
 def merge_patch(before: Model, after: Model) -> dict[str, Any]:
     """The JSON merge patch (RFC 7386) that turns `before` into `after`; empty if nothing changed.
 
-    Both are of one class. Fields that neither side knows are not mentioned, so what a newer version wrote outlives the
-    patch.
+    Both are of one class. The patch does not name unknown fields, so what a newer version wrote stays.
     """
     known = type(before).model_fields
     changed = {name for name in known if getattr(before, name) is not getattr(after, name)}

@@ -1,4 +1,4 @@
-"""Every name that more than one part of Holdfast, or a person, must spell the same way."""
+"""Names that several parts of Holdfast, or users, must spell in the same way."""
 
 from typing import Final
 
@@ -21,12 +21,12 @@ MANAGED_BY: Final = "holdfast"
 
 POD_FINALIZER: Final = "holdfast.dev/end-recorded"
 
-# Annotations on a TrainingJob through which people ask for something. The value is "<id>" or "<id> <tier>", and the id
-# is new for every request (the CLI writes a timestamp); what was handled is remembered in status.requests.
+# Annotations on a TrainingJob by which users request something. The value is "<id>" or "<id> <tier>". Every request has
+# a new id (the CLI writes a timestamp); status.requests has the ids that were handled.
 ANNOTATION_CHECKPOINT: Final = "holdfast.dev/checkpoint-requested"
 ANNOTATION_MOVE: Final = "holdfast.dev/move-requested"
 
-# Annotations on a training pod: a digest of what it was made of, and two that are taken away when it drains.
+# Annotations on a training pod: a digest of its specification, and two that are removed when it drains.
 ANNOTATION_PROGRAM: Final = "holdfast.dev/program"
 ANNOTATION_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -34,7 +34,7 @@ ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evic
 TRAINER_CONTAINER: Final = "trainer"
 INIT_CONTAINER: Final = "holdfast-init"
 
-# Where things are mounted in a training pod.
+# Volumes and paths in a training pod.
 LAUNCHER_VOLUME: Final = "holdfast-launcher"
 LAUNCHER_PATH: Final = "/holdfast/bin"
 TOKEN_VOLUME: Final = "holdfast-token"  # noqa: S105 - the name of a volume

@@ -1,4 +1,4 @@
-"""Whole objects as the API server gives them: metadata, spec, status."""
+"""Complete objects as the API server returns them: metadata, spec, status."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -31,13 +31,13 @@ class ObjectMeta(Model):
 
 
 class ApiObject(Model):
-    """What every object of Holdfast shares."""
+    """The base of both kinds."""
 
     metadata: ObjectMeta
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """Read an object; SpecError, which names every bad field, if it is not what its schema says."""
+        """Read an object. Raises SpecError, which names every invalid field."""
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
@@ -45,22 +45,22 @@ class ApiObject(Model):
 
 
 class TrainingJob(ApiObject):
-    """A training that Holdfast keeps alive: on spot, dedicated or CPU nodes, through preemptions, until it is done."""
+    """A training that Holdfast runs on spot, dedicated or CPU nodes, through preemptions, until it is complete."""
 
     api_version: Literal["holdfast.dev/v1alpha1"] = "holdfast.dev/v1alpha1"
     kind: Literal["TrainingJob"] = "TrainingJob"
     spec: TrainingJobSpec
     status: TrainingJobStatus = TrainingJobStatus()
 
-    # Pods are named {job}-{attempt}-{rank}: 40 characters leave room for both numbers in a label of 63.
+    # Pods are named {job}-{attempt}-{rank}: 40 characters leave space for both numbers in a label of 63.
     rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 40),)
 
     @classmethod
     def parse_next(cls, raw: Mapping[str, Any], before: "TrainingJob | None") -> Self:
-        """Read the next version of a job; SpecError as `parse`.
+        """Read the next version of a job. Raises SpecError as `parse` does.
 
-        Most changes are of the status. The API server counts `generation` up with every change of the spec, so that a
-        spec of the same generation is not read again.
+        Most changes are changes of the status. Every change of the spec raises `generation`, so a spec of the same
+        generation is not read again.
         """
         meta = raw["metadata"]
         if before and (before.metadata.uid, before.metadata.generation) == (meta["uid"], meta.get("generation")):
@@ -69,7 +69,7 @@ class TrainingJob(ApiObject):
 
 
 class CapacityProfile(ApiObject):
-    """A named grid of capacity tiers that jobs may use, kept by the platform's owners."""
+    """A named list of capacity tiers that jobs may use. The platform team maintains it."""
 
     api_version: Literal["holdfast.dev/v1alpha1"] = "holdfast.dev/v1alpha1"
     kind: Literal["CapacityProfile"] = "CapacityProfile"

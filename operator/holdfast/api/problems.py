@@ -1,11 +1,11 @@
-"""pydantic's errors in our words: which field, what was found, what is allowed."""
+"""pydantic's errors as SpecErrors: which field, what was found, what is allowed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from holdfast.api.errors import Bare, RuleError, ScalarError, SpecError
+from holdfast.api.errors import RuleError, ScalarError, SpecError, Unquoted
 
 _ALLOWED: Final[Mapping[str, str]] = {
     "missing": "required",
@@ -27,13 +27,13 @@ _ALLOWED: Final[Mapping[str, str]] = {
 
 
 def spec_error(error: ValidationError) -> SpecError:
-    """One SpecError that holds every problem of `error`, in the order of the object."""
+    """One SpecError with every problem of `error`, in the order of the object."""
     first, *others = _problems(error)
     return SpecError(first.field, first.value, first.allowed, first.hint, others)
 
 
 def path(location: tuple[int | str, ...]) -> str:
-    """A field as kubectl prints it: ("spec", "env", 3, "name") -> spec.env[3].name."""
+    """The path of a field as kubectl prints it: ("spec", "env", 3, "name") -> spec.env[3].name."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -49,7 +49,7 @@ def _problems(error: ValidationError) -> Iterator[SpecError]:
             case RuleError():
                 for broken in cause.violations:
                     where = ".".join(filter(None, (field, broken.field)))
-                    yield SpecError(where, Bare(broken.got), broken.allowed)
+                    yield SpecError(where, Unquoted(broken.got), broken.allowed)
             case ScalarError():
                 yield SpecError(field, cause.value, cause.allowed)
             case _:
@@ -58,9 +58,9 @@ def _problems(error: ValidationError) -> Iterator[SpecError]:
 
 
 def _found(detail: Mapping[str, Any]) -> object:
-    """What stands in the field: nothing, how many items, or the value."""
+    """What the field has: None if it is missing, the number of items, or the value."""
     if detail["type"] == "missing":
         return None
     if detail["type"] in ("too_long", "too_short"):
-        return Bare(f"{len(detail['input'])} items")
+        return Unquoted(f"{len(detail['input'])} items")
     return detail["input"]

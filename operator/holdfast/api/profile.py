@@ -1,4 +1,4 @@
-"""CapacityProfile and its tiers: what the platform offers."""
+"""CapacityProfile and its tiers: the capacity that the platform offers."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -28,40 +28,40 @@ TierKind = Literal["Spot", "Dedicated", "CPU"]
 
 
 class Toleration(Model):
-    """A taint that the tier's nodes carry and its pods bear, as in a pod."""
+    """A taint of the tier's nodes that the job's pods tolerate, as in a pod."""
 
     key: LabelKey | None = None
-    """Key of the taint; without one, every taint (operator must be Exists)."""
+    """Key of the taint. Without a key every taint is tolerated; operator must be Exists then."""
     operator: Literal["Exists", "Equal"] = "Equal"
-    """Equal compares the value, Exists bears any value."""
+    """Equal: the value of the taint must be equal. Exists: every value is tolerated."""
     value: LabelValue | None = None
-    """Value of the taint; only with Equal."""
+    """Value of the taint. Only allowed with operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint; without one, every effect."""
+    """Effect of the taint. Default: every effect is tolerated."""
     toleration_seconds: Count | None = None
-    """For how many seconds a NoExecute taint is borne; for ever if it is not set."""
+    """For how many seconds a NoExecute taint is tolerated. Default: forever."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="a toleration without key must have operator Exists",
+            allowed="a toleration without key must have operator Exists: set the key or the operator",
             cel="has(self.key) || self.operator == 'Exists'",
-            holds=lambda t: t.key is not None or t.operator == "Exists",
+            is_met=lambda t: t.key is not None or t.operator == "Exists",
             got_cel="self.operator",
             got=lambda t: t.operator,
             field=".operator",
         ),
         Rule(
-            allowed="a toleration with operator Exists must not have a value",
+            allowed="a toleration with operator Exists must not have a value: remove it, or use operator Equal",
             cel="!has(self.value) || self.operator == 'Equal'",
-            holds=lambda t: t.value is None or t.operator == "Equal",
+            is_met=lambda t: t.value is None or t.operator == "Equal",
             got_cel="self.value",
             got=lambda t: t.value,
             field=".value",
         ),
         Rule(
-            allowed="tolerationSeconds may be set for effect NoExecute only",
+            allowed="tolerationSeconds is only allowed with effect NoExecute",
             cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-            holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
+            is_met=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
             got_cel="(has(self.effect) ? 'effect ' + self.effect : 'no effect')",
             got=lambda t: f"effect {t.effect}" if t.effect else "no effect",
             field=".tolerationSeconds",
@@ -73,30 +73,31 @@ class Tier(Model):
     """One kind of capacity."""
 
     name: Label
-    """Name of the tier, unique in the grid; shown in the TIER column."""
+    """Name of the tier, unique in the grid. `kubectl get tj` shows it in the column TIER."""
     kind: TierKind
-    """Spot may be taken away by the cloud, Dedicated may not, CPU has no accelerators."""
+    """Spot: the cloud may take the node away. Dedicated: it may not. CPU: the node has no accelerators."""
     accelerator: ResourceName | None = None
-    """Resource name of the accelerator that a node of this tier has, such as nvidia.com/gpu. A CPU tier has none."""
+    """Resource name of the accelerators of a node of this tier, such as nvidia.com/gpu. Not allowed in a CPU tier."""
     node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=32, default_factory=dict)]
-    """Labels that a node of this tier has."""
+    """Labels that a node of this tier must have."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
-    """Taints that the nodes of this tier carry."""
+    """Taints of the nodes of this tier that the pods tolerate."""
     price_per_node_hour: Money | None = None
-    """What one node of this tier costs an hour, as a decimal string such as "3.06"."""
+    """Price of one node of this tier per hour, as a decimal string such as "3.06". Default: no price; the tier counts
+    as free."""
     acquire_timeout: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
     """How long a pod may wait for a node of this tier before the next tier is tried, such as 5m. Default: 5m, or 15m
-    while no node matches the tier, since an autoscaler may bring one."""
+    while no node matches the tier, because an autoscaler may add one."""
     observation: Observation | None = None
-    """What it costs to learn that the tier is back. Free: its nodes stand in the cluster, and are seen. Billed: an
-    autoscaler brings a node when a pod asks for one, and that node is paid for. Default: it is found out; Billed from
-    the first node on that was not there when a pod asked."""
+    """What it costs to learn that the tier is available again. Free: its nodes are part of the cluster and can be
+    seen. Billed: an autoscaler adds a node when a pod needs one, and this node costs money. Default: Holdfast observes
+    it; Billed from the first node on that was added after a pod needed it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="a tier of kind CPU must not set accelerator",
+            allowed="a tier of kind CPU must not set accelerator: remove it, or set kind to Spot or Dedicated",
             cel="self.kind != 'CPU' || !has(self.accelerator)",
-            holds=lambda tier: tier.kind != "CPU" or tier.accelerator is None,
+            is_met=lambda tier: tier.kind != "CPU" or tier.accelerator is None,
             got_cel="self.accelerator",
             got=lambda tier: tier.accelerator,
             field=".accelerator",
@@ -105,46 +106,45 @@ class Tier(Model):
 
 
 class ProfileTier(Tier):
-    """A tier of a CapacityProfile: it may also set what only the platform may choose."""
+    """A tier of a CapacityProfile. It also has the fields that only the platform may set."""
 
     runtime_class_name: ObjectName | None = None
-    """RuntimeClass of the pods on this tier."""
+    """RuntimeClass of the pods on this tier. Default: none."""
     priority_class_name: ObjectName | None = None
-    """PriorityClass of the pods on this tier."""
+    """PriorityClass of the pods on this tier. Default: the cluster's."""
     extra_resources: Annotated[dict[ResourceName, Quantity], Field(max_length=16, default_factory=dict)]
-    """Further resources of each pod on this tier, such as rdma/hca: 1."""
+    """More resources of each pod on this tier, such as rdma/hca: 1."""
 
 
 class CapacityProfileSpec(Model):
-    """A named grid that jobs may use."""
+    """The tiers that jobs with this profile may use."""
 
     tiers: Annotated[tuple[ProfileTier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")]
     """The tiers, best first."""
 
 
 class Counted(Model):
-    """What the jobs that use a profile have counted of one tier themselves."""
+    """What the jobs that use a profile have counted for one tier."""
 
     tier: Annotated[str, Clip(253)]
     """Name of the tier."""
     losses: Count = 0
-    """How often these jobs were told that it took a node back."""
+    """Number of nodes that the tier took back from these jobs."""
     hours: Hours = Decimal(0)
-    """For how many hours these jobs had its nodes."""
+    """Node time of these jobs on the tier, in hours."""
 
 
 class CapacityProfileStatus(Model):
-    """What the jobs of the cluster found out about the tiers. Holdfast writes it, nobody else."""
+    """What the jobs of the cluster observed of the tiers. Only Holdfast writes it."""
 
     up: Annotated[str, Clip(1100)] = ""
-    """The tiers that gave nodes when they were last seen."""
+    """Names of the tiers that gave a node when they were last observed."""
     out: Annotated[str, Clip(1100)] = ""
-    """The tiers that took a node back, or gave none, when they were last seen."""
+    """Names of the tiers that took a node back, or gave none in time, when they were last observed."""
     seen_at: Time | None = None
-    """When any of them was last seen, but for some minutes."""
+    """When a tier was last observed, exact to some minutes."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
-    """What is known of each tier, also from jobs that are gone. What is long past counts less: once a tier has taken
-    100 nodes back, its losses and had are halved."""
+    """What is known of each tier, including observations of jobs that are deleted. Old observations count less: each
+    time a tier reaches 100 losses, its fields losses and had are halved."""
     counted: Annotated[tuple[Counted, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
-    """How much of that the jobs that use the profile now had counted when this was written. An operator that takes over
-    goes on from there."""
+    """The part of these counts that comes from the jobs that use the profile now. A new leader continues from it."""

@@ -1,6 +1,6 @@
-"""What the operator may do: the one source of its rights, for the chart and for the local cluster.
+"""The rights of the operator: the only source for the chart and for the local cluster.
 
-Nothing here is wider than the code needs. Secrets are never readable outside the operator's own namespace.
+No right is wider than the code needs. The operator can read Secrets in its own namespace only.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    # The certificate that pods trust, one ConfigMap a namespace. A name cannot limit `create`.
+    # The certificate that pods trust: one ConfigMap per namespace. RBAC cannot limit `create` to a name.
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     {
         "apiGroups": [""],
@@ -53,7 +53,7 @@ def manifests(namespace: str) -> list[dict[str, Any]]:
     """The service account, its roles and their bindings, for an operator that runs in `namespace`."""
     labels = {"app.kubernetes.io/name": NAME}
     local = {"name": NAME, "namespace": namespace, "labels": labels}
-    # Cluster-wide names carry the namespace, so that two installations do not share rights.
+    # Names of cluster-wide objects contain the namespace, so that two installations do not share rights.
     wide = {"name": f"{NAME}:{namespace}", "labels": labels}
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
     return [

@@ -1,4 +1,4 @@
-"""What the API server would say to a manifest, as far as that can be known without one."""
+"""Check a manifest as the API server would, as far as that is possible without a cluster."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,12 @@ MODELS: Final[Mapping[str, type[ApiObject]]] = {JOB_KIND: TrainingJob, PROFILE_K
 
 
 def is_ours(raw: Mapping[str, Any]) -> bool:
-    """True if the manifest is of a kind of Holdfast, in whatever version."""
+    """True if the manifest is of a kind of Holdfast, in any version."""
     return str(raw.get("apiVersion", "")).partition("/")[0] == API_VERSION.partition("/")[0]
 
 
 def review(raw: Mapping[str, Any]) -> tuple[SpecError, ...]:
-    """Every problem of a manifest of ours: unknown fields first, then wrong values and broken rules."""
+    """Every problem of a Holdfast manifest: unknown fields first, then invalid values and broken rules."""
     kind = raw.get("kind")
     model = MODELS.get(str(kind))
     if model is None:
@@ -36,10 +36,10 @@ def review(raw: Mapping[str, Any]) -> tuple[SpecError, ...]:
 
 
 def unknown_fields(value: object, schema: Schema, path: str = "") -> Iterator[SpecError]:
-    """Fields that the schema does not know, which strict validation refuses, and objects where text must stand."""
+    """Fields that the schema does not have (strict validation refuses them), and objects in the place of text."""
     match value:
         case Mapping() if schema.get("type") == "string":
-            # Every is an object in Python, so its model would take one.
+            # Every is an object in Python, so its model would accept one.
             yield SpecError(path, dict(value), "must be a string")
         case Mapping() if "properties" in schema:
             known = schema["properties"]
@@ -59,11 +59,11 @@ def unknown_fields(value: object, schema: Schema, path: str = "") -> Iterator[Sp
 
 def _suggestion(name: str, known: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"did you mean {close[0]}?" if close else f"allowed are {', '.join(sorted(known))}"
 
 
 def _named(raw: dict[str, Any]) -> dict[str, Any]:
-    """With the name that the API server would make of generateName."""
+    """The manifest with a name as the API server would make it from generateName."""
     metadata = raw.get("metadata")
     if isinstance(metadata, Mapping) and "name" not in metadata and isinstance(metadata.get("generateName"), str):
         return {**raw, "metadata": {**metadata, "name": f"{metadata['generateName']}xxxxx"}}

@@ -1,7 +1,7 @@
-"""Rules about fields that must go together: declared once, checked twice.
+"""Rules about several fields: declared once, checked in two places.
 
-A rule holds the CEL text that the API server evaluates and the same rule as a Python predicate, which `holdfast check
---offline` and every reader use. tests/integration/api proves with one table of bad manifests that the two agree.
+A rule has the CEL text that the API server evaluates, and the same rule as a Python predicate that `holdfast check
+--offline` and every model use. tests/integration/api proves with one table of invalid manifests that the two agree.
 """
 
 import json
@@ -15,24 +15,24 @@ from holdfast.api.errors import Violation
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must hold for one object.
+    """A condition that every object of a model must meet.
 
-    `allowed` says what is allowed, in words; `cel` and `holds` say it to the API server and to Python; `got_cel` and
-    `got` say what was found instead. `field` is the path, as CEL writes it (`.volumes`), of the field to blame, "" for
-    the object itself. `got_cel` is empty where the text would cost more than the API server allows. A rule whose CEL
-    needs the object as it was (`oldSelf`) has no `holds`: only the API server knows.
+    `allowed` says in words what is allowed, `cel` in CEL for the API server, `is_met` in Python. `got_cel` and `got`
+    say what was found instead; `got_cel` is empty where its CEL would cost more than the API server allows. `field` is
+    the path of the invalid field in CEL (`.volumes`), "" for the object itself. A rule whose CEL needs the object
+    before the change (`oldSelf`) has no `is_met`: only the API server can evaluate it.
     """
 
     allowed: str
     cel: str
-    holds: Callable[[Any], bool] | None
+    is_met: Callable[[Any], bool] | None
     got_cel: str = ""
     got: Callable[[Any], str] | None = None
     field: str = ""
 
     def broken_by(self, value: Any) -> Violation | None:
-        """The violation, or None if the rule holds."""
-        if self.holds is None or self.holds(value):
+        """The violation, None if the rule is met."""
+        if self.is_met is None or self.is_met(value):
             return None
         return Violation(
             field=self.field.removeprefix("."), got=self.got(value) if self.got else "", allowed=self.allowed
@@ -49,35 +49,35 @@ class Rule:
 
 
 def exactly_one(*fields: str) -> Rule:
-    """Exactly one of `fields` (camelCase) is set."""
+    """The rule that exactly one of `fields` (camelCase) is set."""
     return _count(fields, "exactly one of", "== 1", lambda count: count == 1)
 
 
 def at_most_one(*fields: str) -> Rule:
-    """At most one of `fields` (camelCase) is set."""
+    """The rule that at most one of `fields` (camelCase) is set."""
     return _count(fields, "at most one of", "<= 1", lambda count: count <= 1)
 
 
 def _count(fields: tuple[str, ...], how_many: str, comparison: str, fits: Callable[[int], bool]) -> Rule:
-    attributes = [(name, snake(name)) for name in fields]
+    attributes = [(name, snake_case(name)) for name in fields]
 
     def given(value: Any) -> list[str]:
         return [name for name, attribute in attributes if getattr(value, attribute) not in (None, ())]
 
-    # Plain sums and ternaries: lists of text and `join` would cost more than the API server allows.
+    # Only sums and ternaries: lists of text and `join` would cost more than the API server allows.
     count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in fields)
     names = " + ".join(f"(has(self.{name}) ? {cel_string(f' {name}')} : '')" for name in fields)
     return Rule(
         allowed=f"{how_many} {', '.join(fields[:-1])} and {fields[-1]} must be set",
         cel=f"{count} {comparison}",
-        holds=lambda value: fits(len(given(value))),
+        is_met=lambda value: fits(len(given(value))),
         got_cel=f"({count} == 0 ? 'none' : 'these:' + {names})",
         got=lambda value: " ".join(["these:", *given(value)]) if given(value) else "none",
     )
 
 
-def snake(name: str) -> str:
-    """The Python name of a camelCase field. (pydantic's own turns s3 into s_3.)"""
+def snake_case(name: str) -> str:
+    """The Python name of a camelCase field. (pydantic's function makes s_3 of s3.)"""
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
@@ -87,5 +87,5 @@ def cel_string(text: str) -> str:
 
 
 def validations(rules: tuple[Rule, ...]) -> Mapping[str, object]:
-    """The schema fragment for `rules`, empty if there are none."""
+    """The schema fragment for `rules`, empty without rules."""
     return {"x-kubernetes-validations": [rule.to_schema() for rule in rules]} if rules else {}

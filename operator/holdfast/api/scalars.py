@@ -1,4 +1,4 @@
-"""Scalars of the API, parsed exactly, never through float: durations, times, money, quantities."""
+"""Scalars of the API: durations, times, money, quantities. They are parsed exactly, never through float."""
 
 import re
 from dataclasses import dataclass
@@ -50,18 +50,20 @@ DURATION_PATTERN: Final = f"^{DURATION_PARTS}$"
 DURATION_LENGTH: Final = 48
 _DURATION: Final = re.compile(DURATION_PARTS)
 _PART: Final = re.compile("([0-9]+)([a-z]+)")
-_DURATION_WORDS: Final = "a duration of whole parts, largest first: d, h, m, s, ms, such as 90d, 1h30m, 100s or 250ms"
+_DURATION_WORDS: Final = (
+    "must be a duration of whole parts, largest first: d, h, m, s, ms, such as 90d, 1h30m, 100s or 250ms"
+)
 LONGEST: Final = timedelta(days=3650)
 
 
 def parse_duration(text: object) -> timedelta:
-    """`1h30m` -> timedelta. Integer arithmetic; ScalarError unless written as whole parts, largest first."""
+    """`1h30m` -> timedelta, exact. Raises ScalarError unless the text has whole parts, largest first."""
     if not isinstance(text, str):
         raise ScalarError(text, _DURATION_WORDS)
     return _parse_duration(text)
 
 
-@lru_cache(maxsize=1024)  # jobs use few different durations, and are read with every change
+@lru_cache(maxsize=1024)  # jobs use few different durations and are read at every change
 def _parse_duration(text: str) -> timedelta:
     if not 0 < len(text) <= DURATION_LENGTH or not _DURATION.fullmatch(text):
         raise ScalarError(text, _DURATION_WORDS)
@@ -69,7 +71,7 @@ def _parse_duration(text: str) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """The canonical short form: `1h30m`, `90d`, `0s`. ScalarError if it is negative: there is no way to write it."""
+    """The canonical short form: `1h30m`, `90d`, `0s`. Raises ScalarError for a negative duration, which has no form."""
     rest = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
     if rest < 0:
         raise ScalarError(value, "a duration that is not negative")
@@ -83,7 +85,7 @@ def format_duration(value: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DurationBounds:
-    """Marks a timedelta as a duration of the API between two bounds, both allowed."""
+    """Marks a timedelta as a duration of the API between two bounds, both included."""
 
     minimum: str = "0s"
     maximum: str = format_duration(LONGEST)
@@ -116,9 +118,9 @@ class DurationBounds:
 
 
 def duration_rule(minimum: str, maximum: str, allowed: str, unless: str = "") -> dict[str, str]:
-    """The CEL rule for bounds, which are whole seconds.
+    """The CEL rule for bounds in whole seconds.
 
-    CEL's own durations know no days, so they are taken off first; `split`, and text made of numbers, would cost more
+    CEL's durations have no days, so the rule removes them first. `split`, and text made from numbers, would cost more
     than the API server allows.
     """
     days = "(self.contains('d') ? int(self.substring(0, self.indexOf('d'))) * 86400 : 0)"
@@ -138,14 +140,14 @@ Duration = Annotated[timedelta, DurationBounds()]
 
 # Times
 
-_TIME_WORDS: Final = "a time as RFC 3339 writes it, with its zone, such as 2027-01-31T00:00:00Z"
+_TIME_WORDS: Final = "must be a time in RFC 3339 with a time zone, such as 2027-01-31T00:00:00Z"
 _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 
 
 def parse_time(value: object) -> datetime:
-    """RFC 3339 text -> a UTC datetime, exact to the microsecond. ScalarError without a zone or if it is no time."""
+    """RFC 3339 text -> a UTC datetime, exact to the microsecond. ScalarError if it is not a time or has no zone."""
     if isinstance(value, str):
         if not _TIME.fullmatch(value):
             raise ScalarError(value, _TIME_WORDS)
@@ -157,17 +159,17 @@ def parse_time(value: object) -> datetime:
         raise ScalarError(value, _TIME_WORDS)
     try:
         return value if value.tzinfo is UTC else value.astimezone(UTC)
-    except OverflowError as error:  # year 1 or 9999, and the zone leads out of it
+    except OverflowError as error:  # year 1 or 9999, and UTC is in another year
         raise ScalarError(value, _TIME_WORDS) from error
 
 
 def format_time(value: datetime) -> str:
-    """`2026-11-21T09:00:00.123456Z`: always UTC; six digits or, for whole seconds, none: equal times, equal texts."""
+    """`2026-11-21T09:00:00.123456Z`: always UTC, six digits or (whole seconds) none. Equal times, equal text."""
     timespec = "microseconds" if value.microsecond else "seconds"
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
-# The API server's date-time takes years and zones that no calendar here can hold: what people write is bounded.
+# The API server accepts years and zones that Python's datetime cannot represent: times that people write are bounded.
 MOMENT_PATTERN: Final = (
     r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
@@ -191,7 +193,7 @@ class _TimeType:
 
 
 Time = Annotated[datetime, _TimeType()]
-"""A point in time: aware, UTC, exact to the microsecond."""
+"""A point in time: with a zone, UTC, exact to the microsecond."""
 Moment = Annotated[datetime, _TimeType(MOMENT_PATTERN)]
 """A point in time that people write: in the years 2000 to 2999."""
 
@@ -202,12 +204,12 @@ MONEY_PATTERN: Final = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
 _MONEY: Final = re.compile(MONEY_PATTERN[1:-1])
 MONEY_MAXIMUM: Final = 999_999_999_999
 _MONEY_WORDS: Final = (
-    'an amount as a decimal string, such as "3.06": at most 12 digits before the point and 6 after, not negative'
+    'must be a decimal string such as "3.06": not negative, with at most 12 digits before the point and 6 after it'
 )
 
 
 def parse_money(value: object) -> Decimal:
-    """`"3.06"` or 3 -> Decimal, exactly. ScalarError for floats, NaN, exponents, signs and underscores."""
+    """`"3.06"` or 3 -> Decimal, exact. Raises ScalarError for floats, NaN, exponents, signs and underscores."""
     if isinstance(value, Decimal):
         value = format(value, "f") if value.is_finite() else str(value)
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -237,7 +239,7 @@ class _MoneyType:
 Money = Annotated[Decimal, _MoneyType()]
 """An amount of money; the currency is the platform's."""
 Hours = Annotated[Decimal, _MoneyType()]
-"""A number of hours, written as money is."""
+"""A number of hours, in the same form as money."""
 
 
 # Quantities
@@ -248,16 +250,16 @@ _NUMBER: Final = r"([0-9]{1,18}(\.[0-9]{0,9})?|\.[0-9]{1,9})"
 _UNIT: Final = "([eE][+-]?[0-9]{1,2}|[KMGTPE]i|[numkMGTPE])?"
 QUANTITY_PATTERN: Final = rf"^\+?{_NUMBER}{_UNIT}$"
 _QUANTITY: Final = re.compile(QUANTITY_PATTERN[1:-1])
-_QUANTITY_WORDS: Final = "a quantity that is not negative, as Kubernetes writes it, such as 500m, 16, 1.5Gi or 2e3"
+_QUANTITY_WORDS: Final = "must be a quantity, not negative, such as 500m, 16, 1.5Gi or 2e3"
 _QUANTITY_LENGTH: Final = 32
-EXACT: Final = 2**53 - 1  # the bounds of a schema are floats, so no bound may be larger
+EXACT: Final = 2**53 - 1  # the API server keeps bounds as floats, so no bound may be larger
 
 
-def quantity_value(text: str) -> Fraction:
-    """The exact value of a quantity: `500m` -> 1/2, `1Ki` -> 1024. ScalarError if it is not one."""
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) <= _QUANTITY_LENGTH else None
+def quantity_value(quantity: object) -> Fraction:
+    """The exact value of a quantity: `500m` -> 1/2, `1Ki` -> 1024, 16 -> 16. ScalarError if it is not a quantity."""
+    match = _QUANTITY.fullmatch(text) if len(text := _quantity_text(quantity)) <= _QUANTITY_LENGTH else None
     if match is None:
-        raise ScalarError(text, _QUANTITY_WORDS)
+        raise ScalarError(quantity, _QUANTITY_WORDS)
     number, unit = Fraction(match[1].removesuffix(".")), match[3] or ""
     if unit in _BINARY:
         return number * (1 << _BINARY[unit])
@@ -267,12 +269,17 @@ def quantity_value(text: str) -> Fraction:
     return number * scale if power >= 0 else number / scale
 
 
-def _quantity(value: object) -> str:
+def _quantity_text(value: object) -> str:
+    """The text of a quantity: YAML and JSON also write it as an integer."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) and value <= EXACT else value
     if not isinstance(text, str):
         raise ScalarError(value, _QUANTITY_WORDS)
-    quantity_value(text)
     return text
+
+
+def _quantity(value: object) -> str:
+    quantity_value(value)
+    return _quantity_text(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +298,7 @@ class _QuantityType:
 
 
 Quantity = Annotated[str, _QuantityType()]
-"""A resource quantity, kept as it was written; `quantity_value` gives its exact value."""
+"""A resource quantity, kept as written; `quantity_value` returns its exact value."""
 
 
 # Plain scalars with bounds
@@ -303,9 +310,9 @@ Step = Annotated[int, Field(strict=True, ge=0, le=EXACT)]
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Marks text that Holdfast writes: what is longer than `length` characters is cut, never refused.
+    """Marks text that Holdfast writes: text longer than `length` characters is cut, never refused.
 
-    Cut again on writing, because `model_copy` does not validate: a status must never be refused for a long message.
+    Writing cuts it again, because `model_copy` does not validate: a long message must never make a status invalid.
     """
 
     length: int

@@ -1,6 +1,7 @@
-"""pydantic models -> structural schemas, as CustomResourceDefinitions want them.
+"""pydantic models -> structural schemas, as CustomResourceDefinitions need them.
 
-Every field must be described and bounded. What cannot be expressed raises SchemaError: nothing is dropped in silence.
+Every field must have a description and bounds. A part that a structural schema cannot express raises SchemaError:
+nothing is dropped silently.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ _EXACT: Final = 2**53  # the API server keeps bounds as floats
 
 
 def structural(model: type[Model], *, defaults: bool = True) -> Schema:
-    """The structural schema of `model`. With `defaults` false the API server fills nothing in (a status)."""
+    """The structural schema of `model`. Without `defaults` the API server sets no default values (a status)."""
     source = model.model_json_schema(by_alias=True, schema_generator=_Generator, mode="validation")
     converter = _Converter(source.get("$defs", {}), defaults)
     return converter.convert(source, model.__name__)
@@ -45,7 +46,7 @@ class _Generator(GenerateJsonSchema):
 
 
 class _Converter:
-    """Converts one model; `$ref`s are replaced by what they name."""
+    """Converts one model; each `$ref` is replaced by its definition."""
 
     def __init__(self, definitions: Mapping[str, Schema], defaults: bool) -> None:
         self._definitions = definitions
@@ -53,7 +54,7 @@ class _Converter:
         self._open: list[str] = []
 
     def convert(self, source: Schema, path: str) -> Schema:
-        """`source` as a structural schema; `path` is named when that is not possible."""
+        """`source` as a structural schema. Raises SchemaError, which names `path`, if that is not possible."""
         if "$ref" in source:
             return self._inline(source, path)
         if "anyOf" in source:
@@ -137,7 +138,7 @@ def _without_null(source: Schema, path: str) -> Schema:
 
 
 def _keyed_values(source: Schema, schema: Schema, path: str) -> Schema:
-    """The values of a map whose keys have a form: the form becomes a rule, as structural schemas have none for keys."""
+    """The values of a map whose keys have a pattern. It becomes a rule: structural schemas have none for keys."""
     if len(source["patternProperties"]) != 1 or source.keys() & {"properties", "additionalProperties"}:
         raise SchemaError(f"{path}: a map needs one pattern for its keys, and nothing else")
     ((pattern, values),) = source["patternProperties"].items()
@@ -176,7 +177,7 @@ def _integer(_: Schema, schema: Schema, path: str) -> None:
 
 
 def _without_empty(default: Any) -> Any:
-    """A default in full, as the API server checks it before it fills in the defaults of its fields."""
+    """The complete default: the API server checks it before it sets the defaults of its fields."""
     if not isinstance(default, dict):
         return default
     return {name: value for name, value in default.items() if value not in (None, [], {})}

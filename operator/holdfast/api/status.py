@@ -1,6 +1,6 @@
-"""The status of a TrainingJob. It is the operator's memory: everything a decision needs that is not in the cluster.
+"""The status of a TrainingJob. It is the operator's memory: everything that a decision needs and the cluster lacks.
 
-Its attempts and their records are in attempt.py.
+attempt.py has the attempts and their records.
 """
 
 from datetime import timedelta
@@ -23,20 +23,20 @@ MAX_FAILURES_REMEMBERED = 128
 
 
 class Phase(StrEnum):
-    """Where a job stands, for people. Completed and Failed are final."""
+    """The phase of a job, for people. Completed and Failed are final."""
 
     SUSPENDED = "Suspended"
     ACQUIRING = "Acquiring"  # a pod waits for a node
-    STARTING = "Starting"  # a node is found; images, init, restore
+    STARTING = "Starting"  # the pod has a node: image, init container, restore
     RUNNING = "Running"
-    MIGRATING = "Migrating"  # the pod was told to save and leave; the next attempt is decided
-    RECOVERING = "Recovering"  # nothing runs: waiting out a back-off, or for a lost pod to be gone
+    MIGRATING = "Migrating"  # the pod is ordered to save and leave; the next attempt is decided
+    RECOVERING = "Recovering"  # nothing runs: the job waits for a back-off, or until a lost pod is gone
     COMPLETED = "Completed"
     FAILED = "Failed"
 
     @property
     def final(self) -> bool:
-        """True if the job is over for good."""
+        """True if the job has ended and never runs again."""
         return self in _FINAL
 
 
@@ -44,203 +44,204 @@ _FINAL = (Phase.COMPLETED, Phase.FAILED)
 
 
 class Condition(Model):
-    """As everywhere in Kubernetes."""
+    """A condition, as in every Kubernetes API."""
 
     type: Reason
     """Name of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether the condition is true."""
     reason: Reason
-    """Why, in one CamelCase word."""
+    """Reason for the status, in one CamelCase word."""
     message: Message = ""
-    """Why, for people."""
+    """Reason for the status, in words."""
     last_transition_time: Time
     """When the status changed."""
     observed_generation: Step = 0
-    """Generation of the job that this was seen for."""
+    """Generation of the job that the condition describes."""
 
 
 class Decision(Model):
-    """The last choice, in words that a person believes."""
+    """The last choice of the operator."""
 
     action: Reason
-    """What was done."""
+    """What the operator did, in one CamelCase word."""
     reason: Message
-    """Why."""
+    """Why the operator did it."""
     at: Time
-    """When."""
+    """When the operator did it."""
 
 
 class Progress(Model):
-    """What the trainer last said of itself."""
+    """The newest progress that the trainer reported."""
 
     step: Step = 0
-    """Its newest step."""
+    """Newest step."""
     steps: Step | None = None
-    """Steps of the whole training."""
+    """Number of steps of the whole training."""
     percent: Number | None = None
-    """How much is done, a decimal string."""
+    """Percent of the steps that are done, a decimal string."""
     eta: Time | None = None
-    """When it will be done at the present pace."""
+    """When the training will be complete at the current pace."""
     loss: Number | None = None
-    """The training loss, a decimal string."""
+    """Training loss, a decimal string."""
     samples_per_second: Number | None = None
-    """Samples a second, a decimal string."""
+    """Samples per second, a decimal string."""
     updated_at: Time | None = None
-    """When it was said."""
+    """When the trainer reported this."""
 
 
 class CheckpointStatus(Model):
     """The newest committed checkpoint."""
 
     step: Step
-    """Step that it holds."""
+    """Step at which the checkpoint was saved."""
     uri: Annotated[str, Clip(2048)]
-    """Its address."""
+    """Address of the checkpoint."""
     bytes: Step = 0
-    """Its size."""
+    """Size of the checkpoint in bytes."""
     committed_at: Time
-    """When it was committed."""
+    """When the checkpoint was committed."""
     verified: Flag = True
-    """Its sums were checked."""
+    """True if the checksums of the checkpoint were verified."""
 
 
 class Restarts(Model):
-    """How often and whose fault."""
+    """How many attempts ended early, by cause."""
 
     losses: Count = 0
-    """Preemptions, evictions and lost nodes: never the user's fault."""
+    """Attempts that ended by a preemption, an eviction, a lost node or another fault of the cluster."""
     infrastructure: Count = 0
-    """Starts that the cluster spoiled: never the user's fault."""
+    """Attempts that ended because the cluster or the storage failed, without a preemption or eviction."""
     failures: Count = 0
-    """The program's own failures, which spec.failure counts."""
+    """Attempts that ended by an error of the program. spec.failure limits them."""
 
 
 class TierTotals(Model):
-    """Sums over the attempts of one tier that had a node and are over."""
+    """Totals of the attempts of one tier that had a node and have ended."""
 
     tier: Name
     """Name of the tier."""
     kind: TierKind
-    """Its kind."""
+    """Kind of the tier."""
     attempts: Count = 0
-    """How many attempts."""
+    """Number of attempts."""
     node_hours: Hours = Decimal(0)
-    """How long they had their nodes."""
+    """Hours of node time of these attempts."""
     spent: Money = Decimal(0)
-    """Money for that time."""
+    """Money for that node time."""
     estimated: Money = Decimal(0)
-    """How much of the money is for attempts whose end nobody saw."""
+    """Part of that money that is an estimate, because the end of the attempt was not observed."""
     steps: Step = 0
-    """How many steps they took."""
+    """Steps that these attempts trained."""
     steps_lost: Step = 0
-    """How many of them were taken again by a later attempt."""
+    """Steps of these attempts that a later attempt trained again."""
     training: Duration = timedelta(0)
-    """From first to last steps."""
+    """Time from the first to the last step, summed over these attempts."""
 
 
 class Ledger(Model):
-    """What the job has cost, and what interruptions cost it."""
+    """What the job has cost, and what interruptions have cost it."""
 
     folded_through: Count = 0
-    """The newest attempt that history no longer holds."""
+    """Number of the newest attempt that is in the totals and no longer in history."""
     attempts: Count = 0
-    """Attempts that are over."""
+    """Number of attempts that have ended."""
     by_tier: Annotated[tuple[TierTotals, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
-    """Sums over attempts that are over, by tier."""
+    """Totals of the attempts that have ended, by tier."""
     spent: Money = Decimal(0)
-    """Money for nodes so far; with the current attempt, up to when this was written."""
+    """Money spent on nodes so far, including the current attempt up to the time of this status."""
     saved_versus_dedicated: Number | None = None
-    """What the same steps would have cost on the cheapest dedicated tier of the grid, at the pace of the accelerators
-    that were used, less what was spent; a decimal string, negative if more was spent."""
+    """Money saved: the cost of the same steps on the cheapest dedicated tier of the grid, at the pace of the
+    accelerators that were used, minus the money spent. A decimal string, negative if more was spent."""
     goodput: Number | None = None
-    """Time in steps that were not lost, over all time since a trainer first ran but suspensions; a decimal string."""
+    """Time in steps that were not lost, divided by the time since a trainer first ran without suspensions; 0 to 1, a
+    decimal string."""
     ran_at: Time | None = None
     """When a trainer first ran."""
     steps_lost: Step = 0
-    """Steps that were trained twice."""
+    """Steps that were trained again after a loss."""
     seconds_lost: Duration = timedelta(0)
-    """Time from last steps to the next attempts' first steps."""
+    """Time from the last step of each attempt to the first step of the next one, summed."""
     recovery: Recovery = Recovery()
-    """The same time, split by what was done in it."""
+    """The same time by phase, and the time to train lost steps again."""
 
 
 class Forecast(Model):
-    """What is to be expected, as of when this was written."""
+    """Expected cost and slack of the job at the time of this status."""
 
     cost: Money | None = None
-    """What the job will have cost when it is done, if it stays on its tier, with starts and losses as usual there."""
+    """Expected cost of the whole job, if it stays on its tier with the starts and losses that are usual there."""
     slack: Duration | None = None
-    """How much time may yet be wasted before only the surest tier makes the deadline."""
+    """Time that may be lost before only the most dependable tier can meet the deadline."""
     late: Duration | None = None
-    """By how much the deadline will be missed if nothing goes wrong from here on."""
+    """Expected delay behind the deadline if no further loss comes. Not set if the deadline can be met."""
     at: Time | None = None
-    """When the slack was this. While nothing trains it is less by the time since."""
+    """Time of the value in slack. While nothing trains, the slack shrinks from this time on."""
 
 
 class Requests(Model):
-    """What people asked for by annotation and was handled."""
+    """Requests that users made by annotation and that were handled."""
 
     checkpoint: Name | None = None
-    """Id of the last request for a checkpoint."""
+    """Id of the last request to save a checkpoint."""
     move: Name | None = None
-    """Id of the last request to move."""
+    """Id of the last request to move to another tier."""
     orders: Step = 0
-    """Newest order id given out."""
+    """Id of the newest order to a pod."""
     checkpoint_order: Step | None = None
-    """The order to save that is still open."""
+    """Id of the order to save that is still open."""
 
 
 class TrainingJobStatus(Model):
-    """Everything that is known of a job. Holdfast writes it, nobody else."""
+    """State of the job. Only Holdfast writes it."""
 
     observed_generation: Step = 0
-    """Generation of the job that this was written for."""
+    """Generation of the job that this status describes."""
     phase: Phase | None = None
-    """Where the job stands; Completed and Failed are final."""
+    """Phase of the job. Completed and Failed are final."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS), KeyedBy("type")] = ()
-    """The words of Job (Complete, Failed, Suspended), and more."""
+    """Conditions of the job: Complete, Failed and Suspended as in a Kubernetes Job, and conditions of Holdfast."""
     attempt: Count = 0
-    """Newest attempt raised; only grows."""
+    """Number of the newest attempt. It only grows."""
     current: Attempt | None = None
-    """The attempt that trains or is about to."""
+    """The attempt that trains, or will train next."""
     successor: Attempt | None = None
-    """The attempt that is brought up while the current one still runs."""
+    """The attempt that starts while the current one still runs."""
     tier: Name | None = None
     """Tier of the current attempt."""
     node: Name | None = None
     """Node of the current attempt."""
     reason: Message | None = None
-    """Why the job stands where it stands, for people."""
+    """Why the job is in its phase, in words."""
     decision: Decision | None = None
-    """The last choice."""
+    """The last choice of the operator."""
     progress: Progress = Progress()
-    """What the trainer last said of itself."""
+    """The newest progress that the trainer reported."""
     checkpoint: CheckpointStatus | None = None
     """The newest committed checkpoint."""
     restarts: Restarts = Restarts()
-    """How often it was started again, and whose fault that was."""
+    """How many attempts ended early, by cause."""
     failed_at: Annotated[tuple[Time, ...], Field(max_length=MAX_FAILURES_REMEMBERED)] = ()
-    """Failures inside spec.failure.window."""
+    """Times of the failures within spec.failure.window."""
     fruitless_losses: Count = 0
-    """Losses in a row without a single step."""
+    """Number of losses in a row without a single step between them."""
     library: Flag = False
-    """The program uses Holdfast's checkpoints: one of its attempts held the storage fence."""
+    """True if the program uses Holdfast's checkpoints: one of its attempts has held the storage fence."""
     ledger: Ledger = Ledger()
-    """Sums over attempts that are over."""
+    """What the job has cost, and what interruptions have cost it."""
     forecast: Forecast = Forecast()
-    """What is to be expected: cost and slack."""
+    """Expected cost and slack of the job."""
     history: Annotated[tuple[AttemptRecord, ...], Field(max_length=MAX_HISTORY), KeyedBy("number")] = ()
-    """The last attempts that are over, oldest first."""
+    """The last attempts that have ended, oldest first."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
-    """What the job's own attempts found out about the tiers."""
+    """What the job's own attempts observed of the tiers."""
     requests: Requests = Requests()
-    """What people asked for and was handled."""
+    """Requests that users made by annotation and that were handled."""
     started_at: Time | None = None
-    """When the first attempt was decided on; spec.activeDeadline counts from here."""
+    """When the first attempt was decided. spec.activeDeadline counts from this time."""
     suspended_at: Time | None = None
-    """Since when it is suspended."""
+    """When the current suspension began. Not set if the job is not suspended."""
     suspended_for: Duration = timedelta(0)
-    """How long it was suspended before."""
+    """Total time of earlier suspensions."""
     finished_at: Time | None = None
-    """When it ended."""
+    """When the job ended."""

@@ -1,6 +1,6 @@
 """Strings of the API with a fixed form: names, paths, images, addresses. Each says in words what is allowed.
 
-The patterns mean the same to Python's `re` and to Go's RE2, and are matched in full.
+The patterns have the same meaning in Python's `re` and in Go's RE2, and must match the complete string.
 """
 
 import re
@@ -12,12 +12,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from holdfast.api.errors import ScalarError
-from holdfast.api.rules import Rule, snake
+from holdfast.api.rules import Rule, snake_case
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Marks a string: `words` for people, `pattern` without anchors ("" for any text), lengths in characters."""
+    """Marks a string: `words` say what it is, `pattern` has no anchors ("" allows any text), lengths in characters."""
 
     words: str
     longest: int
@@ -52,7 +52,7 @@ class Text:
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = rf"{_LABEL}(\.{_LABEL})*"
 _WORD: Final = "[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
-# One part of a path: may start with one dot, so that .cache is a name and neither . nor .. is.
+# One part of a path. It may start with one dot: .cache is allowed, and neither . nor .. is.
 _PART: Final = r"\.?[A-Za-z0-9_=@+-][A-Za-z0-9_.=@+-]*"
 _PARTS: Final = f"{_PART}(/{_PART})*"
 
@@ -69,7 +69,7 @@ Image = Annotated[str, Text("a container image without spaces", 512, r"[^\s]+")]
 AbsolutePath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end", 512, f"/({_PARTS})?")]
 MountPath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end, not /", 512, f"/{_PARTS}")]
 RelativePath = Annotated[
-    str, Text("a path such as vision/vit-faces: no slash at its ends, no empty part, no '.' and '..'", 512, _PARTS)
+    str, Text("a path such as vision/vit-faces, without slash at its ends, empty parts, '.' and '..'", 512, _PARTS)
 ]
 Bucket = Annotated[str, Text("the name of an S3 bucket: lower-case letters, digits, '-' and '.'", 63, _NAME, 3)]
 _HOST: Final = r"([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])"
@@ -112,8 +112,8 @@ LabelValue = Annotated[str, Text("the value of a label", 63, f"({_WORD})?", shor
 
 
 def label_rule(path: str, longest: int) -> Rule:
-    """The name at `path` (camelCase, dotted) of the object is a DNS label of at most `longest` characters."""
-    form, names = re.compile(_LABEL), [snake(part) for part in path.split(".")]
+    """The rule that the name at `path` (camelCase, dotted) is a DNS label of at most `longest` characters."""
+    form, names = re.compile(_LABEL), [snake_case(part) for part in path.split(".")]
 
     def name_of(value: Any) -> str:
         for name in names:
@@ -123,7 +123,7 @@ def label_rule(path: str, longest: int) -> Rule:
     return Rule(
         allowed=f"{path} must be lower-case letters, digits and '-', of at most {longest} characters",
         cel=f"self.{path}.size() <= {longest} && self.{path}.matches('^{_LABEL}$')",
-        holds=lambda value: len(name_of(value)) <= longest and bool(form.fullmatch(name_of(value))),
+        is_met=lambda value: len(name_of(value)) <= longest and bool(form.fullmatch(name_of(value))),
         got_cel=f"self.{path}",
         got=name_of,
     )

@@ -1,4 +1,4 @@
-"""The part of a TrainingJob's spec that says what runs: an allow-list of pod fields."""
+"""The part of a TrainingJob's spec that says what runs: the pod fields that a job may set."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -30,27 +30,27 @@ class KeyRef(Model):
     name: ObjectName
     """Name of the Secret or ConfigMap."""
     key: DataKey
-    """Key in it."""
+    """Key in the Secret or ConfigMap."""
     optional: Flag = False
-    """True if the object or the key may be missing."""
+    """True: the pod starts although the object or the key is missing."""
 
 
 class FieldRef(Model):
-    """A field of the pod, as the downward API names it."""
+    """A field of the pod, by its name in the downward API."""
 
     field_path: PodField
     """Path of the field, such as status.podIP."""
 
 
 class EnvSource(Model):
-    """Where the value of an environment variable comes from; exactly one is set."""
+    """Where the value of an environment variable comes from. Set exactly one field."""
 
     secret_key_ref: KeyRef | None = None
-    """A key of a Secret."""
+    """Take the value from a key of a Secret."""
     config_map_key_ref: KeyRef | None = None
-    """A key of a ConfigMap."""
+    """Take the value from a key of a ConfigMap."""
     field_ref: FieldRef | None = None
-    """A field of the pod."""
+    """Take the value from a field of the pod."""
 
     rules: ClassVar[tuple[Rule, ...]] = (exactly_one("secretKeyRef", "configMapKeyRef", "fieldRef"),)
 
@@ -59,18 +59,18 @@ class EnvVar(Model):
     """One environment variable of the trainer."""
 
     name: EnvName
-    """Name of the variable; names that start with HOLDFAST_ are taken."""
+    """Name of the variable. Names that start with HOLDFAST_ are reserved."""
     value: LongText | None = None
-    """Its value."""
+    """Value of the variable. Set value or valueFrom, not both."""
     value_from: EnvSource | None = None
-    """Where its value comes from."""
+    """Where the value comes from. Set value or valueFrom, not both."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         at_most_one("value", "valueFrom"),
         Rule(
-            allowed="names that start with HOLDFAST_ are taken by Holdfast: choose another",
+            allowed="names that start with HOLDFAST_ are reserved: choose another name",
             cel="!self.name.startsWith('HOLDFAST_')",
-            holds=lambda env: not env.name.startswith("HOLDFAST_"),
+            is_met=lambda env: not env.name.startswith("HOLDFAST_"),
             got_cel="self.name",
             got=lambda env: env.name,
             field=".name",
@@ -86,21 +86,21 @@ class LocalRef(Model):
 
 
 class EnvFrom(Model):
-    """All keys of a Secret or ConfigMap as environment variables; exactly one is set."""
+    """Makes an environment variable of every key of a Secret or ConfigMap. Set exactly one of the two."""
 
     prefix: EnvPrefix = ""
-    """Put before each key."""
+    """Text before each key in the name of the variable. It must not start with HOLDFAST_."""
     secret_ref: LocalRef | None = None
-    """A Secret."""
+    """The Secret whose keys become variables."""
     config_map_ref: LocalRef | None = None
-    """A ConfigMap."""
+    """The ConfigMap whose keys become variables."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         exactly_one("secretRef", "configMapRef"),
         Rule(
-            allowed="names that start with HOLDFAST_ are taken by Holdfast: choose another prefix",
+            allowed="names that start with HOLDFAST_ are reserved: choose another prefix",
             cel="!has(self.prefix) || !self.prefix.startsWith('HOLDFAST_')",
-            holds=lambda source: not source.prefix.startswith("HOLDFAST_"),
+            is_met=lambda source: not source.prefix.startswith("HOLDFAST_"),
             got_cel="self.prefix",
             got=lambda source: source.prefix,
             field=".prefix",
@@ -109,12 +109,12 @@ class EnvFrom(Model):
 
 
 class EmptyDir(Model):
-    """Scratch space that lives as long as the pod."""
+    """An empty folder that is deleted with the pod."""
 
     medium: Literal["", "Memory"] = ""
-    """Memory keeps it in the node's memory, where it counts as the trainer's."""
+    """Memory: the files are in the node's memory and count as memory of the trainer. Empty: they are on its disk."""
     size_limit: Quantity | None = None
-    """The pod is evicted when it holds more, such as 10Gi."""
+    """The most that the volume may contain, such as 10Gi; beyond it the pod is evicted. Default: no limit."""
 
 
 class ClaimRef(Model):
@@ -123,61 +123,61 @@ class ClaimRef(Model):
     claim_name: ObjectName
     """Name of the claim."""
     read_only: Flag = False
-    """True mounts it for reading only."""
+    """True: the claim is mounted read-only."""
 
 
 class ConfigMapSource(Model):
-    """A ConfigMap as files."""
+    """A ConfigMap; each key becomes a file."""
 
     name: ObjectName
     """Name of the ConfigMap."""
     optional: Flag = False
-    """True if it may be missing."""
+    """True: the pod starts although the ConfigMap is missing."""
 
 
 class SecretSource(Model):
-    """A Secret as files."""
+    """A Secret; each key becomes a file."""
 
     secret_name: ObjectName
     """Name of the Secret."""
     optional: Flag = False
-    """True if it may be missing."""
+    """True: the pod starts although the Secret is missing."""
 
 
 class Volume(Model):
-    """A volume and where it is mounted in the trainer; exactly one source is set."""
+    """A volume and its path in the trainer. Set exactly one of emptyDir, configMap, secret, persistentVolumeClaim."""
 
     name: Label
-    """Name of the volume; names that start with holdfast- are taken."""
+    """Name of the volume. Names that start with holdfast- are reserved."""
     mount_path: MountPath
-    """Where the trainer finds it; /holdfast and below are taken."""
+    """Path of the volume in the trainer. /holdfast and all paths below it are reserved."""
     sub_path: RelativePath | None = None
-    """Folder in the volume to mount, the whole volume if it is not set."""
+    """Folder in the volume that is mounted. Default: the whole volume."""
     read_only: Flag = False
-    """True mounts it for reading only."""
+    """True: the volume is mounted read-only."""
     empty_dir: EmptyDir | None = None
-    """Scratch space that lives as long as the pod."""
+    """An empty folder that is deleted with the pod."""
     config_map: ConfigMapSource | None = None
-    """A ConfigMap as files."""
+    """A ConfigMap; each key becomes a file."""
     secret: SecretSource | None = None
-    """A Secret as files."""
+    """A Secret; each key becomes a file."""
     persistent_volume_claim: ClaimRef | None = None
-    """A PersistentVolumeClaim."""
+    """A PersistentVolumeClaim in the job's namespace."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         exactly_one("emptyDir", "configMap", "secret", "persistentVolumeClaim"),
         Rule(
-            allowed="names that start with holdfast- are taken by Holdfast: choose another",
+            allowed="names that start with holdfast- are reserved: choose another name",
             cel="!self.name.startsWith('holdfast-')",
-            holds=lambda volume: not volume.name.startswith("holdfast-"),
+            is_met=lambda volume: not volume.name.startswith("holdfast-"),
             got_cel="self.name",
             got=lambda volume: volume.name,
             field=".name",
         ),
         Rule(
-            allowed="/holdfast and everything below is taken by Holdfast: choose another path",
+            allowed="/holdfast and all paths below it are reserved: choose another path",
             cel="self.mountPath != '/holdfast' && !self.mountPath.startsWith('/holdfast/')",
-            holds=lambda volume: volume.mount_path != "/holdfast" and not volume.mount_path.startswith("/holdfast/"),
+            is_met=lambda volume: volume.mount_path != "/holdfast" and not volume.mount_path.startswith("/holdfast/"),
             got_cel="self.mountPath",
             got=lambda volume: volume.mount_path,
             field=".mountPath",
@@ -190,7 +190,7 @@ def _positive(field: str, attribute: str) -> Rule:
     return Rule(
         allowed=f"{field} must be above 0",
         cel=f"quantity({text}).isGreaterThan(quantity('0'))",
-        holds=lambda resources: quantity_value(getattr(resources, attribute)) > 0,
+        is_met=lambda resources: quantity_value(getattr(resources, attribute)) > 0,
         got_cel=text,
         got=lambda resources: str(getattr(resources, attribute)),
         field=f".{field}",
@@ -198,27 +198,28 @@ def _positive(field: str, attribute: str) -> Rule:
 
 
 class Resources(Model):
-    """What the trainer asks for on its node, accelerators aside. Requests equal limits."""
+    """What the trainer gets on its node besides accelerators. Requests and limits are equal."""
 
     cpu: Quantity = "1"
-    """Processor cores, such as 16 or 500m."""
+    """Processor cores, such as 16 or 500m; above 0."""
     memory: Quantity = "1Gi"
-    """Memory, such as 120Gi."""
+    """Memory, such as 120Gi; above 0."""
     shared_memory: Quantity | None = None
-    """Size of /dev/shm, which data loaders need, such as 16Gi; the container runtime's 64Mi if it is not set."""
+    """Size of /dev/shm, which data loaders need, such as 16Gi. Default: the container runtime's, usually 64Mi."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_positive("cpu", "cpu"), _positive("memory", "memory"))
 
 
 class SecurityContext(Model):
-    """The part of a pod's security context that a job may choose."""
+    """The part of a pod's security context that a job may set."""
 
     run_as_user: Count | None = None
-    """User id of the program. With one that is not 0 the pod satisfies pod security `restricted`, else `baseline`."""
+    """User id of the program. With an id other than 0 the pod meets the Pod Security Standard `restricted`, otherwise
+    `baseline`. Default: the image's user."""
     run_as_group: Count | None = None
-    """Group id of the program."""
+    """Group id of the program. Default: the image's group."""
     fs_group: Count | None = None
-    """Group that owns the volumes."""
+    """Id of the group that owns the files of the volumes. Default: unchanged."""
 
 
 def _mounted_twice(trainer: "Trainer") -> list[str]:
@@ -230,38 +231,39 @@ _TWICE = "self.volumes.filter(v, !self.volumes.exists_one(w, w.mountPath == v.mo
 
 
 class Trainer(Model):
-    """What runs: an allow-list of pod fields, not a pod template."""
+    """The program that runs. Only these fields of its pod can be set; there is no pod template."""
 
     image: Image
-    """Container image of the program; it has Python 3.9 or newer as python3."""
+    """Container image of the program. It must contain Python 3.9 or newer as python3."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """When the image is pulled; the cluster's default if it is not set."""
+    """When the image is pulled. Default: Always for the tag latest, otherwise IfNotPresent."""
     image_pull_secrets: Annotated[tuple[LocalRef, ...], Field(max_length=16), KeyedBy("name")] = ()
     """Secrets for pulling the image."""
     command: Annotated[tuple[AnyText, ...], Field(max_length=64)] = ()
     """The program and its first arguments, such as [torchrun, train.py]."""
     args: Annotated[tuple[AnyText, ...], Field(max_length=256)] = ()
-    """Further arguments."""
+    """Further arguments of the program, after command."""
     working_dir: AbsolutePath | None = None
-    """Folder in which the program starts; the image's if it is not set."""
+    """Folder in which the program starts. Default: the image's working directory."""
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256), KeyedBy("name")] = ()
-    """Environment variables."""
+    """Environment variables of the program."""
     env_from: Annotated[tuple[EnvFrom, ...], Field(max_length=32)] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
-    """Volumes of the program."""
+    """Volumes that are mounted in the trainer. Their mountPaths must differ."""
     accelerators_per_node: Annotated[int, Field(strict=True, ge=0, le=64)] = 1
-    """Accelerators that the program gets on a node of a tier that has them; 0 for a program that needs none."""
+    """Number of accelerators on each node of a Spot or Dedicated tier. 0: the program needs no accelerator. A CPU tier
+    has none."""
     resources: Resources = Resources()
-    """What the program needs on its node besides accelerators."""
+    """What the program gets on its node besides accelerators."""
     security_context: SecurityContext = SecurityContext()
     """User and groups of the program."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="no two volumes may have the same mountPath",
+            allowed="all volumes must have different mountPaths",
             cel=f"!has(self.volumes) || {_TWICE}.size() == 0",
-            holds=lambda trainer: not _mounted_twice(trainer),
+            is_met=lambda trainer: not _mounted_twice(trainer),
             got=lambda trainer: _mounted_twice(trainer)[0],
             field=".volumes",
         ),

@@ -1,4 +1,4 @@
-"""Whether this process is well: /healthz for the kubelet, /readyz for the Service, /metrics for Prometheus."""
+"""HTTP for probes: /healthz for the kubelet, /readyz for the Service, /metrics for Prometheus."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Age = Callable[[], float | None]
 
 @dataclass(slots=True)
 class Health:
-    """Where to look. Every age is in seconds, None where there is nothing yet."""
+    """The values that health depends on. Every age is in seconds, None before the first event."""
 
     leading: Callable[[], bool]
     lease_age: Age
@@ -27,15 +27,18 @@ class Health:
     serving: Callable[[], bool] = field(default=lambda: False)
 
     def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether all is well, and everything that was looked at. A follower is well as long as it answers."""
+        """True if the process is healthy, and every value. A follower is healthy as long as it answers."""
         frames, oldest, resync = self.frames(), self.oldest_key(), self.resync_age()
         problems = [
-            f"no frame of the {name} watch for {age:.0f}s" for name, age in frames.items() if age > MAX_FRAME_AGE
+            f"the watch of {name} received nothing for {age:.0f}s (at most {MAX_FRAME_AGE:.0f}s are allowed)"
+            for name, age in frames.items()
+            if age > MAX_FRAME_AGE
         ]
         if oldest > MAX_QUEUE_AGE:
-            problems.append(f"a key has waited for {oldest:.0f}s")
-        if resync is not None and resync > self.resync_every * LATE_RESYNCS + 60:
-            problems.append(f"no resync for {resync:.0f}s")
+            problems.append(f"a job has waited for {oldest:.0f}s (at most {MAX_QUEUE_AGE:.0f}s are allowed)")
+        latest = self.resync_every * LATE_RESYNCS + 60
+        if resync is not None and resync > latest:
+            problems.append(f"the last resync was {resync:.0f}s ago (at most {latest:.0f}s are allowed)")
         lease = self.lease_age()
         return not problems, {
             "leading": self.leading(),
@@ -49,12 +52,12 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """True if pods may be sent here."""
+        """True if this process leads, has read the cluster and answers pods."""
         return self.leading() and self.serving() and self.resync_age() is not None
 
 
 class HealthServer:
-    """Plain HTTP for probes and scrapes."""
+    """HTTP without TLS for probes and scrapes."""
 
     def __init__(self, health: Health, scrape: Callable[[], bytes]) -> None:
         self._health = health
@@ -62,7 +65,7 @@ class HealthServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; returns the port. Raises OSError if the address is taken."""
+        """Listen and return the port. Raises OSError if the address is in use."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)

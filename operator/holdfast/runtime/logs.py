@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, and never a secret in it."""
+"""Structured logs: one JSON object per line, without secrets."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ def redact(text: str) -> str:
 
 
 class Redactor(logging.Filter):
-    """Takes secrets out of a record before any handler formats it."""
+    """Removes secrets from a record before a handler formats it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Always True; the record is changed."""
@@ -45,16 +45,16 @@ class Redactor(logging.Filter):
 
 
 class Thinner(logging.Filter):
-    """Lets the first failed attempts of a request of kopf pass, then every thirtieth: an outage fills no log."""
+    """Keeps the first two failed attempts of a kopf request, then every thirtieth, so that an outage fills no log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """False for what is dropped."""
+        """False if the record is dropped."""
         attempt = _ATTEMPT.match(record.getMessage())
         return attempt is None or int(attempt[1]) <= 2 or int(attempt[1]) % 30 == 0
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
-    """Log to this stream (default: standard error). Libraries speak from WARNING on."""
+    """Log to this stream (default: standard error). Libraries log at WARNING and above."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         JsonFormatter(

@@ -1,8 +1,8 @@
-"""The operator process: everything wired together, started in order, watched, and stopped in order.
+"""The operator process: it creates all parts, starts them in order, watches them and stops them in order.
 
 A follower only waits for the lease and answers /healthz. A leader reads the cluster once, then starts the watches, the
-workers and the progress endpoint. Any part that dies ends the process with a code other than zero: it is started again,
-which is always safe, rather than going on with a part missing.
+workers and the progress endpoint. If a part ends unexpectedly, the process ends with an exit code other than 0: a
+restart is always safe, and better than running without a part.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from urllib.parse import urlsplit
 
 from holdfast.core.decide import decide as core_decide
 from holdfast.runtime.apiserver.client import Client
-from holdfast.runtime.apiserver.gated_writer import Writer
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.apiserver.lease import Elector
-from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
-from holdfast.runtime.endpoint.pod_membership import Membership
-from holdfast.runtime.endpoint.serving_ca import serving_ca
+from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
+from holdfast.runtime.endpoint.pod_membership import PodMembership
+from holdfast.runtime.endpoint.serving_ca import read_or_create_ca
 from holdfast.runtime.endpoint.token_review import TokenReviewer
 from holdfast.runtime.errors import LeadershipLostError
 from holdfast.runtime.health import Health, HealthServer
-from holdfast.runtime.housekeeping.profile_knowledge import Profiles
+from holdfast.runtime.housekeeping.profile_knowledge import ProfileStatusWriter
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import Resync
 from holdfast.runtime.informer.watch import Frames, Watches
@@ -38,7 +38,7 @@ from holdfast.runtime.loop.reconcile import Decide, Reconciler
 from holdfast.runtime.settings import Settings, split_address
 from holdfast.serve.auth import Authenticator
 from holdfast.serve.authority import KeyPair
-from holdfast.serve.certs import hosts_of, make_serving, server_context
+from holdfast.serve.certs import make_serving, server_context, service_hosts
 from holdfast.serve.collectors import JobCollector, ProfileCollector
 from holdfast.serve.metrics import Metrics
 from holdfast.serve.orders import OrderBoard
@@ -48,16 +48,16 @@ from holdfast.serve.token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 
-TIDY_EVERY = 60.0  # seconds between two clean-ups of what is remembered about things that are gone
+FORGET_EVERY = 60.0  # seconds between two clean-ups of memory about deleted objects
 
 
 def utc_now() -> datetime:
-    """The operator's wall clock: the one that stamps status."""
+    """The operator's wall clock. All times in status are from it."""
     return datetime.now(UTC)
 
 
 class Operator:
-    """One operator process. `decide` is the pure core; tests give smaller ones."""
+    """One operator process. `decide` is the pure core; tests use smaller functions."""
 
     def __init__(self, settings: Settings, client: Client, decide: Decide = core_decide) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self._metrics = Metrics()
         client.observer = self._metrics.observe_call
-        self._gate = Gate()
+        self._gate = LeadershipGate()
         self._identity = f"{settings.identity}_{uuid.uuid4().hex[:8]}"
         self._elector = Elector(
             client,
@@ -78,7 +78,7 @@ class Operator:
             duration=settings.lease_duration,
             renew=settings.lease_renew,
         )
-        self._writer = Writer(client, self._gate, TokenBucket(settings.qps, settings.burst))
+        self._writer = GatedWriter(client, self._gate, TokenBucket(settings.qps, settings.burst))
         self._cache = Cache()
         self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed)
         self._slots = ProgressSlots(settings.progress_writes)
@@ -87,10 +87,10 @@ class Operator:
         self._board = OrderBoard(utc_now)
         config = settings.operator_config()
         self._book = ReportBook(self._wake, config.status_interval)
-        notes = Writer(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
-        self._events = EventRecorder(notes, self._identity, urgent=lambda: self._queue.urgent)
+        event_writer = GatedWriter(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
+        self._events = EventRecorder(event_writer, self._identity, urgent=lambda: self._queue.urgent)
         self._config = config
-        self._profiles = Profiles(
+        self._profiles = ProfileStatusWriter(
             self._writer,
             self._cache,
             self._queue,
@@ -102,7 +102,7 @@ class Operator:
         self._executor: Executor | None = None
         self._progress: ProgressServer | None = None
         self._health = Health(
-            leading=lambda: self._gate.open,
+            leading=lambda: self._gate.is_open,
             lease_age=lambda: self._elector.age,
             frames=self._frames.ages,
             oldest_key=lambda: self._queue.oldest,
@@ -111,18 +111,18 @@ class Operator:
             serving=lambda: self._serving,
         )
         self._health_server = HealthServer(self._health, self._metrics.scrape)
-        self._measure()
+        self._add_metrics()
 
-    def _measure(self) -> None:
+    def _add_metrics(self) -> None:
         metrics = self._metrics
         metrics.registry.register(JobCollector(lambda: list(self._cache.jobs.values()), utc_now))
         metrics.registry.register(ProfileCollector(lambda: list(self._cache.profiles.values())))
         self._cache.listeners.append(metrics.observe_change)
-        metrics.gauge("queue_depth", "Keys that wait for a worker", lambda: len(self._queue))
-        metrics.gauge("queue_oldest_seconds", "How long the oldest key has waited", lambda: self._queue.oldest)
-        metrics.gauge("queue_scheduled", "Keys that come back later", lambda: self._queue.scheduled)
-        metrics.gauge("leading", "1 if this process leads", lambda: float(self._gate.open))
-        metrics.gauge("events_dropped", "Events that were not written", lambda: self._events.dropped)
+        metrics.gauge("queue_depth", "Jobs that wait for a worker", lambda: len(self._queue))
+        metrics.gauge("queue_oldest_seconds", "Longest wait of a job in the queue", lambda: self._queue.oldest)
+        metrics.gauge("queue_scheduled", "Jobs that are scheduled for later", lambda: self._queue.scheduled)
+        metrics.gauge("leading", "1 if this process is the leader, otherwise 0", lambda: float(self._gate.is_open))
+        metrics.gauge("events_dropped", "Kubernetes Events that were dropped", lambda: self._events.dropped)
         metrics.gauge("order_waits", "Requests of pods that wait for orders", lambda: self._board.waiting)
         self._board.delivered = metrics.observe_order
         self._frames.connected = lambda resource: metrics.watches.labels(resource).inc()
@@ -132,15 +132,15 @@ class Operator:
         found = self._cache.jobs.get(key)
         if urgent:
             self._queue.add(key)
-        elif found and not self._slots.queued(found.metadata.uid):
-            self._queue.after(key, self._slots.queue(found.metadata.uid) + 0.001, calm=True)
+        elif found and not self._slots.is_queued(found.metadata.uid):
+            self._queue.after(key, self._slots.enqueue(found.metadata.uid) + 0.001, calm=True)
 
     def stop(self) -> None:
-        """Ask for a clean end: work in flight is finished, the lease is given up."""
+        """Request a clean end: finish the work in flight and release the lease."""
         self._stop.set()
 
     async def run(self) -> int:
-        """Until it is stopped (0) or something is wrong (1)."""
+        """Run until `stop` (returns 0) or until a part fails (returns 1)."""
         health_host, health_port = split_address(self._settings.health_bind)
         port = await self._health_server.start(health_host, health_port)
         log.info("health and metrics on port %d", port)
@@ -158,7 +158,7 @@ class Operator:
             await self._health_server.stop()
 
     async def _or_stop(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do this unless asked to stop, or a part dies, first; True if it was done."""
+        """Run `work` until it is done, a stop is requested or a part ends; True if it is done."""
         task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         await asyncio.wait({task, stop, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -171,13 +171,13 @@ class Operator:
 
     async def _lead(self) -> None:
         settings = self._settings
-        ca = await serving_ca(self._client, settings.namespace)
+        ca = await read_or_create_ca(self._client, settings.namespace)
         self._executor = Executor(
             writer=self._writer,
             cache=self._cache,
             board=self._board,
             events=self._events,
-            trust=TrustAnchor(self._writer, ca.certificate),
+            ca=CaConfigMap(self._writer, ca.certificate),
             now=utc_now,
         )
         reconciler = Reconciler(
@@ -199,23 +199,23 @@ class Operator:
         self._spawn(self._events.run(), "events")
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._profiles.run(), "profiles")
-        self._spawn(self._tidy(), "tidy")
+        self._spawn(self._forget_gone_regularly(), "forget_gone")
         watches = Watches(self._client, self._cache, self._queue, self._frames)
         self._spawn(watches.run(), "watches")
         await watches.ready()
-        _install(self.stop)
+        _install_signal_handlers(self.stop)
         log.info("leading: %d jobs, %d nodes", len(self._cache.jobs), len(self._cache.cluster.nodes))
 
     async def _serve(self, ca: KeyPair) -> None:
         settings = self._settings
         host, port = split_address(settings.progress_bind)
         extra = [name for name in (urlsplit(settings.service_url).hostname, host) if name and name != "0.0.0.0"]  # noqa: S104
-        context = server_context(make_serving(ca, hosts_of(settings.namespace, extra)))
+        context = server_context(make_serving(ca, service_hosts(settings.namespace, extra)))
         self._progress = ProgressServer(
             auth=Authenticator(TokenReviewer(self._client)),
             book=self._book,
             board=self._board,
-            membership=Membership(self._cache, lambda: self._resync.last is not None),
+            membership=PodMembership(self._cache, lambda: self._resync.last is not None),
             leading=self._may_answer,
             now=utc_now,
             report_every=self._config.status_interval.total_seconds(),
@@ -226,16 +226,16 @@ class Operator:
         log.info("progress endpoint on port %d", bound)
 
     def _may_answer(self) -> bool:
-        """A short outage changes nothing for pods. After a longer one another process may lead, and knows better."""
-        return not self._lost and self._gate.shut_for < self._settings.lease_duration
+        """True if pods get answers: also in a short outage, but not after one in which another process may lead."""
+        return not self._lost and self._gate.closed_for < self._settings.lease_duration
 
-    async def _tidy(self) -> None:
+    async def _forget_gone_regularly(self) -> None:
         while True:
-            await asyncio.sleep(TIDY_EVERY)
-            self.tidy()
+            await asyncio.sleep(FORGET_EVERY)
+            self.forget_gone()
 
-    def tidy(self) -> None:
-        """Forget what is remembered about jobs and pods that are gone."""
+    def forget_gone(self) -> None:
+        """Forget the state of deleted jobs and pods."""
         uids = {job.metadata.uid for job in self._cache.jobs.values()}
         self._board.keep_only(uids)
         self._slots.keep_only(uids)
@@ -254,27 +254,27 @@ class Operator:
         return self._failure()
 
     def _failure(self) -> BaseException | None:
-        """Why a part ended that must not end; None if none did."""
+        """The error of a part that ended unexpectedly, None if all parts run."""
         for task in self._tasks:
             if task.done():
                 died = None if task.cancelled() else task.exception()
-                return died or RuntimeError(f"{task.get_name()} ended")
+                return died or RuntimeError(f"the task {task.get_name()} ended unexpectedly")
         return None
 
     async def _wind_down(self, failed: BaseException | None) -> int:
         if isinstance(failed, LeadershipLostError):
             self._lost = True
-            self._gate.shut()
+            self._gate.close()
             log.error("%s", failed)
         elif failed:
-            log.error("a part of the operator died, so the operator ends", exc_info=failed)
+            log.error("a part of the operator failed; the operator ends", exc_info=failed)
         else:
             log.info("stopping")
         self._serving = False
         self._queue.close()
         if self._progress:
             await self._progress.stop()
-        if self._gate.open:
+        if self._gate.is_open:
             workers = [task for task in self._tasks if task.get_name().startswith("worker") and not task.done()]
             if workers:
                 await asyncio.wait(workers, timeout=self._settings.drain_timeout)
@@ -291,16 +291,16 @@ class Operator:
         return 1 if failed else 0
 
 
-def _install(stop: Any) -> None:
-    """SIGTERM and SIGINT end the operator cleanly. Again after kopf has started: it takes them for itself."""
+def _install_signal_handlers(stop: Any) -> None:
+    """Make SIGTERM and SIGINT end the operator cleanly. Needed again after the start of kopf, which replaces them."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
 
 
 async def run(settings: Settings, decide: Decide = core_decide) -> int:
-    """Run an operator until it is told to stop. Returns the process's exit code. Raises ConfigurationError, OSError."""
+    """Run an operator until it is stopped and return the exit code. Raises ConfigurationError, OSError."""
     async with await Client.auto(settings.kubeconfig) as client:
         operator = Operator(settings, client, decide)
-        _install(operator.stop)
+        _install_signal_handlers(operator.stop)
         return await operator.run()

@@ -1,1 +1,6 @@
-"""HTTP that pods, people and probes call: the progress endpoint, orders, metrics."""
+"""What pods and Prometheus call: the progress endpoint, orders, metrics.
+
+Belongs here: HTTP requests and answers, authentication, certificates, reports in memory, metrics.
+Does not belong here: requests to the API server (runtime), decisions (core).
+Layers: imports core and api; runtime imports it.
+"""

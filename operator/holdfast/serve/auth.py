@@ -1,4 +1,4 @@
-"""Who is calling: a pod, proven by its service-account token for our audience."""
+"""Identify the pod that calls, by its service-account token for audience `holdfast`."""
 
 import base64
 import hashlib
@@ -11,22 +11,23 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError
+from holdfast.serve.token_bucket import TokenBucket
 
-REMEMBERED = 20_000
-REFUSED = 5_000
-LONGEST = 600.0  # seconds that a good answer holds
-REFUSED_FOR = 5.0
-MAX_TOKEN = 16 * 1024
-REVIEW_RATE, REVIEW_BURST = 50.0, 200.0  # bad tokens a second that are asked about, and all that are at once
+REMEMBERED = 20_000  # valid tokens
+REMEMBERED_REFUSALS = 5_000  # invalid tokens
+VALID_FOR = 600.0  # seconds until a valid token is reviewed again
+REFUSED_FOR = 5.0  # seconds until an invalid token is reviewed again
+MAX_TOKEN = 16 * 1024  # characters
+REVIEW_RATE, REVIEW_BURST = 50.0, 200.0  # reviews of invalid tokens: a second, and at once
 
 
-class BusyError(HoldfastError):
-    """Too many tokens that nobody knows were shown lately; this one was not looked at."""
+class TooManyTokensError(HoldfastError):
+    """Too many invalid tokens were shown lately. This token was not reviewed; the caller may try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the API server says of a token."""
+    """The pod that a token belongs to, as the API server says."""
 
     namespace: str
     pod_uid: str
@@ -42,7 +43,7 @@ class _Answer:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a JWT says of itself, unproven; empty if it is none."""
+    """The claims of a JWT, not verified; empty if the text is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
         return {}
@@ -54,58 +55,45 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 def expiry(token: str) -> float:
-    """The `exp` claim in seconds since 1970; 0 if there is none. Unproven: it only ever shortens what is kept."""
+    """The `exp` claim in seconds since 1970; 0 if there is none.
+
+    The claim is not verified: it can only shorten how long an answer is kept.
+    """
     try:
         return float(_claims(token)["exp"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return 0.0
 
 
-def for_us(token: str) -> bool:
-    """False if the token cannot be meant for us. Unproven: it only ever saves a question to the API server."""
+def has_our_audience(token: str) -> bool:
+    """True if the token names audience `holdfast`.
+
+    The claim is not verified: it can only save a request to the API server.
+    """
     audience = _claims(token).get("aud")
     return audience == names.TOKEN_AUDIENCE or (isinstance(audience, list) and names.TOKEN_AUDIENCE in audience)
 
 
-class _Allowance:
-    """How many questions about tokens that nobody knows may be asked. Those about good ones are given back.
-
-    So a flood of bad tokens is stopped, and all pods may come at once when the operator has started.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._left = REVIEW_BURST
-        self._at = clock()
-
-    def take(self) -> None:
-        """Raise BusyError if nothing is left."""
-        now = self._clock()
-        self._left = min(REVIEW_BURST, self._left + max(0.0, now - self._at) * REVIEW_RATE)
-        self._at = now
-        if self._left < 1:
-            raise BusyError("too many unknown tokens")
-        self._left -= 1
-
-    def give_back(self) -> None:
-        """The question was worth it."""
-        self._left = min(REVIEW_BURST, self._left + 1)
-
-
 class Authenticator:
-    """Asks `review` about every token once. Only a hash of the token is kept. `clock` is wall time in seconds."""
+    """Calls `review` once for every token. Only a hash of the token is kept. `clock` is wall time in seconds.
+
+    Reviews of unknown tokens take from a bucket, and a valid token gives its part back: a flood of invalid tokens is
+    stopped, and all pods may connect at once after a start of the operator.
+    """
 
     def __init__(self, review: Review, clock: Callable[[], float] = time) -> None:
         self._review = review
         self._clock = clock
-        self._allowance = _Allowance(clock)
+        self._reviews = TokenBucket(REVIEW_RATE, REVIEW_BURST, clock)
         self._known: OrderedDict[bytes, _Answer] = OrderedDict()
-        self._refused: OrderedDict[bytes, float] = OrderedDict()  # apart, so that bad tokens push no good one out
+        self._refused: OrderedDict[bytes, float] = (
+            OrderedDict()
+        )  # separate, so that invalid tokens displace no valid one
 
     async def identify(self, header: str | None) -> Identity | None:
-        """The caller behind an Authorization header, or None.
+        """The pod that sent this Authorization header, None if the token is not valid.
 
-        Raises what `review` raises if it cannot tell, BusyError if too many unknown tokens were shown.
+        Raises what `review` raises if the API server does not answer, TooManyTokensError if the bucket is empty.
         """
         scheme, _, token = (header or "").partition(" ")
         token = token.strip()
@@ -115,18 +103,19 @@ class Authenticator:
         known = self._known.get(digest)
         if known and now < known.until:
             return known.identity
-        if now < self._refused.get(digest, 0.0) or not for_us(token):
+        if now < self._refused.get(digest, 0.0) or not has_our_audience(token):
             return None
-        self._allowance.take()
+        if not self._reviews.try_acquire():
+            raise TooManyTokensError("too many unknown tokens")
         identity = await self._review(token)
         if identity is None:
             self._refused[digest] = now + REFUSED_FOR
             self._refused.move_to_end(digest)
-            while len(self._refused) > REFUSED:
+            while len(self._refused) > REMEMBERED_REFUSALS:
                 self._refused.popitem(last=False)
             return None
-        self._allowance.give_back()
-        self._known[digest] = _Answer(identity, min(expiry(token) or now + REFUSED_FOR, now + LONGEST))
+        self._reviews.give_back()
+        self._known[digest] = _Answer(identity, min(expiry(token) or now + REFUSED_FOR, now + VALID_FOR))
         self._known.move_to_end(digest)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

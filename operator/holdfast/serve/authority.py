@@ -1,6 +1,6 @@
 """A certificate authority with elliptic-curve keys (P-256): it issues certificates for servers and clients.
 
-The progress endpoint has one, whose CA certificate pods trust; the local cluster has another.
+The progress endpoint has one, and pods trust its certificate; the local cluster has another one.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 SKEW = timedelta(minutes=5)  # clocks of two machines may differ by this much
-NAME_LENGTH = 64  # of a common name, as X.520 bounds it
+NAME_LENGTH = 64  # characters of a common name: the limit of X.520
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate and its private key, both PEM. The key never appears in logs: see `__repr__`."""
+    """A certificate and its private key, both in PEM. `__repr__` keeps the key out of logs."""
 
     certificate: str
     key: str
@@ -30,7 +30,7 @@ class KeyPair:
 
 
 class Authority:
-    """Issues certificates under its own. `pair` is its certificate and key."""
+    """Issues certificates. `pair` is the certificate and key of the authority itself."""
 
     def __init__(self, pair: KeyPair) -> None:
         """Raises ValueError if the PEM of `pair` cannot be read."""

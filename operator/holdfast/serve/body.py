@@ -1,4 +1,4 @@
-"""The body of a progress report, checked strictly: it comes from a program that we do not know."""
+"""The body of a progress report. It is checked strictly, because it comes from the user's program."""
 
 import re
 from datetime import datetime
@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from holdfast.api.scalars import EXACT
 
 MAX_BODY = 64 * 1024
-MAX_NUMBER = 32  # characters; status clips what is longer, and then it is no number any more
+MAX_NUMBER = 32  # characters; status would cut a longer text, and a cut text is another number
 
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
 _NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
@@ -19,7 +19,7 @@ _NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infin
 def _decimal(text: str) -> str:
     if _DECIMAL.fullmatch(text):
         return text
-    raise ValueError(f"{text!r} is not a decimal number")
+    raise ValueError(f"{text!r} is not a decimal number such as 2.113 or 1e-3")
 
 
 def _loss(text: str) -> str:
@@ -34,7 +34,7 @@ Uri = Annotated[str, Field(max_length=2048)]
 
 
 class _Part(BaseModel):
-    """Unknown fields are ignored, so that a newer library can report to an older operator."""
+    """A part of the body. Unknown fields are ignored, so that a newer library can report to an older operator."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
@@ -47,7 +47,7 @@ class FirstStep(_Part):
 
 
 class Resumed(_Part):
-    """Where training went on from."""
+    """The checkpoint that training resumed from."""
 
     step: Step
     uri: Uri
@@ -65,7 +65,7 @@ class Saved(_Part):
 
 
 class ProgressBody(_Part):
-    """What a pod says of itself. Numbers that are not counts are decimal strings."""
+    """The report of one pod. Numbers that are not counts are decimal strings."""
 
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
     pod_uid: Annotated[Uid, Field(alias="podUID")]

@@ -1,4 +1,4 @@
-"""The certificates of the progress endpoint: a CA of its own, and a serving certificate under it."""
+"""The certificates of the progress endpoint: the operator's own CA, and a serving certificate that it signs."""
 
 import ssl
 import tempfile
@@ -19,7 +19,7 @@ def make_ca(now: datetime | None = None) -> KeyPair:
 
 
 def make_serving(ca: KeyPair, hosts: Iterable[str], now: datetime | None = None) -> KeyPair:
-    """A certificate for these host names and IP addresses, valid for a year, signed by the CA, with the CA's behind it.
+    """A certificate for these host names and IP addresses, signed by the CA, valid for a year; the CA's follows it.
 
     Raises ValueError if the CA's PEM cannot be read.
     """
@@ -28,14 +28,14 @@ def make_serving(ca: KeyPair, hosts: Iterable[str], now: datetime | None = None)
     return KeyPair(pair.certificate + ca.certificate, pair.key)
 
 
-def hosts_of(namespace: str, extra: Iterable[str] = ()) -> list[str]:
-    """Every name under which the Service `holdfast` may be called, and the extra ones."""
+def service_hosts(namespace: str, extra: Iterable[str] = ()) -> list[str]:
+    """Every DNS name of the Service `holdfast` in this namespace, and the extra names."""
     short = [f"holdfast.{namespace}{tail}" for tail in (".svc", ".svc.cluster.local", "")]
     return list(dict.fromkeys([*short, "holdfast", *extra]))
 
 
 def server_context(pair: KeyPair) -> ssl.SSLContext:
-    """A TLS 1.2+ context. The key is on disk only while it is loaded, readable by this user alone."""
+    """A context for TLS 1.2 and newer. The key is on disk only while it is loaded, readable by this user only."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:

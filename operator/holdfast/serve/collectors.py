@@ -1,4 +1,4 @@
-"""Series that are made from the cache at every scrape, so that they vanish with their job or profile."""
+"""Metrics that are computed from the cache at every scrape, so that they vanish with their job or profile."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,16 +17,16 @@ from holdfast.core.books.ledger import by_tier
 
 LABELS = ("namespace", "job")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
-# Conditions that are told as figures; the others say no more than the phase does.
+# The conditions that have a metric; the other conditions add nothing to the phase.
 CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback")
 
 log = logging.getLogger(__name__)
 
-Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> figure
+Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> value of the metric
 
 
 class JobView:
-    """A job at the time of a scrape, and what is reckoned from it."""
+    """A job at the time of a scrape, and what is computed from it."""
 
     def __init__(self, job: TrainingJob, now: datetime) -> None:
         self.spec = job.spec
@@ -35,18 +35,18 @@ class JobView:
 
     @cached_property
     def tiers(self) -> tuple[TierTotals, ...]:
-        """Sums by tier, with the attempts that are not over."""
+        """Totals by tier, including the attempts that have not ended."""
         return by_tier(self.status, self.now)
 
     @property
     def goal(self) -> int | None:
-        """Steps that the job is to reach."""
+        """Number of steps of the whole training, None if it is not known."""
         return self.spec.goal.steps or self.status.progress.steps
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric of jobs: its name without prefix and suffix, its help, and how it is read from one of them."""
+    """A metric of jobs: its name without prefix and suffix, its help text, and how it is read from a job."""
 
     name: str
     text: str
@@ -56,12 +56,12 @@ class Family:
 
     def empty(self) -> GaugeMetricFamily | CounterMetricFamily:
         """The metric without samples."""
-        made = CounterMetricFamily if self.counter else GaugeMetricFamily
-        return made(f"holdfast_job_{self.name}", self.text, labels=(*LABELS, *self.labels))
+        family = CounterMetricFamily if self.counter else GaugeMetricFamily
+        return family(f"holdfast_job_{self.name}", self.text, labels=(*LABELS, *self.labels))
 
 
 class JobCollector(Collector):
-    """What every job says of itself."""
+    """The metrics of every job."""
 
     def __init__(self, jobs: Callable[[], Iterable[TrainingJob]], now: Callable[[], datetime]) -> None:
         self._jobs = jobs
@@ -72,7 +72,7 @@ class JobCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """One sample for each job and figure that it has."""
+        """One sample for each job and metric whose value is known."""
         found = [(family, family.empty()) for family in FAMILIES]
         now = self._now()
         for job in self._jobs():
@@ -80,8 +80,8 @@ class JobCollector(Collector):
             try:
                 view = JobView(job, now)
                 samples = [family.read(view) for family in FAMILIES]
-            except Exception:  # one job must not take the metrics of all others away
-                log.exception("this job's figures cannot be read", extra={"job": "/".join(labels)})
+            except Exception:  # one job must not hide the metrics of all others
+                log.exception("cannot compute the metrics of this job", extra={"job": "/".join(labels)})
                 continue
             for (_, metric), values in zip(found, samples, strict=True):
                 for more, value in values.items():
@@ -91,7 +91,7 @@ class JobCollector(Collector):
 
 
 class ProfileCollector(Collector):
-    """What the jobs of the cluster found out about the tiers of capacity profiles."""
+    """What the jobs of the cluster observed of the tiers of capacity profiles."""
 
     def __init__(self, profiles: Callable[[], Iterable[CapacityProfile]]) -> None:
         self._profiles = profiles
@@ -101,10 +101,10 @@ class ProfileCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """One sample for each tier of which something was seen."""
+        """One sample for each tier that was observed."""
         up = GaugeMetricFamily(
             "holdfast_profile_tier_up",
-            "1 if the tier was last seen to give nodes, 0 if it gave none in time or took one back",
+            "1 if the tier gave a node when it was last observed, 0 if it gave none in time or took one back",
             labels=("profile", "tier", "tier_kind"),
         )
         for profile in self._profiles():
@@ -116,17 +116,17 @@ class ProfileCollector(Collector):
 
 
 def _gauge(name: str, text: str, read: Callable[[JobView], float | None]) -> Family:
-    """A figure that goes up and down; none where it is not known."""
+    """A gauge; it has no sample where the value is not known."""
     return Family(name, text, lambda job: {} if (value := read(job)) is None else {(): float(value)})
 
 
 def _counter(name: str, text: str, read: Callable[[JobView], float]) -> Family:
-    """A figure that only grows."""
+    """A counter: its value only grows."""
     return Family(name, text, lambda job: {(): float(read(job))}, counter=True)
 
 
 def _number(text: str | None) -> float | None:
-    """The number, or None if the text is none: it came from a program that we do not know."""
+    """The number, None if the text is not a number: it comes from the user's program."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -157,7 +157,7 @@ def _checkpoint_age(job: JobView) -> float | None:
 
 
 def _slack(job: JobView) -> float | None:
-    """As of now: a job that waits writes no status, and its slack runs out all the same."""
+    """The slack now: the slack of a job that waits shrinks although its status is not written."""
     forecast = job.status.forecast
     if forecast.slack is None:
         return None
@@ -167,7 +167,7 @@ def _slack(job: JobView) -> float | None:
 
 
 def _late(job: JobView) -> float | None:
-    """0 where the deadline can be met: a series that ends would look as if nobody knew."""
+    """The expected delay; 0 if the deadline can be met, because a missing sample means that nothing is known."""
     late = job.status.forecast.late
     if late is None:
         return None if job.status.forecast.slack is None else 0.0
@@ -200,37 +200,38 @@ def _recovery(job: JobView) -> Samples:
     return {(name,): getattr(parts, name).total_seconds() for name in PHASES}
 
 
-# Money is a gauge although it seldom falls: an attempt whose end is seen late has cost less than was reckoned, and a
-# counter that falls counts from 0 again.
+# Money is a gauge although it seldom falls: an attempt whose end is seen late costs less than was computed before, and
+# Prometheus takes a falling counter for a restart from 0.
 FAMILIES = (
     Family("phase", "1 for the phase the job is in", _phase, ("phase",)),
     _gauge("attempt", "Number of the newest attempt", lambda job: job.status.attempt),
-    _gauge("step", "Newest step that was reported", _step),
-    _gauge("goal_steps", "Steps that the job is to reach", lambda job: job.goal or None),
-    _gauge("percent_ratio", "Share of the goal that is reached, 0 to 1", _share),
-    _gauge("loss", "Newest loss that was reported", lambda job: _number(job.status.progress.loss)),
-    _gauge("checkpoint_age_seconds", "Time since the newest checkpoint was committed", _checkpoint_age),
-    _gauge("spent", "Money for nodes so far", _spent),
-    Family("tier_spent", "Money for nodes of a tier so far", _tier_spent, ("tier", "tier_kind")),
-    _gauge("expected_cost", "Money that the job will have cost when it is done",
+    _gauge("step", "Newest step that the trainer reported", _step),
+    _gauge("goal_steps", "Number of steps of the whole training", lambda job: job.goal or None),
+    _gauge("percent_ratio", "Share of the steps that are done, 0 to 1", _share),
+    _gauge("loss", "Newest training loss that the trainer reported", lambda job: _number(job.status.progress.loss)),
+    _gauge("checkpoint_age_seconds", "Seconds since the newest checkpoint was committed", _checkpoint_age),
+    _gauge("spent", "Money spent on nodes so far", _spent),
+    Family("tier_spent", "Money spent on nodes of the tier so far", _tier_spent, ("tier", "tier_kind")),
+    _gauge("expected_cost", "Expected cost of the whole job, in money",
            lambda job: _money(job.status.forecast.cost)),
-    _gauge("budget", "Money that the job may cost", lambda job: _money(job.spec.capacity.budget)),
-    _gauge("saved", "Money saved against dedicated only; negative if more was spent",
+    _gauge("budget", "Money that the job may spend on nodes (spec.capacity.budget)",
+           lambda job: _money(job.spec.capacity.budget)),
+    _gauge("saved", "Money saved compared with dedicated nodes only; negative if more was spent",
            lambda job: _number(job.status.ledger.saved_versus_dedicated)),
-    _gauge("deadline_timestamp_seconds", "When the job is to be done, in seconds since 1970", _deadline),
-    _gauge("slack_seconds", "Time that may be wasted before only the surest tier makes the deadline", _slack),
-    _gauge("late_seconds", "By how much the deadline will be missed if nothing more goes wrong; 0 if it is met", _late),
+    _gauge("deadline_timestamp_seconds", "Deadline (spec.capacity.deadline), in seconds since 1970", _deadline),
+    _gauge("slack_seconds", "Seconds that may be lost until only the most dependable tier meets the deadline", _slack),
+    _gauge("late_seconds", "Expected delay behind the deadline in seconds if no loss comes; 0 if it can be met", _late),
     Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
-    Family("tier_attempts", "Attempts that had or have a node of the tier", _tier_attempts, ("tier", "tier_kind"),
+    Family("tier_attempts", "Attempts that ran or run on a node of the tier", _tier_attempts, ("tier", "tier_kind"),
            counter=True),
-    _counter("losses", "Attempts that ended for a reason that is not the user's",
+    _counter("losses", "Attempts that ended by a preemption, an eviction or a lost node",
              lambda job: job.status.restarts.losses),
-    _counter("failures", "Attempts that ended for the user's reason", lambda job: job.status.restarts.failures),
-    _counter("steps_lost", "Steps that had to be done again", lambda job: job.status.ledger.steps_lost),
-    _counter("seconds_lost", "Time between a last step and the next attempt's first one",
+    _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
+    _counter("steps_lost", "Steps that were trained again after a loss", lambda job: job.status.ledger.steps_lost),
+    _counter("seconds_lost", "Seconds from the last step of an attempt to the first step of the next one",
              lambda job: job.status.ledger.seconds_lost.total_seconds()),
-    Family("recovery_seconds", "The same time, and that of steps done again, by phase of the recovery", _recovery,
+    Family("recovery_seconds", "Seconds of recovery by phase, including the steps that were trained again", _recovery,
            ("phase",), counter=True),
-    _gauge("goodput_ratio", "Time in steps that were not lost over all time since the first one, 0 to 1",
+    _gauge("goodput_ratio", "Time in steps that were not lost, divided by all time since the first step, 0 to 1",
            lambda job: _number(job.status.ledger.goodput)),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Open orders, and the pods that wait for them."""
+"""Open orders, and the requests of pods that wait for them."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.decision import Order
 
-Delivered = Callable[[str, float], None]  # type of the order, seconds since it was put up
+Delivered = Callable[[str, float], None]  # type of the order, seconds since it was opened
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class _Open:
 
 
 class OrderBoard:
-    """What every pod is to do. Replaced as a whole for each job, so what is not there any more is withdrawn."""
+    """The open orders of every pod. All orders of a job are replaced at once: an order that is missing is withdrawn."""
 
     def __init__(self, now: Callable[[], datetime], clock: Callable[[], float] = monotonic) -> None:
         self._now = now
@@ -31,7 +31,7 @@ class OrderBoard:
         self.delivered: Delivered = lambda kind, seconds: None
 
     def replace(self, job_uid: str, orders: Iterable[Order]) -> None:
-        """These, and no others, are open for the pods of this job."""
+        """Open exactly these orders for the pods of this job."""
         fresh: dict[str, dict[int, _Open]] = {}
         now = self._clock()
         for order in orders:
@@ -50,7 +50,7 @@ class OrderBoard:
                     waiter.set()
 
     def offer(self, job_uid: str, orders: Iterable[Order]) -> None:
-        """These are open too, beside what was open before."""
+        """Open these orders too; orders that were open stay open."""
         known = (entry.order for pod in self._pods.get(job_uid, ()) for entry in self._open.get(pod, {}).values())
         self.replace(job_uid, {(order.pod_uid, order.id): order for order in (*known, *orders)}.values())
 
@@ -74,7 +74,7 @@ class OrderBoard:
         return answer
 
     async def wait(self, pod_uid: str, after: int, seconds: float) -> list[dict[str, Any]]:
-        """As `open_for`, but waits up to `seconds` for the first one."""
+        """The same as `open_for`, after waiting up to `seconds` for a first order."""
         if (found := self.open_for(pod_uid, after)) or seconds <= 0:
             return found
         waiter = asyncio.Event()
@@ -96,5 +96,5 @@ class OrderBoard:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait now."""
+        """Number of requests that wait now."""
         return sum(map(len, self._waiters.values()))

@@ -1,10 +1,9 @@
-"""The progress endpoint: pods report, and orders come back at once. HTTPS, JSON, bearer token, bounded in every way."""
+"""The progress endpoint: pods report and receive orders. HTTPS, JSON, bearer tokens; sizes and rates are bounded."""
 
 import json
 import logging
 import ssl
 from asyncio import sslproto
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
@@ -19,34 +18,37 @@ from holdfast.serve.auth import Authenticator, Identity
 from holdfast.serve.body import MAX_BODY, ProgressBody
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
+from holdfast.serve.token_bucket import TokenBuckets
 
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 60.0  # seconds
-RATE, BURST = 4.0, 40.0  # requests a second and at once, of one pod
-PODS = 20_000
+RATE, BURST = 4.0, 40.0  # requests of one pod: a second, and at once
+PODS = 20_000  # whose rates are remembered
 TLS_BUFFER = 32 * 1024
 
 
 class Standing(Enum):
-    """What a pod is to a job."""
+    """Whether a pod may report for a job."""
 
     MEMBER = "member"
-    STRANGER = "not a pod of the current or a draining attempt of this job"
+    STRANGER = "this pod is not in the current attempt of this job or its successor"
     UNKNOWN = "this operator has not read the cluster yet"
 
 
-Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it was said
+Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it is known
 
 
-class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
+class RequestError(HoldfastError):
+    """The request is answered with this HTTP status."""
+
     def __init__(self, status: int, text: str, retry_after: int | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.retry_after = status, text, retry_after
 
 
 def _shrink_tls_buffers() -> None:
-    """asyncio gives every TLS connection a buffer of 256 KiB. Every pod holds two connections, and says little."""
+    """Give each TLS connection 32 KiB instead of asyncio's 256 KiB: every pod has two connections and sends little."""
     if getattr(sslproto.SSLProtocol, "max_size", 0) > TLS_BUFFER:
         sslproto.SSLProtocol.max_size = TLS_BUFFER
 
@@ -56,25 +58,8 @@ def _answer(status: int, body: dict[str, Any], retry_after: int | None = None) -
     return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json", headers=headers)
 
 
-class _Rates:
-    """One small token bucket for each pod; the longest unused is forgotten first."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allow(self, pod_uid: str) -> bool:
-        now = self._clock()
-        left, at = self._left.pop(pod_uid, (BURST, now))
-        left = min(BURST, left + (now - at) * RATE)
-        self._left[pod_uid] = (max(0.0, left - 1), now)
-        if len(self._left) > PODS:
-            self._left.popitem(last=False)
-        return left >= 1
-
-
 class ProgressServer:
-    """Answers pods. `membership` says whether a pod may speak for a job; `leading` whether this process may answer."""
+    """Answers pods. `membership` says if a pod may report for a job, `leading` if this process may answer."""
 
     def __init__(
         self,
@@ -95,12 +80,12 @@ class ProgressServer:
         self._leading = leading
         self._now = now
         self._report_every = report_every
-        self._rates = _Rates(clock)
+        self._rates = TokenBuckets(RATE, BURST, PODS, clock)
         self._runner: web.AppRunner | None = None
         self.observe: Callable[[str, int], None] = lambda route, status: None
 
     def application(self) -> web.Application:
-        """The aiohttp application."""
+        """The aiohttp application with both routes."""
         app = web.Application(client_max_size=MAX_BODY)
         job = "/v1/namespaces/{namespace}/jobs/{job}"
         app.router.add_post(f"{job}/progress", self._guarded("progress", self._progress))
@@ -108,7 +93,7 @@ class ProgressServer:
         return app
 
     async def start(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
-        """Listen; returns the port (useful if 0 was asked for). Raises OSError if the address is taken."""
+        """Listen and return the port (port 0 takes a free one). Raises OSError if the address is in use."""
         _shrink_tls_buffers()
         self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0, keepalive_timeout=75.0)
         await self._runner.setup()
@@ -118,7 +103,7 @@ class ProgressServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop listening; requests that wait for orders end."""
+        """Stop listening and end the requests that wait for orders."""
         if self._runner:
             await self._runner.cleanup()
             self._runner = None
@@ -127,15 +112,15 @@ class ProgressServer:
         async def guarded(request: web.Request) -> web.Response:
             try:
                 answer: web.Response = await handle(request)
-            except _Refusal as refusal:
-                answer = _answer(refusal.status, {"error": refusal.text}, refusal.retry_after)
+            except RequestError as error:
+                answer = _answer(error.status, {"error": error.text}, error.retry_after)
             except web.HTTPRequestEntityTooLarge:
-                answer = _answer(413, {"error": f"the body is longer than {MAX_BODY} bytes"})
+                answer = _answer(413, {"error": f"the body is too long: at most {MAX_BODY} bytes are allowed"})
             except HoldfastError as error:
-                log.warning("a pod could not be answered: %s", error)
-                answer = _answer(503, {"error": "the API server cannot be asked now; try again"}, 2)
+                log.warning("cannot answer a pod: %s", error)
+                answer = _answer(503, {"error": "the API server cannot review the token now; try again"}, 2)
             if not self._leading():
-                answer.force_close()  # the next connection may find the process that leads
+                answer.force_close()  # the next connection may reach the leader
             self.observe(route, answer.status)
             return answer
 
@@ -143,14 +128,14 @@ class ProgressServer:
 
     async def _admit(self, request: web.Request) -> Identity:
         if not self._leading():
-            raise _Refusal(503, "this operator does not lead; try again", 1)
+            raise RequestError(503, "this operator is not the leader; try again", 1)
         identity = await self._auth.identify(request.headers.get("Authorization"))
         if identity is None:
-            raise _Refusal(401, "a bearer token of the pod's service account for audience holdfast is needed")
-        if not self._rates.allow(identity.pod_uid):
-            raise _Refusal(429, f"more than {RATE:g} requests a second", 2)
+            raise RequestError(401, "send a bearer token of the pod's service account for audience holdfast")
+        if not self._rates.try_acquire(identity.pod_uid):
+            raise RequestError(429, f"too many requests: at most {RATE:g} a second are allowed", 2)
         if identity.namespace != request.match_info["namespace"]:
-            raise _Refusal(403, Standing.STRANGER.value)
+            raise RequestError(403, Standing.STRANGER.value)
         self._check(request, identity, None)
         return identity
 
@@ -159,9 +144,9 @@ class ProgressServer:
             request.match_info["namespace"], request.match_info["job"], identity.pod_uid, attempt
         )
         if standing is Standing.UNKNOWN:
-            raise _Refusal(503, standing.value, 1)
+            raise RequestError(503, standing.value, 1)
         if standing is Standing.STRANGER:
-            raise _Refusal(403, standing.value)
+            raise RequestError(403, standing.value)
 
     async def _progress(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
@@ -171,9 +156,9 @@ class ProgressServer:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"])) or "body"
-            raise _Refusal(400, f"{place}: {first['msg']}") from error
+            raise RequestError(400, f"{place}: {first['msg']}") from error
         if body.pod_uid != identity.pod_uid:
-            raise _Refusal(403, "podUID is not the pod of the token")
+            raise RequestError(403, "podUID must be the UID of the token's pod")
         self._check(request, identity, body.attempt)
         self._book.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
         orders = self._board.open_for(body.pod_uid, body.acknowledged)
@@ -183,13 +168,15 @@ class ProgressServer:
         identity = await self._admit(request)
         query = request.query
         if query.get("podUID", identity.pod_uid) != identity.pod_uid:
-            raise _Refusal(403, "podUID is not the pod of the token")
+            raise RequestError(403, "podUID must be the UID of the token's pod")
         try:
             after, wait = int(query.get("after", "0")), float(query.get("wait", "0"))
             attempt = int(query["attempt"]) if "attempt" in query else None
         except ValueError as error:
-            raise _Refusal(400, "attempt and after are whole numbers, wait is a number of seconds") from error
+            raise RequestError(
+                400, "attempt and after must be whole numbers, wait must be a number of seconds"
+            ) from error
         if not 0 <= wait <= LONGEST_WAIT or after < 0:
-            raise _Refusal(400, f"wait is from 0 to {LONGEST_WAIT:g} seconds, after is not negative")
+            raise RequestError(400, f"wait must be from 0 to {LONGEST_WAIT:g} seconds, after must be 0 or more")
         self._check(request, identity, attempt)
         return _answer(200, {"orders": await self._board.wait(identity.pod_uid, after, wait)})

@@ -1,4 +1,4 @@
-"""The newest report of every pod, and what in it is worth waking a decision for."""
+"""The newest report of every pod, and which changes in it need a decision."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -6,17 +6,17 @@ from datetime import datetime, timedelta
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.serve.body import FirstStep, ProgressBody
 
-LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is not a measurement
+LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is cut to this
 LONGEST_AGE = 366 * 86_400.0  # seconds; the same for the age of a first step
 JobName = tuple[str, str]  # namespace, name
-Wake = Callable[[JobName, bool], None]  # the second is True if the decision is urgent, False for mere progress
+Wake = Callable[[JobName, bool], None]  # the second is True if the decision is urgent, False for progress only
 
 
 class ReportBook:
-    """Reports by pod UID, stamped with the operator's clock: the only one that counts.
+    """Reports by pod UID, with the time of the operator's clock.
 
-    `wake` is called at once when something changed that a decision may depend on, and for mere progress at most once in
-    `interval` a job.
+    `wake` is called at once if something changed that a decision may depend on. For progress only, it is called at most
+    once per `interval` and job.
     """
 
     def __init__(self, wake: Wake, interval: timedelta) -> None:
@@ -34,14 +34,14 @@ class ReportBook:
         return {uid: report for uid in pod_uids if (report := self._reports.get(uid))}
 
     def keep_only(self, pod_uids: Iterable[str], jobs: Iterable[JobName]) -> None:
-        """Forget pods and jobs that are gone."""
+        """Forget all other pods and jobs."""
         for uid in self._reports.keys() - set(pod_uids):
             del self._reports[uid]
         for job in self._woken.keys() - set(jobs):
             del self._woken[job]
 
     def receive(self, job: JobName, body: ProgressBody, now: datetime) -> Report:
-        """Take a report in."""
+        """Store a report and return it merged with the one before."""
         self.received += 1
         before = self._reports.get(body.pod_uid)
         report = self._reports[body.pod_uid] = _merge(before, body, now)
@@ -55,7 +55,7 @@ class ReportBook:
 
 
 def _urgent(before: Report, after: Report) -> bool:
-    """True if a decision may depend on the difference, beyond showing it to people."""
+    """True if a decision may depend on the difference, not only the progress that people see."""
     return (
         (before.first_step is None and after.first_step is not None)
         or (after.fenced and not before.fenced)
@@ -78,7 +78,7 @@ def _first_step(reported: FirstStep | None, resumed: int, step: int, now: dateti
 
 
 def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
-    """The report as decisions see it. What a pod once said and leaves out now still holds."""
+    """The report as decisions see it. A field that the new report leaves out keeps its last value."""
     old_step = before.step if before else None
     step = old_step if body.step is None else body.step
     grew = step is not None and (old_step is None or step > old_step)
@@ -88,7 +88,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     if first_step is None and step is not None and step > (resumed or 0):
         first_step, first_step_at = _first_step(body.first_step, resumed or 0, step, now)
     acknowledged = max(body.acknowledged, before.acknowledged if before else 0)
-    newly = acknowledged > (before.acknowledged if before else 0)
+    is_new = acknowledged > (before.acknowledged if before else 0)
     saved = body.checkpoint
     checkpoint = before.checkpoint if before else None
     if saved and (checkpoint is None or saved.step >= checkpoint.step):
@@ -113,5 +113,5 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         checkpoint=checkpoint,
         save_error=body.save_error or None,
         acknowledged=acknowledged,
-        acknowledged_at=now if newly else before.acknowledged_at if before else None,
+        acknowledged_at=now if is_new else before.acknowledged_at if before else None,
     )

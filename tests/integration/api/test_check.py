@@ -44,7 +44,7 @@ def test_a_change_that_is_not_allowed_is_refused(server: Server, namespace: str,
     apply(server.cluster, GOOD, namespace=namespace)
     result = check(server, namespace, tmp_path, changed(GOOD, {"spec/trainer/image": "registry.example/train:2"}))
     assert result.exit_code == 1
-    assert "trainer must stay as it is unless the job is suspended" in result.stdout
+    assert "trainer must not change while the job runs" in result.stdout
     allowed = check(server, namespace, tmp_path, changed(GOOD, {"spec/goal": {"steps": 5}}))
     assert "it exists already, and the API server would change it" in allowed.stdout
 

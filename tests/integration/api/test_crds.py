@@ -48,14 +48,14 @@ def test_the_server_stores_the_schema_as_it_was_written(server: Server) -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("trainingjob", "keeps alive"),
+        ("trainingjob", "through preemptions"),
         ("trainingjob.spec.capacity.tiers.acquireTimeout", "before the next tier is tried"),
-        ("tj.spec.trainer.env.valueFrom.secretKeyRef.key", "Key in it"),
-        ("trainingjob.status.restarts.losses", "never the user's fault"),
-        ("trainingjob.spec.capacity.deadline", "DeadlineAtRisk says if it will be missed"),
+        ("tj.spec.trainer.env.valueFrom.secretKeyRef.key", "Key in the Secret or ConfigMap"),
+        ("trainingjob.status.restarts.losses", "Attempts that ended by a preemption"),
+        ("trainingjob.spec.capacity.deadline", "DeadlineAtRisk says whether the job will miss it"),
         ("trainingjob.status.tiers.start", "to the first step"),
         ("capprof.spec.tiers.runtimeClassName", "RuntimeClass of the pods"),
-        ("capprof.status.tiers.acquire.worst", "The longest of all times"),
+        ("capprof.status.tiers.acquire.worst", "The longest of all measured durations"),
     ],
 )
 def test_fields_are_explained(server: Server, field: str, words: str) -> None:

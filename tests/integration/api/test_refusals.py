@@ -158,8 +158,8 @@ OTHER_STORAGE = {"spec/checkpoint/storage/s3/prefix": "vision/other"}
     ("change", "field", "words"),
     [
         (OTHER_IMAGE, "spec.trainer", "got another trainer (image registry.example/train:2)"),
-        ({"spec/trainer/args": ["--lr=1"]}, "spec.trainer", "trainer must stay as it is unless the job is suspended"),
-        (OTHER_STORAGE, "spec.checkpoint.storage", "checkpoint.storage must stay as it is unless the job is suspended"),
+        ({"spec/trainer/args": ["--lr=1"]}, "spec.trainer", "trainer must not change while the job runs"),
+        (OTHER_STORAGE, "spec.checkpoint.storage", "checkpoint.storage must not change while the job runs"),
     ],
 )
 def test_what_runs_is_fixed_while_the_job_runs(

@@ -63,7 +63,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         {f"{_TIER}/accelerator": REMOVED},
         "spec.capacity.tiers",
         "",
-        "must set accelerator while trainer.acceleratorsPerNode is above 0",
+        "must set accelerator if trainer.acceleratorsPerNode is above 0",
         "no accelerator in spot: a Spot",
     ),
     Bad(
@@ -158,7 +158,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         {f"{_TIER}/tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 3}]},
         f"{_FIRST_TIER}.tolerations[0].tolerationSeconds",
         "effect NoSchedule",
-        "for effect NoExecute only",
+        "only allowed with effect NoExecute",
     ),
     Bad(
         "platform-field-in-job",
@@ -190,7 +190,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         {"spec/capacity/policy": "Deadline"},
         "spec.capacity.deadline",
         "none",
-        "policy Deadline must have a deadline",
+        "policy Deadline needs a deadline",
     ),
     Bad(
         "deadline-without-time",
@@ -198,7 +198,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "spec.capacity.deadline",
         "2027-01-31",
         "should match",
-        "a time as RFC 3339 writes it",
+        "must be a time in RFC 3339",
     ),
     Bad(
         "deadline-without-zone",
@@ -206,7 +206,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "spec.capacity.deadline",
         "2027-01-31T00:00:00",
         "should match",
-        "with its zone",
+        "with a time zone",
     ),
     Bad(
         "deadline-no-such-day",
@@ -214,7 +214,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "spec.capacity.deadline",
         "2027-02-30T00:00:00Z",
         "must be of type date-time",
-        "a time as RFC 3339 writes it",
+        "must be a time in RFC 3339",
     ),
     Bad(
         "deadline-year",
@@ -222,7 +222,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "spec.capacity.deadline",
         "0001-01-01T00:00:00+01:00",
         "should match",
-        "a time as RFC 3339 writes it",
+        "must be a time in RFC 3339",
     ),
     Bad(
         "budget-negative",

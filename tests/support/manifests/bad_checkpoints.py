@@ -47,7 +47,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "spec.checkpoint.storage.s3.prefix",
         "/vision",
         "should match",
-        "no slash at its ends",
+        "without slash at its ends",
     ),
     Bad(
         "prefix-slash-last",
@@ -55,7 +55,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "spec.checkpoint.storage.s3.prefix",
         "vision/",
         "should match",
-        "no slash at its ends",
+        "without slash at its ends",
     ),
     Bad(
         "prefix-dotdot",
@@ -63,7 +63,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "spec.checkpoint.storage.s3.prefix",
         "a/../b",
         "should match",
-        "no '.' and '..'",
+        "'.' and '..'",
     ),
     Bad(
         "prefix-empty-part",
@@ -71,7 +71,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "spec.checkpoint.storage.s3.prefix",
         "a//b",
         "should match",
-        "no empty part",
+        "empty parts",
     ),
     Bad(
         "endpoint-scheme",
@@ -111,7 +111,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "spec.checkpoint.storage.volumeClaim.path",
         "../b",
         "should match",
-        "no '.' and '..'",
+        "'.' and '..'",
     ),
     Bad(
         "every-words",
@@ -143,7 +143,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         {f"{_CHECKPOINT}/every": "10m", f"{_CHECKPOINT}/maxLoss": "9m"},
         "spec.checkpoint.maxLoss",
         "9m with every 10m",
-        "maxLoss must not be shorter than every",
+        "maxLoss must be at least as long as every",
         "set every to auto",
     ),
     Bad(
@@ -151,7 +151,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         {f"{_CHECKPOINT}/maxLoss": "5m"},
         "spec.checkpoint.maxLoss",
         "5m with every 10m",
-        "maxLoss must not be shorter than every",
+        "maxLoss must be at least as long as every",
         "set every to auto",
     ),
     Bad(

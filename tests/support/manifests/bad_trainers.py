@@ -153,7 +153,7 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         _env(name="HOLDFAST_RANK", value="3"),
         "spec.trainer.env[0].name",
         "HOLDFAST_RANK",
-        "taken by Holdfast",
+        "reserved",
     ),
     Bad(
         "env-bad-name",
@@ -228,7 +228,7 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         _volume(name="holdfast-token", emptyDir={}),
         "spec.trainer.volumes[0].name",
         "holdfast-token",
-        "taken by Holdfast",
+        "reserved",
     ),
     Bad(
         "volume-reserved-path",
@@ -280,7 +280,7 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         {f"{_TRAINER}/volumes": [{"name": n, "mountPath": "/data", "emptyDir": {}} for n in "ab"]},
         "spec.trainer.volumes",
         "",
-        "no two volumes may have the same mountPath",
-        "/data: no two volumes",
+        "all volumes must have different mountPaths",
+        "/data: all volumes",
     ),
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.runtime import command
 from holdfast.runtime import operator as runtime
-from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.loop import execute
 
 FROZEN = "frozen after a write"
@@ -27,7 +27,7 @@ _COUNTED = re.compile(r"/(trainingjobs|pods)(/(?P<name>[^/]+)|$)")
 log = logging.getLogger("tests.operator_main")
 
 
-class FreezingWriter(Writer):
+class FreezingWriter(GatedWriter):
     """A writer that never comes back from the last write that a job is allowed."""
 
     left: dict[str, int]
@@ -35,7 +35,7 @@ class FreezingWriter(Writer):
     async def write(
         self, method: str, path: str, body: Mapping[str, Any] | list[Any], content_type: str | None = None
     ) -> dict[str, Any]:
-        """As Writer.write; see the module."""
+        """As GatedWriter.write; see the module."""
         job = _job(path, body)
         if job not in self.left:
             return await super().write(method, path, body, content_type)
@@ -78,7 +78,7 @@ def main() -> None:
         runtime.run = lambda settings: real(settings, decide)  # type: ignore[assignment,misc]
     if pairs := [pair.partition("=") for pair in _take(arguments, "--freeze-after")]:
         FreezingWriter.left = {job: int(count) for job, _, count in pairs}
-        vars(runtime)["Writer"] = FreezingWriter
+        vars(runtime)["GatedWriter"] = FreezingWriter
         vars(execute)["WRITERS"] = 1000  # a job that has stopped keeps its turn, and must not take the others'
     sys.exit(command.main(["run", *arguments]))
 

@@ -1,6 +1,15 @@
 """Messages of errors."""
 
-from holdfast.api.errors import Bare, HoldfastError, RuleError, ScalarError, SchemaError, SpecError, Violation, shown
+from holdfast.api.errors import (
+    HoldfastError,
+    RuleError,
+    ScalarError,
+    SchemaError,
+    SpecError,
+    Unquoted,
+    Violation,
+    shown,
+)
 
 
 def test_every_error_has_one_base() -> None:
@@ -18,7 +27,7 @@ def test_a_spec_error_says_field_value_allowed_and_hint() -> None:
 
 def test_a_spec_error_holds_the_others_too() -> None:
     other = SpecError("b", "x", "must not")
-    error = SpecError("a", Bare("none"), "required", others=[other])
+    error = SpecError("a", Unquoted("none"), "required", others=[other])
     assert str(error) == 'a: none: required\nb: "x": must not'
     assert error.problems == (error, other)
 

@@ -68,5 +68,5 @@ def test_a_loss_costs_at_least_an_interval(every: str | None, most: str | None, 
     if good:
         Checkpoint.model_validate({"storage": STORAGE, **given})
         return
-    with pytest.raises(ValidationError, match="maxLoss must not be shorter than every"):
+    with pytest.raises(ValidationError, match="maxLoss must be at least as long as every"):
         Checkpoint.model_validate({"storage": STORAGE, **given})

@@ -27,10 +27,10 @@ def test_unknown_fields_are_found_at_every_depth() -> None:
     found = {problem.field: problem.hint for problem in unknown_fields(raw, SCHEMA)}
     assert found == {
         "spec.step": "did you mean steps?",
-        "spec.labels.x.b": "known are a",
+        "spec.labels.x.b": "allowed are a",
         "spec.list[1].nam": "did you mean name?",
-        "spec.zzz": "known are labels, list, steps",
-        "top": "known are metadata, spec",
+        "spec.zzz": "allowed are labels, list, steps",
+        "top": "allowed are metadata, spec",
     }
 
 

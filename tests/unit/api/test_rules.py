@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.api.job import Capacity, Storage
 from holdfast.api.model import Model
-from holdfast.api.rules import Rule, at_most_one, exactly_one, snake, validations
+from holdfast.api.rules import Rule, at_most_one, exactly_one, snake_case, validations
 
 
 class Pair(Model):
@@ -30,19 +30,19 @@ def test_counting_fields(pair: Pair, one: str | None, most: str | None) -> None:
 
 
 def test_the_schema_holds_message_and_place() -> None:
-    rule = Rule(allowed='say "x"', cel="self.a", holds=None, got_cel="self.b", field=".a")
+    rule = Rule(allowed='say "x"', cel="self.a", is_met=None, got_cel="self.b", field=".a")
     assert rule.to_schema() == {
         "rule": "self.a",
         "message": 'say "x"',
         "messageExpression": '"say \\"x\\"; got " + self.b',
         "fieldPath": ".a",
     }
-    assert Rule(allowed="a", cel="b", holds=None).to_schema() == {"rule": "b", "message": "a"}
+    assert Rule(allowed="a", cel="b", is_met=None).to_schema() == {"rule": "b", "message": "a"}
     assert validations(()) == {}
 
 
 def test_a_rule_about_changes_never_blames_one_object() -> None:
-    assert Rule(allowed="a", cel="self == oldSelf", holds=None).broken_by(Pair()) is None
+    assert Rule(allowed="a", cel="self == oldSelf", is_met=None).broken_by(Pair()) is None
 
 
 def test_every_rule_that_needs_no_old_object_is_said_in_python_too() -> None:
@@ -51,12 +51,12 @@ def test_every_rule_that_needs_no_old_object_is_said_in_python_too() -> None:
 
     rules = [rule for model in models(Model) if model.__module__.startswith("holdfast.") for rule in model.rules]
     assert len(rules) > 15
-    assert all((rule.holds is None) == ("oldSelf" in rule.cel) for rule in rules)
-    assert all(rule.got for rule in rules if rule.holds)
+    assert all((rule.is_met is None) == ("oldSelf" in rule.cel) for rule in rules)
+    assert all(rule.got for rule in rules if rule.is_met)
 
 
 def test_python_names() -> None:
-    assert [snake(name) for name in ("s3", "volumeClaim", "pricePerNodeHour")] == [
+    assert [snake_case(name) for name in ("s3", "volumeClaim", "pricePerNodeHour")] == [
         "s3", "volume_claim", "price_per_node_hour",
     ]  # fmt: skip
 

@@ -141,7 +141,7 @@ def test_money_survives_being_written(value: Decimal) -> None:
 @pytest.mark.parametrize(
     "value", [3.06, "NaN", "Infinity", "1e3", "1_000", "-1", "+1", "", " 1", "1.", ".5", True, Decimal("NaN"), "1" * 13]
 )
-def test_what_is_no_money_is_refused(value: object) -> None:
+def test_text_that_is_not_money_is_refused(value: object) -> None:
     with pytest.raises(ScalarError, match="decimal string"):
         parse_money(value)
 
@@ -171,10 +171,16 @@ def test_quantities_have_exact_values(text: str, value: Fraction) -> None:
     assert quantity_value(text) == value
 
 
+def test_a_quantity_may_be_an_integer() -> None:
+    assert quantity_value(16) == 16
+    with pytest.raises(ScalarError, match="quantity"):
+        quantity_value(True)
+
+
 @pytest.mark.parametrize(
     "value", ["", "1KB", "1ki", "1 Gi", "1_000", "NaN", "-1", ".", "1e", "1e999", "0x10", "1.2.3", "Gi", "1Gi\n"]
 )
-def test_what_is_no_quantity_is_refused(value: str) -> None:
+def test_text_that_is_not_a_quantity_is_refused(value: str) -> None:
     with pytest.raises(ScalarError, match="quantity"):
         quantity_value(value)
 

@@ -66,7 +66,7 @@ class Outer(Model):
     """A list of words."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(allowed="never", cel="self.count < 0", holds=lambda _: True, got_cel="'\"x\"'", field=".count"),
+        Rule(allowed="never", cel="self.count < 0", is_met=lambda _: True, got_cel="'\"x\"'", field=".count"),
     )
 
 

@@ -6,9 +6,9 @@ import pytest
 from tests.support.operator.fake_api_server import Clock, FakeClient
 
 from holdfast.core.decision import Order
-from holdfast.runtime.apiserver.gated_writer import Writer
-from holdfast.runtime.apiserver.leadership_gate import Gate
-from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
+from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
 from holdfast.runtime.informer.cache import Cache
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.loop.execute import Executor
@@ -36,9 +36,9 @@ class Bench:
         self.clock = Clock()
         self.client = FakeClient()
         self.cache = Cache()
-        self.gate = Gate(self.clock)
+        self.gate = LeadershipGate(self.clock)
         self.gate.keep_open(float("inf"))
-        self.writer = Writer(self.client, self.gate, TokenBucket(1e6, 1e6, self.clock))
+        self.writer = GatedWriter(self.client, self.gate, TokenBucket(1e6, 1e6, self.clock))
         self.board = Orders()
         self.events = EventRecorder(self.writer, "me", self.clock, self.clock.now)
         self.executor = Executor(
@@ -46,7 +46,7 @@ class Bench:
             cache=self.cache,
             board=self.board,
             events=self.events,
-            trust=TrustAnchor(self.writer, "CERT", self.clock),
+            ca=CaConfigMap(self.writer, "CERT", self.clock),
             now=self.clock.now,
         )
 

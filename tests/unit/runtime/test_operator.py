@@ -5,7 +5,7 @@ from typing import Any
 from tests.support.operator.every_metric import AT, Told, every_metric, job_with_everything, operator
 from tests.support.operator.fake_api_server import Clock, FakeClient
 
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.operator import Operator
 from holdfast.runtime.settings import Settings
 
@@ -15,7 +15,7 @@ def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> 
     settings = Settings(namespace="ns")
     whole: Any = client
     operator = Operator(settings, whole)
-    operator._gate = Gate(clock)
+    operator._gate = LeadershipGate(clock)
     operator._gate.keep_open(clock())
     clock.tick(settings.lease_duration - 0.1)
     assert operator._may_answer()
@@ -50,7 +50,7 @@ def test_what_a_job_lived_through_is_counted_once() -> None:
     assert 'holdfast_recovery_seconds_sum{phase="restore"} 7.0' in text
     client: Any = FakeClient()
     second = Operator(Settings(namespace="ns"), client)
-    second._cache.sweep("jobs", [after], 3)
+    second._cache.replace_all("jobs", [after], 3)
     text = second._metrics.scrape().decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
     assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text

@@ -28,7 +28,7 @@ def test_durations_of_the_core_can_be_set_by_name() -> None:
         ({"progress_url": "http://plain"}, "--progress-url"),
         ({"namespace": "Not A Name"}, "--namespace"),
         ({"health_bind": "nowhere"}, "--health-bind"),
-        ({"patience": ["nonsense=3"]}, "no such duration"),
+        ({"patience": ["nonsense=3"]}, "unknown duration"),
         ({"patience": ["start_timeout"]}, "NAME=SECONDS"),
         ({"patience": ["start_timeout=0"]}, "--patience"),
     ],

@@ -6,7 +6,7 @@ from tests.support.operator.fake_api_server import Clock
 
 from holdfast.runtime.errors import ApiError
 from holdfast.serve import auth
-from holdfast.serve.auth import Authenticator, BusyError, Identity, expiry
+from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, expiry
 
 POD = Identity("ns", "p1")
 
@@ -23,57 +23,57 @@ def token(exp: float, mark: str = "") -> str:
 class Reviewer:
     def __init__(self, answer: Identity | None = POD) -> None:
         self.answer = answer
-        self.asked = 0
+        self.reviews = 0
 
     async def __call__(self, text: str) -> Identity | None:
-        self.asked += 1
+        self.reviews += 1
         return self.answer
 
 
-async def test_a_good_token_is_asked_about_once_until_it_expires() -> None:
+async def test_a_valid_token_is_reviewed_once_until_it_expires() -> None:
     clock, reviewer = Clock(), Reviewer()
     who = Authenticator(reviewer, clock)
     header = f"Bearer {token(clock() + 100)}"
     for _ in range(3):
         assert await who.identify(header) == POD
-    assert reviewer.asked == 1
+    assert reviewer.reviews == 1
     clock.tick(101)
     await who.identify(header)
-    assert reviewer.asked == 2
+    assert reviewer.reviews == 2
 
 
-async def test_a_long_lived_token_is_asked_about_again_after_ten_minutes() -> None:
+async def test_a_long_lived_token_is_reviewed_again_after_ten_minutes() -> None:
     clock, reviewer = Clock(), Reviewer()
     who = Authenticator(reviewer, clock)
     header = f"Bearer {token(clock() + 86400)}"
     await who.identify(header)
-    clock.tick(auth.LONGEST - 1)
+    clock.tick(auth.VALID_FOR - 1)
     await who.identify(header)
     clock.tick(2)
     await who.identify(header)
-    assert reviewer.asked == 2
+    assert reviewer.reviews == 2
 
 
-async def test_a_bad_token_is_remembered_for_a_moment() -> None:
+async def test_an_invalid_token_is_remembered_for_a_moment() -> None:
     clock, reviewer = Clock(), Reviewer(None)
     who = Authenticator(reviewer, clock)
     header = f"Bearer {token(clock() + 100)}"
     assert await who.identify(header) is None
     assert await who.identify(header) is None
-    assert reviewer.asked == 1
+    assert reviewer.reviews == 1
     clock.tick(auth.REFUSED_FOR + 1)
     reviewer.answer = POD
     assert await who.identify(header) == POD
 
 
 @pytest.mark.parametrize("header", [None, "", "Basic abc", "Bearer", "Bearer  ", f"Bearer {'x' * 20_000}"])
-async def test_what_is_no_bearer_token_is_never_asked_about(header: str | None) -> None:
+async def test_a_header_without_a_bearer_token_is_never_reviewed(header: str | None) -> None:
     reviewer = Reviewer()
     assert await Authenticator(reviewer).identify(header) is None
-    assert reviewer.asked == 0
+    assert reviewer.reviews == 0
 
 
-async def test_memory_is_bounded_and_holds_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded_and_contains_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 10)
     clock = Clock()
     who = Authenticator(Reviewer(), clock)
@@ -106,17 +106,17 @@ def jwt(claims: object) -> str:
     "text",
     ["abc", "a.b", "a.!!.c", "..", jwt({}), jwt({"aud": "other"}), jwt({"aud": ["other"]}), jwt([1]), jwt({"aud": 3})],
 )
-async def test_what_cannot_be_meant_for_us_is_never_asked_about(text: str) -> None:
+async def test_a_token_for_another_audience_is_never_reviewed(text: str) -> None:
     reviewer = Reviewer()
     assert await Authenticator(reviewer).identify(f"Bearer {text}") is None
-    assert reviewer.asked == 0
+    assert reviewer.reviews == 0
 
 
-async def test_a_flood_of_bad_tokens_stops_at_the_door_and_pushes_no_good_one_out(
+async def test_a_flood_of_invalid_tokens_is_not_reviewed_and_displaces_no_valid_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 3)
-    monkeypatch.setattr(auth, "REFUSED", 3)
+    monkeypatch.setattr(auth, "REMEMBERED_REFUSALS", 3)
     clock, reviewer = Clock(), Reviewer()
     who = Authenticator(reviewer, clock)
     good = f"Bearer {token(clock() + 100)}"
@@ -124,17 +124,17 @@ async def test_a_flood_of_bad_tokens_stops_at_the_door_and_pushes_no_good_one_ou
     reviewer.answer = None
     for number in range(int(auth.REVIEW_BURST)):
         assert await who.identify(f"Bearer {token(0, str(number))}") is None
-    asked = reviewer.asked
-    with pytest.raises(BusyError):
+    reviews = reviewer.reviews
+    with pytest.raises(TooManyTokensError):
         await who.identify(f"Bearer {token(0, 'more')}")
     assert await who.identify(good) == POD
-    assert reviewer.asked == asked
+    assert reviewer.reviews == reviews
     clock.tick(1)
     assert await who.identify(f"Bearer {token(0, 'more')}") is None
-    assert reviewer.asked == asked + 1
+    assert reviewer.reviews == reviews + 1
 
 
-async def test_all_pods_may_come_at_once() -> None:
+async def test_all_pods_may_connect_at_once() -> None:
     clock, reviewer = Clock(), Reviewer()
     who = Authenticator(reviewer, clock)
     for number in range(3 * int(auth.REVIEW_BURST)):

@@ -26,13 +26,13 @@ async def handshake(context: ssl.SSLContext, trust: str, host: str) -> str:
 @pytest.mark.parametrize("host", ["holdfast.team.svc", "holdfast.team.svc.cluster.local", "127.0.0.1", "example.org"])
 async def test_a_client_that_trusts_the_ca_accepts_every_name(host: str) -> None:
     ca = certs.make_ca()
-    pair = certs.make_serving(ca, certs.hosts_of("team", ["127.0.0.1", "example.org"]))
+    pair = certs.make_serving(ca, certs.service_hosts("team", ["127.0.0.1", "example.org"]))
     assert (await handshake(certs.server_context(pair), ca.certificate, host)).startswith("TLSv1.")
 
 
 async def test_another_name_or_another_ca_is_refused() -> None:
     ca = certs.make_ca()
-    context = certs.server_context(certs.make_serving(ca, certs.hosts_of("team")))
+    context = certs.server_context(certs.make_serving(ca, certs.service_hosts("team")))
     with pytest.raises(ssl.SSLCertVerificationError):
         await handshake(context, ca.certificate, "evil.example")
     with pytest.raises(ssl.SSLCertVerificationError):

@@ -3,7 +3,7 @@ from time import monotonic
 
 from tests.support.operator.fake_api_server import Clock
 
-from holdfast.serve.token_bucket import TokenBucket
+from holdfast.serve.token_bucket import TokenBucket, TokenBuckets
 
 
 def test_a_burst_then_the_rate() -> None:
@@ -26,3 +26,28 @@ async def test_acquire_waits_as_long_as_the_rate_says() -> None:
     start = monotonic()
     await asyncio.gather(*(bucket.acquire() for _ in range(6)))
     assert 0.045 <= monotonic() - start < 1
+
+
+def test_a_token_that_is_given_back_can_be_taken_again_and_the_burst_stays_the_limit() -> None:
+    bucket = TokenBucket(10, 2, Clock())
+    assert [bucket.try_acquire() for _ in range(3)] == [True, True, False]
+    bucket.give_back()
+    assert [bucket.try_acquire() for _ in range(2)] == [True, False]
+    for _ in range(9):
+        bucket.give_back()
+    assert sum(bucket.try_acquire() for _ in range(9)) == 2
+
+
+def test_a_clock_that_goes_back_takes_no_token_away() -> None:
+    clock = Clock()
+    bucket = TokenBucket(10, 2, clock)
+    clock.tick(-60)
+    assert bucket.try_acquire()
+    assert bucket.try_acquire()
+
+
+def test_each_key_has_its_own_bucket_and_the_one_unused_for_longest_is_dropped() -> None:
+    buckets = TokenBuckets(1, 1, remembered=2, clock=Clock())
+    assert [buckets.try_acquire(key) for key in "aab"] == [True, False, True]
+    assert buckets.try_acquire("c")  # drops a
+    assert [buckets.try_acquire(key) for key in "ba"] == [False, True]

@@ -1,7 +1,7 @@
-"""The Kubernetes client, cut down to what a fast operator needs: one method that sends JSON and returns JSON.
+"""The Kubernetes client, reduced to what a fast operator needs: one method that sends JSON and returns JSON.
 
-The only module that imports the Kubernetes client library. Its configuration, authentication and REST layer are used;
-its generated API classes and typed models are not (decoding them takes twenty times as long as the JSON itself).
+Only this module imports the Kubernetes client library. It uses the library's configuration, authentication and REST
+layer, but not its generated classes and models: decoding them takes twenty times as long as decoding the JSON.
 """
 
 import json
@@ -34,7 +34,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def resource_of(path: str) -> tuple[str, bool]:
-    """The resource of an API path (`pods`, `pods/status`) and whether it names one object."""
+    """The resource of an API path (`pods`, `pods/status`), and True if the path names one object."""
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     if len(rest) > 2 and rest[0] == "namespaces":
@@ -73,8 +73,8 @@ class Client:
 
     def __init__(self, configuration: Any, reload: Callable[[], Awaitable[None]] | None = None) -> None:
         configuration.connection_pool_maxsize = POOL_SIZE
-        configuration.retries = None  # the queue repeats, with its own patience
-        # trust_env makes aiohttp read .netrc from disk for every request; it is wanted only where a proxy is set.
+        configuration.retries = None  # the work queue retries with its own delays
+        # trust_env makes aiohttp read .netrc from disk for every request: only set it where a proxy is configured.
         proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
         configuration.client_session_kwargs = {"trust_env": proxied}
         self._configuration = configuration
@@ -85,9 +85,9 @@ class Client:
 
     @classmethod
     async def from_kubeconfig(cls, path: str | Path | None = None) -> Self:
-        """Connect as a kubeconfig file says; None for the usual places ($KUBECONFIG, ~/.kube/config).
+        """Connect with a kubeconfig file; None uses $KUBECONFIG or ~/.kube/config.
 
-        Raises ConfigurationError if there is none or it cannot be used.
+        Raises ConfigurationError if there is no usable file.
         """
         configuration = Configuration()
 
@@ -101,22 +101,24 @@ class Client:
             return cls(configuration, load)
         except (kube_config.ConfigException, OSError) as error:
             raise ConfigurationError(
-                f"kubeconfig {path or 'in the usual places'} cannot be used: {error}. Give --kubeconfig FILE."
+                f"cannot use kubeconfig {path or '($KUBECONFIG or ~/.kube/config)'}: {error}. Set --kubeconfig FILE."
             ) from error
 
     @classmethod
     async def in_cluster(cls) -> Self:
-        """Connect as a pod does. Raises ConfigurationError outside a pod."""
+        """Connect with the pod's service account. Raises ConfigurationError outside a pod."""
         configuration = Configuration()
         try:
             kube_config.load_incluster_config(client_configuration=configuration)
         except (kube_config.ConfigException, OSError) as error:
-            raise ConfigurationError(f"not inside a pod: {error}. Give --kubeconfig.") from error
+            raise ConfigurationError(
+                f"cannot use the pod's service account: {error}. Set --kubeconfig FILE."
+            ) from error
         return cls(configuration)
 
     @classmethod
     async def auto(cls, path: str | Path | None = None) -> Self:
-        """From the kubeconfig if one is named, else as a pod, else from the usual kubeconfig."""
+        """Connect with the kubeconfig at `path`; without one as a pod, outside a pod with the default kubeconfig."""
         if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster()
         return await cls.from_kubeconfig(path)
@@ -137,7 +139,7 @@ class Client:
         await self._rest.close()
 
     async def credentials(self) -> dict[str, Any]:
-        """Server, CA, token and client certificate files, for the informer, which brings its own connections."""
+        """Server, CA, token and client certificate files for the informer, which has its own connections."""
         c = self._configuration
         return {
             "server": c.host,
@@ -160,8 +162,8 @@ class Client:
     ) -> dict[str, Any]:
         """Send one request and return the decoded answer.
 
-        `timeout` is in seconds for the whole request. A PATCH is a JSON merge patch unless `content_type` says so.
-        Raises ApiError for every status from 400 on, and with status 0 if there was no complete answer.
+        `timeout` is for the whole request, in seconds. A PATCH is a JSON merge patch unless `content_type` is set.
+        Raises ApiError for every status from 400 on, and with status 0 without a complete answer.
         """
         content_type = content_type or (MERGE_PATCH if method == "PATCH" else "application/json")
         url = f"{path}?{urlencode(params)}" if params else path

@@ -1,14 +1,14 @@
-"""Every write to the API server goes through here: only while leading, and no faster than allowed."""
+"""The path of every write to the API server: only while leading, and not faster than the rate limit."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.serve.token_bucket import TokenBucket
 
 
 class Requester(Protocol):
-    """The part of `kube.Client` that the rest of the operator uses."""
+    """The part of `client.Client` that the rest of the operator uses."""
 
     async def request(
         self,
@@ -20,32 +20,32 @@ class Requester(Protocol):
         content_type: str | None = None,
         timeout: float = 30.0,  # noqa: ASYNC109 - as in the client
     ) -> dict[str, Any]:
-        """See `kube.Client.request`."""
+        """See `client.Client.request`."""
         ...
 
     async def list_all(
         self, path: str, params: Mapping[str, str | int] | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """See `kube.Client.list_all`."""
+        """See `client.Client.list_all`."""
         ...
 
 
-class Writer:
-    """A client whose writes wait for the token bucket and stop when the lease is lost. Reads pass freely."""
+class GatedWriter:
+    """A client whose writes wait for the token bucket and need the lease. Reads need neither."""
 
-    def __init__(self, client: Requester, gate: Gate, limit: TokenBucket) -> None:
+    def __init__(self, client: Requester, gate: LeadershipGate, limit: TokenBucket) -> None:
         self._client = client
         self._gate = gate
         self._limit = limit
 
     @property
-    def open(self) -> bool:
+    def may_write(self) -> bool:
         """True if this process may write now."""
-        return self._gate.open
+        return self._gate.is_open
 
     @property
-    def open_for(self) -> float:
-        """For how many seconds that has been so without a gap."""
+    def leading_for(self) -> float:
+        """For how many seconds this process has led without a gap."""
         return self._gate.open_for
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Writer:
     async def write(
         self, method: str, path: str, body: Mapping[str, Any] | list[Any], content_type: str | None = None
     ) -> dict[str, Any]:
-        """Send a write. Raises ApiError, NotLeadingError if this process may not write now."""
+        """Send a write. Raises ApiError; NotLeadingError if this process may not write now."""
         self._gate.check()
         await self._limit.acquire()
         self._gate.check()

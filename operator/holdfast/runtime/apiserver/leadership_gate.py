@@ -1,4 +1,4 @@
-"""Whether this process may write: only while it holds the lease."""
+"""The gate that lets this process write only while it has the lease."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -7,14 +7,14 @@ from holdfast.runtime.errors import ApiError
 
 
 class NotLeadingError(ApiError):
-    """A write was attempted while the lease was not certainly ours. Nothing was sent."""
+    """This process tried to write without the lease. Nothing was sent."""
 
     def __init__(self) -> None:
-        super().__init__(0, "NotLeading", "this operator does not hold the lease now; nothing was written", 1.0)
+        super().__init__(0, "NotLeading", "this operator does not have the lease now; nothing was written", 1.0)
 
 
-class Gate:
-    """Open until a moment that every renewal of the lease pushes on."""
+class LeadershipGate:
+    """Open until a time that every renewal of the lease moves forward. Times are of `clock`, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -22,31 +22,31 @@ class Gate:
         self._opened = float("-inf")
 
     @property
-    def open(self) -> bool:
-        """True if writing is allowed now."""
+    def is_open(self) -> bool:
+        """True if this process may write now."""
         return self._clock() < self._until
 
     @property
-    def shut_for(self) -> float:
-        """Seconds since it fell shut by itself, 0 while it is open, infinite if it was never open or was shut."""
+    def closed_for(self) -> float:
+        """Seconds since the lease expired; 0 while open, infinite if it never opened or `close` was called."""
         return max(0.0, self._clock() - self._until)
 
     @property
     def open_for(self) -> float:
-        """Seconds since it was opened, 0 while it is shut."""
-        return self._clock() - self._opened if self.open else 0.0
+        """Seconds since the gate opened; 0 while it is closed."""
+        return self._clock() - self._opened if self.is_open else 0.0
 
     def keep_open(self, until: float) -> None:
-        """Allow writing until this reading of the clock."""
-        if not self.open:
+        """Allow writes until this time of the clock."""
+        if not self.is_open:
             self._opened = self._clock()
         self._until = until
 
-    def shut(self) -> None:
-        """Forbid writing."""
+    def close(self) -> None:
+        """Forbid writes now."""
         self._until = float("-inf")
 
     def check(self) -> None:
-        """Raise NotLeadingError if the gate is shut."""
-        if not self.open:
+        """Raise NotLeadingError if the gate is closed."""
+        if not self.is_open:
             raise NotLeadingError

@@ -1,7 +1,7 @@
-"""Leader election by a Lease. Elapsed time is measured with a monotonic clock; clocks of machines are never compared.
+"""Leader election by a Lease. A monotonic clock measures elapsed time; clocks of two machines are never compared.
 
-A leader that cannot renew stops writing before anybody else may take over. When the API server answers again and the
-Lease is still as this process wrote it, nobody has led in between, and it goes on; if somebody has, the process ends.
+A leader that cannot renew stops writing before another process may take over. When the API server answers again and
+the Lease is unchanged, no other process has led in between, and this one continues. Otherwise the process ends.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from typing import Any
 from holdfast.api.rbac import LEASE
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import Requester
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.errors import ApiError, LeadershipLostError
 
 log = logging.getLogger(__name__)
 
-MARGIN = 0.2  # of the duration: how much earlier than the others think it does our leadership end
+MARGIN = 0.2  # of the duration: the leader stops this much earlier than other processes expect
 
 
 class Elector:
-    """One candidate. `gate` is open exactly while it leads; `duration` and `renew` are in seconds."""
+    """One candidate. `gate` is open exactly while this process leads; `duration` and `renew` are in seconds."""
 
     def __init__(
         self,
         client: Requester,
-        gate: Gate,
+        gate: LeadershipGate,
         *,
         namespace: str,
         identity: str,
@@ -45,15 +45,15 @@ class Elector:
         self._duration = duration
         self._renew = renew
         self._clock = clock
-        self._lease: dict[str, Any] | None = None  # as we last wrote it
-        self._seen: tuple[str, str] | None = None  # holder and resourceVersion of another's lease, and since when
+        self._lease: dict[str, Any] | None = None  # as this process last wrote it
+        self._seen: tuple[str, str] | None = None  # holder and resourceVersion of another process's lease
         self._seen_at = 0.0
         self.renewed_at: float | None = None
         self.holder = ""
 
     @property
     def age(self) -> float | None:
-        """Seconds since the lease was last renewed by this process; None if it never was."""
+        """Seconds since this process last renewed the lease; None if it never did."""
         return None if self.renewed_at is None else self._clock() - self.renewed_at
 
     async def acquire(self) -> None:
@@ -64,60 +64,61 @@ class Elector:
                     log.info("leading as %s", self._identity)
                     return
             except ApiError as error:
-                log.warning("the lease cannot be read or taken: %s", error)
+                log.warning("cannot read or acquire the lease: %s", error)
             await asyncio.sleep(min(self._renew, self._duration / 5))
 
     async def keep(self) -> None:
         """Renew until cancelled. Raises LeadershipLostError once another process leads."""
         while True:
-            await asyncio.sleep(self._renew if self._gate.open else min(self._renew, 1.0))
+            await asyncio.sleep(self._renew if self._gate.is_open else min(self._renew, 1.0))
             await self.renew_once()
 
     async def renew_once(self) -> None:
-        """One renewal. A failed one is only logged: the gate shuts by itself. Raises LeadershipLostError."""
+        """Renew once. A failure is only logged, because the gate closes in time. Raises LeadershipLostError."""
         for _ in range(2):
             assert self._lease is not None
             started = self._clock()
             try:
-                self._won(await self._put(self._lease), started)
+                self._record_renewal(await self._put(self._lease), started)
             except ApiError as error:
                 if not (error.conflict or error.not_found):
-                    log.warning("the lease was not renewed: %s", error)
+                    log.warning("cannot renew the lease: %s", error)
                     return
             else:
                 return
-            if not await self._still_ours():
+            if not await self._is_still_ours():
                 return
 
     async def _put(self, lease: dict[str, Any]) -> dict[str, Any]:
         body = self._body(lease)
         return await self._client.request("PUT", self._path, body=body, timeout=max(1.0, self._duration / 2))
 
-    async def _still_ours(self) -> bool:
-        """Our version of the lease is outdated: an answer got lost, or another process took it (LeadershipLostError).
+    async def _is_still_ours(self) -> bool:
+        """True if the outdated lease still names this process: an answer got lost. The lease is not renewed by that,
+        because another process may have seen this version long before.
 
-        Seeing our own name renews nothing: others may have seen that version long before us.
+        Raises LeadershipLostError if another process has the lease, or if it was deleted.
         """
         try:
             lease = await self._client.request("GET", self._path, timeout=self._duration / 2)
         except ApiError as error:
             if error.not_found:
-                self._gate.shut()
-                raise LeadershipLostError("the Lease was deleted; this operator ends and applies anew") from error
-            log.warning("the lease cannot be read: %s", error)
+                self._gate.close()
+                raise LeadershipLostError("the Lease was deleted; this operator ends and competes again") from error
+            log.warning("cannot read the lease: %s", error)
             return False
         holder = (lease.get("spec") or {}).get("holderIdentity") or "nobody"
         if holder == self._identity:
             self._lease = lease
             return True
-        self._gate.shut()
-        raise LeadershipLostError(f"the lease is held by {holder} now; this operator ends")
+        self._gate.close()
+        raise LeadershipLostError(f"{holder} has the lease now; this operator ends")
 
     async def release(self) -> None:
-        """Give the lease up, so that a successor need not wait. Best effort."""
+        """Release the lease, so that the next leader need not wait. An error is ignored."""
         if self._lease is None:
             return
-        self._gate.shut()
+        self._gate.close()
         body = self._body(self._lease)
         body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         with suppress(ApiError):
@@ -148,10 +149,10 @@ class Elector:
             if error.conflict or error.already_exists:
                 return False
             raise
-        self._won(answer, started)
+        self._record_renewal(answer, started)
         return True
 
-    def _won(self, lease: dict[str, Any], started: float) -> None:
+    def _record_renewal(self, lease: dict[str, Any], started: float) -> None:
         self._lease = lease
         self.holder = self._identity
         self.renewed_at = started

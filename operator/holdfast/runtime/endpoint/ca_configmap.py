@@ -1,4 +1,4 @@
-"""The CA certificate in every namespace where pods run: one ConfigMap that pods mount."""
+"""The CA certificate of the progress endpoint in every namespace with jobs: one ConfigMap that pods mount."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from time import monotonic
 
 from holdfast.api import names
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
 
-TRUSTED_FOR = 600.0  # seconds until the ConfigMap is looked at again
+CHECK_EVERY = 600.0  # seconds until the ConfigMap is read again
 
 
-class TrustAnchor:
-    """Keeps ConfigMap `holdfast-ca` in place. `certificate` is the CA in PEM."""
+class CaConfigMap:
+    """Writes ConfigMap `holdfast-ca`. `certificate` is the CA in PEM."""
 
-    def __init__(self, writer: Writer, certificate: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, writer: GatedWriter, certificate: str, clock: Callable[[], float] = monotonic) -> None:
         self._writer = writer
         self._certificate = certificate
         self._clock = clock
@@ -23,7 +23,7 @@ class TrustAnchor:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def ensure(self, namespace: str) -> None:
-        """Make sure the ConfigMap is there and right. Raises ApiError."""
+        """Create or correct the ConfigMap in this namespace if needed. Raises ApiError."""
         if self._fresh(namespace):
             return
         async with self._locks.setdefault(namespace, asyncio.Lock()):
@@ -32,7 +32,7 @@ class TrustAnchor:
                 self._known[namespace] = self._clock()
 
     def _fresh(self, namespace: str) -> bool:
-        return self._clock() - self._known.get(namespace, float("-inf")) < TRUSTED_FOR
+        return self._clock() - self._known.get(namespace, float("-inf")) < CHECK_EVERY
 
     async def _put(self, namespace: str) -> None:
         data = {names.CA_KEY: self._certificate}

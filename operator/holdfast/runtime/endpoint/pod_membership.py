@@ -6,11 +6,12 @@ from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.serve.progress_endpoint import Standing
 
 
-class Membership:
-    """Answers from the cache. A pod belongs to a job if its UID says so and its attempt is the current one or next.
+class PodMembership:
+    """Says, from the cache, if a pod may report for a job: its job UID matches, and its attempt is the current one or
+    the successor.
 
-    An attempt that drains is the current one until it ends. Any other is over, or was never decided on: another may
-    hold the fence, and the pod is told 403.
+    An attempt that drains is the current one until it ends. A pod of any other attempt gets 403: its attempt has ended
+    or was never decided, and another attempt may hold the fence.
     """
 
     def __init__(self, cache: Cache, synced: Callable[[], bool]) -> None:
@@ -27,6 +28,6 @@ class Membership:
         if attempt is not None and attempt != pod.attempt:
             return Standing.STRANGER
         status = found.status
-        first = status.attempt == 0 and pod.attempt == 1  # it is made before anything is in status
+        first = status.attempt == 0 and pod.attempt == 1  # the first pod is created before status is written
         live = {one.number for one in (status.current, status.successor) if one}
         return Standing.MEMBER if first or pod.attempt in live else Standing.STRANGER

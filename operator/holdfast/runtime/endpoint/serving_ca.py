@@ -1,4 +1,4 @@
-"""What the progress endpoint needs of the API server: its CA in a Secret, and the review of tokens."""
+"""The CA of the progress endpoint, kept in a Secret."""
 
 import asyncio
 import base64
@@ -15,15 +15,13 @@ from holdfast.serve.certs import make_ca
 log = logging.getLogger(__name__)
 
 CA_CERTIFICATE, CA_PRIVATE = "ca.crt", "ca.key"
+RETRY = 2.0  # seconds
 
 
-RETRY = 2.0
+async def read_or_create_ca(client: Requester, namespace: str) -> KeyPair:
+    """The CA from Secret `holdfast-serving`, created at the first start. Two operators that start at once use the same.
 
-
-async def serving_ca(client: Requester, namespace: str) -> KeyPair:
-    """The CA from Secret `holdfast-serving`, made on the first start. Two operators that start at once agree on one.
-
-    Waits while the API server does not answer. Raises ConfigurationError if the Secret holds something else.
+    Waits while the API server does not answer. Raises ConfigurationError if the Secret has other content.
     """
     while True:
         try:
@@ -31,7 +29,7 @@ async def serving_ca(client: Requester, namespace: str) -> KeyPair:
         except ApiError as error:
             if not error.transient and not error.already_exists and not error.not_found:
                 raise
-            log.warning("Secret %s/%s cannot be read or created yet: %s", namespace, SERVING_SECRET, error)
+            log.warning("cannot read or create Secret %s/%s yet: %s", namespace, SERVING_SECRET, error)
             await asyncio.sleep(RETRY)
 
 
@@ -60,7 +58,8 @@ async def _read_or_create(client: Requester, namespace: str) -> KeyPair:
         return KeyPair(_decode(data[CA_CERTIFICATE]), _decode(data[CA_PRIVATE]))
     except (KeyError, ValueError) as error:
         raise ConfigurationError(
-            f"Secret {namespace}/{SERVING_SECRET} must hold {CA_CERTIFICATE} and {CA_PRIVATE}; delete it for a new CA"
+            f"Secret {namespace}/{SERVING_SECRET} must have the keys {CA_CERTIFICATE} and {CA_PRIVATE}, in base64;"
+            " delete the Secret, and the operator creates a new CA"
         ) from error
 
 

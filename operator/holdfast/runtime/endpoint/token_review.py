@@ -1,4 +1,4 @@
-"""Who a bearer token belongs to: the API server says so in a TokenReview."""
+"""The pod that a bearer token belongs to, from a TokenReview of the API server."""
 
 from holdfast.api import names
 from holdfast.runtime.apiserver import paths
@@ -10,13 +10,13 @@ USER = "system:serviceaccount:"
 
 
 class TokenReviewer:
-    """Asks the API server who a token belongs to."""
+    """Lets the API server review tokens."""
 
     def __init__(self, client: Requester) -> None:
         self._client = client
 
     async def __call__(self, token: str) -> Identity | None:
-        """The pod behind the token; None if it is not valid, not for us, or not bound to a pod. Raises ApiError."""
+        """The pod of the token; None if it is invalid, for another audience, or not bound to a pod. Raises ApiError."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",

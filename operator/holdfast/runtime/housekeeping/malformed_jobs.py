@@ -1,11 +1,11 @@
-"""A TrainingJob that cannot be read is told so, once, in its own status. It stops nobody else."""
+"""Report a TrainingJob that cannot be read, once, in its own status. Other jobs continue."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.api.objects import TrainingJob
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key, Malformed
 
@@ -13,13 +13,13 @@ CONDITION = "Accepted"
 REASON = "Malformed"
 
 
-async def report(writer: Writer, cache: Cache, key: Key, found: Malformed) -> bool:
-    """Write condition Accepted=False; False if it is there already. Raises ApiError."""
+async def report(writer: GatedWriter, cache: Cache, key: Key, found: Malformed) -> bool:
+    """Write condition Accepted=False and return True; False if nothing was written. Raises ApiError."""
     meta: dict[str, Any] = dict(found.raw["metadata"])
     status = found.raw.get("status")
     known = status.get("conditions") if isinstance(status, dict) else None
     conditions = [c for c in known if isinstance(c, dict)] if isinstance(known, list) else []
-    message = f"this operator cannot read the object: {found.message}. Correct the field or delete the job."[:1024]
+    message = f"this operator cannot read the job: {found.message}. Correct the field or delete the job."[:1024]
     old = next((c for c in conditions if c.get("type") == CONDITION), {})
     if (old.get("status"), old.get("message")) == ("False", message):
         return False
@@ -40,15 +40,15 @@ async def report(writer: Writer, cache: Cache, key: Key, found: Malformed) -> bo
     try:
         raw = await writer.write("PATCH", f"{paths.job(key.namespace, key.name)}/status", body)
     except ApiError as error:
-        if error.not_found or error.conflict:  # the next event brings what is there now
+        if error.not_found or error.conflict:  # the watch brings the current version
             return False
         raise
     cache.put_job(raw)
     return True
 
 
-def lifted(job: TrainingJob) -> TrainingJob:
-    """The job as decisions see it: without the condition of a quarantine that is over, so the next write drops it."""
+def without_condition(job: TrainingJob) -> TrainingJob:
+    """The job as decisions see it: without this condition, so that the next write removes it."""
     conditions = tuple(c for c in job.status.conditions if not (c.type == CONDITION and c.reason == REASON))
     if len(conditions) == len(job.status.conditions):
         return job

@@ -1,8 +1,8 @@
-"""What is known of tiers, cluster-wide: the leader writes it into the status of CapacityProfiles, at a bounded rate.
+"""What all jobs know of the tiers: the leader writes it into the status of CapacityProfiles, at a bounded rate.
 
-A profile is looked at when one of its jobs has learned something, and now and then, since a job that keeps its node
-shows that the tier is up. It is written if that is news to others (see core.capacity.profile_knowledge), `every`
-seconds after the last time at the earliest, and at most WRITES profiles a second over the cluster.
+A profile is checked when one of its jobs observed something, and regularly, because a job that keeps its node shows
+that the tier is up. Its status is written if other jobs need the change (see core.capacity.profile_knowledge), at most
+once in `every` seconds, and at most WRITES profiles per second over the cluster.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from holdfast.core.capacity import loss_counts, profile_knowledge
 from holdfast.core.capacity.knowledge import present
 from holdfast.core.capacity.loss_counts import NOTHING, Tallies, Tally
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.work_queue import WorkQueue
@@ -27,76 +27,76 @@ log = logging.getLogger(__name__)
 
 TICK = 1.0  # seconds
 WRITES = 3  # profiles in one tick
-ASKED = 0.25  # seconds from one job to the next that is asked again because a tier came or went
+DECIDE_GAP = 0.25  # seconds between two jobs that decide again because a tier came or went
 
 
-class Count:
-    """What the jobs of one profile count, from the moment on at which this operator took over.
+class ProfileCount:
+    """Losses and node time of the jobs of one profile, since this operator became the leader.
 
-    `told` is what each of them had counted by then, by its UID; `status` is what was written last.
+    `counts` are the counts of each job at that time, by job UID; `status` is the status written last.
     """
 
-    def __init__(self, status: CapacityProfileStatus, told: Mapping[str, Tallies]) -> None:
-        self._told = dict(told)
+    def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, Tallies]) -> None:
+        self._counts = dict(counts)
         self._totals = loss_counts.taken_over(status, self.level)
 
-    def join(self, uid: str, told: Tallies) -> None:
-        """A job uses the profile from now on. What it has counted before, it has counted elsewhere."""
-        self._told.setdefault(uid, told)
+    def join(self, uid: str, counts: Tallies) -> None:
+        """Count for a job that uses the profile from now on. Its earlier counts belong to another profile."""
+        self._counts.setdefault(uid, counts)
 
-    def tell(self, uid: str, told: Tallies) -> None:
-        """What the job has counted by now."""
-        before = self._told.get(uid, told)
-        for tier, now in told.items():
+    def update(self, uid: str, counts: Tallies) -> None:
+        """Add what the job has counted since its last update."""
+        before = self._counts.get(uid, counts)
+        for tier, now in counts.items():
             rise = now.minus(before.get(tier, NOTHING))
-            # The time may fall by seconds: an attempt had ended before that was known. Losses never do.
+            # Node time may fall by seconds, when an attempt turns out to have ended earlier. Losses never fall.
             rise = Tally(max(rise.losses, 0), rise.had)
             self._totals[tier] = self._totals.get(tier, NOTHING).plus(rise)
-        self._told[uid] = told
+        self._counts[uid] = counts
 
     def leave(self, uid: str) -> None:
-        """The job is gone, or uses another profile. What it has told stays counted."""
-        self._told.pop(uid, None)
+        """Stop counting for a job that was deleted or uses another profile. Its counts stay in the totals."""
+        self._counts.pop(uid, None)
 
     @property
     def uids(self) -> set[str]:
-        """The jobs that count."""
-        return set(self._told)
+        """UIDs of the jobs that use the profile."""
+        return set(self._counts)
 
     @property
     def level(self) -> dict[str, Tally]:
-        """What they have counted together."""
-        return loss_counts.total(self._told.values())
+        """The counts of these jobs together."""
+        return loss_counts.total(self._counts.values())
 
     def totals(self, tiers: Iterable[str]) -> dict[str, Tally]:
-        """What was ever counted of these tiers, faded; others are forgotten."""
+        """All counts of these tiers, faded; other tiers are forgotten."""
         self._totals = {tier: loss_counts.faded(self._totals[tier]) for tier in tiers if tier in self._totals}
         return self._totals
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A profile whose status is kept up to date. Times are of the clock."""
+class _Entry:
+    """A profile whose status this operator writes. Times are of the clock."""
 
     uid: str
-    count: Count
-    looked: float
+    count: ProfileCount
+    checked: float
     written: float = float("-inf")
-    learned: bool = True  # by one of its jobs, since it was last looked at
+    changed: bool = True  # one of its jobs has observed something since the last check
 
-    def due(self, now: float, every: float) -> bool:
-        return now >= self.looked + every or (self.learned and now >= self.written + every)
+    def is_due(self, now: float, every: float) -> bool:
+        return now >= self.checked + every or (self.changed and now >= self.written + every)
 
 
-class Profiles:
-    """Keeps the status of every CapacityProfile. Use it inside one event loop.
+class ProfileStatusWriter:
+    """Writes the status of every CapacityProfile. Use it inside one event loop.
 
-    `every` is in seconds, `asking` as in `present`. From `begin` on it hears of every change of a job.
+    `every` is in seconds, `asking` as in `present`. From `begin` on the cache reports every change of a job to it.
     """
 
     def __init__(
         self,
-        writer: Writer,
+        writer: GatedWriter,
         cache: Cache,
         queue: WorkQueue[Key],
         *,
@@ -112,97 +112,99 @@ class Profiles:
         self._asking = asking
         self._now = now
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def begin(self) -> None:
-        """Take over what was written, once the cache is filled: all that is counted from here on is counted here."""
+        """Take over the written counts. Call it once the cache is filled; counting starts with this call."""
         self._cache.listeners.append(self._job_changed)
-        self._keep()
+        self._update_entries()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check and write until cancelled."""
         while True:
             await asyncio.sleep(TICK)
             await self.once()
 
     async def once(self) -> None:
-        """Look at what is due, and write what is news. Errors of the API server are logged, and tried again later."""
-        if not self._writer.open:
+        """Check the profiles that are due, and write changes. An error of the API server is logged and retried."""
+        if not self._writer.may_write:
             return
-        self._keep()
+        self._update_entries()
         now, left = self._clock(), WRITES
-        for name, kept in sorted(self._kept.items(), key=lambda item: item[1].looked):
-            if left and kept.due(now, self._every):
-                left -= await self._look_and_write(name, kept)
+        for name, entry in sorted(self._entries.items(), key=lambda item: item[1].checked):
+            if left and entry.is_due(now, self._every):
+                left -= await self._check_and_write(name, entry)
 
     async def flush(self) -> None:
-        """Write all that was learned, at once: this operator is about to end."""
-        for name, kept in list(self._kept.items()):
-            if self._writer.open:
-                await self._look_and_write(name, kept, at_once=True)
+        """Write all changes now, because this operator ends."""
+        for name, entry in list(self._entries.items()):
+            if self._writer.may_write:
+                await self._check_and_write(name, entry, at_once=True)
 
     def keep_only(self, job_uids: set[str]) -> None:
         """Forget all other jobs."""
-        for kept in self._kept.values():
-            for uid in kept.count.uids - job_uids:
-                kept.count.leave(uid)
+        for entry in self._entries.values():
+            for uid in entry.count.uids - job_uids:
+                entry.count.leave(uid)
 
     def _jobs(self, profile: str) -> list[TrainingJob]:
-        """Those that use it, as they are now: after a write they may be others."""
+        """The jobs that use the profile now: after a write the cache may have other jobs."""
         return [job for job in self._cache.jobs.values() if job.spec.capacity.profile == profile]
 
-    def _keep(self) -> None:
-        """Begin with profiles that are new, and forget those that are gone."""
-        for name in self._kept.keys() - self._cache.profiles.keys() - self._cache.bad_profiles.keys():
-            del self._kept[name]
+    def _update_entries(self) -> None:
+        """Add new profiles and forget deleted ones."""
+        for name in self._entries.keys() - self._cache.profiles.keys() - self._cache.bad_profiles.keys():
+            del self._entries[name]
         now = self._now()
         for name, profile in self._cache.profiles.items():
-            kept, uid = self._kept.get(name), profile.metadata.uid
-            if kept is None or kept.uid != uid:
-                told = {job.metadata.uid: loss_counts.of_job(job.status, now) for job in self._jobs(name)}
-                self._kept[name] = _Kept(uid, Count(profile.status, told), self._clock())
+            entry, uid = self._entries.get(name), profile.metadata.uid
+            if entry is None or entry.uid != uid:
+                counts = {job.metadata.uid: loss_counts.of_job(job.status, now) for job in self._jobs(name)}
+                self._entries[name] = _Entry(uid, ProfileCount(profile.status, counts), self._clock())
 
     def _job_changed(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         was, now = _profile(before), _profile(after)
-        if before and was != now and (left := self._kept.get(was)):
-            left.count.tell(before.metadata.uid, loss_counts.of_job(before.status, self._now()))
+        if before and was != now and (left := self._entries.get(was)):
+            left.count.update(before.metadata.uid, loss_counts.of_job(before.status, self._now()))
             left.count.leave(before.metadata.uid)
-            left.learned = True
-        if after and before is None:  # one that could not be read for a while may have changed its profile meanwhile
-            for name in self._kept.keys() - {now}:
-                self._kept[name].count.leave(after.metadata.uid)
-        if after and (kept := self._kept.get(now)):
-            kept.count.join(after.metadata.uid, loss_counts.of_job(after.status, self._now()))
-            kept.learned = kept.learned or before is None or before.status.tiers != after.status.tiers
+            left.changed = True
+        if after and before is None:  # a job that was malformed for a while may have changed its profile meanwhile
+            for name in self._entries.keys() - {now}:
+                self._entries[name].count.leave(after.metadata.uid)
+        if after and (entry := self._entries.get(now)):
+            entry.count.join(after.metadata.uid, loss_counts.of_job(after.status, self._now()))
+            entry.changed = entry.changed or before is None or before.status.tiers != after.status.tiers
 
-    async def _look_and_write(self, name: str, kept: _Kept, *, at_once: bool = False) -> bool:
-        """True if it was tried to write. `at_once`: all that is not written yet, even a moment after the last time."""
+    async def _check_and_write(self, name: str, entry: _Entry, *, at_once: bool = False) -> bool:
+        """True if a write was tried. With `at_once`, every change is written, even right after the last write."""
         profile, bad, now = self._cache.profiles.get(name), self._cache.bad_status.get(name), self._clock()
-        if profile is None or profile.metadata.uid != kept.uid:
+        if profile is None or profile.metadata.uid != entry.uid:
             return False
-        status = self._look(profile, kept.count)
-        kept.looked = now
-        kept.learned = bad is not None or profile_knowledge.is_news(profile.status, status)
-        if not (kept.learned and now >= kept.written + self._every) and not (at_once and status != profile.status):
+        status = self._status(profile, entry.count)
+        entry.checked = now
+        entry.changed = bad is not None or profile_knowledge.is_news(profile.status, status)
+        if not (entry.changed and now >= entry.written + self._every) and not (at_once and status != profile.status):
             return False
-        kept.written, kept.learned = now, False
+        entry.written, entry.changed = now, False
         if bad:
-            log.warning("the status of CapacityProfile %s cannot be read, and is written anew: %s", name, bad)
+            log.warning("replacing the status of CapacityProfile %s, which cannot be read: %s", name, bad)
         try:
             await self._write(profile, status)
         except ApiError as error:
-            kept.learned = True
-            if not error.conflict and not error.not_found:  # then the watch brings what is there now
-                log.warning("the status of CapacityProfile %s: %s; again in %.0f s", name, error, self._every)
+            entry.changed = True
+            if not error.conflict and not error.not_found:  # the watch brings the current version
+                log.warning(
+                    "cannot write the status of CapacityProfile %s: %s; next try in %.0fs", name, error, self._every
+                )
             return True
         if profile_knowledge.turned(profile.status, status):
-            self._ask_again(self._jobs(name))
+            self._decide_again(self._jobs(name))
         return True
 
-    def _look(self, profile: CapacityProfile, count: Count) -> CapacityProfileStatus:
+    def _status(self, profile: CapacityProfile, count: ProfileCount) -> CapacityProfileStatus:
         now, tiers, jobs = self._now(), [tier.name for tier in profile.spec.tiers], self._jobs(profile.metadata.name)
         for job in jobs:
-            count.tell(job.metadata.uid, loss_counts.of_job(job.status, now))
+            count.update(job.metadata.uid, loss_counts.of_job(job.status, now))
         return profile_knowledge.profile_status(
             tiers,
             profile.status,
@@ -213,7 +215,7 @@ class Profiles:
         )
 
     async def _write(self, profile: CapacityProfile, status: CapacityProfileStatus) -> None:
-        """Every field is written, also where it is empty: what stood there may have been anything."""
+        """Write every field, including empty ones, because the old status may have any content."""
         meta = profile.metadata
         body = {
             "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
@@ -221,11 +223,11 @@ class Profiles:
         }
         self._cache.put_profile(await self._writer.write("PATCH", f"{paths.PROFILES}/{meta.name}/status", body))
 
-    def _ask_again(self, jobs: list[TrainingJob]) -> None:
-        """A tier came or went: every job may want to be elsewhere. One after the other, for there may be thousands."""
+    def _decide_again(self, jobs: list[TrainingJob]) -> None:
+        """Decide again for every job, because a tier came or went. One after the other: there may be thousands."""
         waiting = [job.metadata for job in jobs if not (job.status.phase and job.status.phase.final)]
         for number, meta in enumerate(waiting, start=1):
-            self._queue.after(Key(meta.namespace, meta.name), number * ASKED, calm=True)
+            self._queue.after(Key(meta.namespace, meta.name), number * DECIDE_GAP, calm=True)
 
 
 def _profile(job: TrainingJob | None) -> str:

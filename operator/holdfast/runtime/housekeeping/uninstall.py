@@ -1,9 +1,9 @@
-"""Before Holdfast is uninstalled: nothing may be left that waits for an operator that does not come back."""
+"""Clean up for uninstalling: nothing may be left that waits for an operator that never returns."""
 
 from holdfast.api import names
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Requester, Writer
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.gated_writer import GatedWriter, Requester
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import MANAGED
 from holdfast.runtime.pod_writer import PodWriter
@@ -11,10 +11,10 @@ from holdfast.serve.token_bucket import TokenBucket
 
 
 async def release_all(client: Requester) -> int:
-    """Take our finalizer off every pod; how many carried it. The operator must not run any more. Raises ApiError."""
-    gate = Gate()
+    """Remove our finalizer from every pod and return how many had it. No operator may run. Raises ApiError."""
+    gate = LeadershipGate()
     gate.keep_open(float("inf"))
-    pods = PodWriter(Writer(client, gate, TokenBucket(100, 100)), Cache())
+    pods = PodWriter(GatedWriter(client, gate, TokenBucket(100, 100)), Cache())
     released = 0
     for raw in (await client.list_all(paths.PODS, {"labelSelector": MANAGED}))[0]:
         meta = raw["metadata"]

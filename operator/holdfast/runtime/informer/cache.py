@@ -1,8 +1,8 @@
-"""What the operator knows of the cluster: the newest version of every object it was told about.
+"""The operator's copy of the cluster: the newest known version of every object.
 
-Every `put_*` and `drop_*` returns the keys of the jobs whose decision may change, so the caller enqueues exactly those.
-An older version of an object never replaces a newer one, and an object that was deleted does not come back: watch
-events, lists and the answers to our own writes may arrive in any order.
+Every `put_*` and `drop_*` returns the keys of the jobs whose decision may change: the caller enqueues exactly these.
+An older version never replaces a newer one, and a deleted object does not come back, because watch events, lists and
+the answers to own writes arrive in any order.
 """
 
 import logging
@@ -21,7 +21,7 @@ Raw = Mapping[str, Any]
 TOMBSTONES = 20_000
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
-Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job as it was, and as it is now
+Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job before and after a change
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A TrainingJob that cannot be read. `raw` is kept, so that the reason can be written to its own status."""
+    """A TrainingJob that cannot be read. `raw` is kept, so that the operator can write the reason into its status."""
 
     uid: str
     version: int
@@ -50,9 +50,10 @@ class _Stored:
 
 
 class _Versions:
-    """Newest resourceVersion by object, and the UIDs that are gone with the version of their end.
+    """The newest resourceVersion of each object, and for each deleted UID the version of its deletion.
 
-    A watch with a label selector also calls an object deleted that lost the label. It may come back in a newer version.
+    A watch with a label selector also reports an object as deleted if it lost the label. It may come back in a newer
+    version.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class _Versions:
         self._gone: OrderedDict[str, int] = OrderedDict()
 
     def accept(self, raw: Raw) -> bool:
-        """Note this version; False if it is not newer than what is known."""
+        """Store this version; False if it is not newer than the known one."""
         meta = raw["metadata"]
         uid, version = meta["uid"], _version(raw)
         name = (meta.get("namespace", ""), meta["name"])
@@ -71,8 +72,8 @@ class _Versions:
         self.live[name] = _Stored(uid, version)
         return True
 
-    def bury(self, name: tuple[str, str], uid: str, version: int) -> bool:
-        """Note that this UID was gone at this version; False if something else lives under the name, or nothing."""
+    def record_deletion(self, name: tuple[str, str], uid: str, version: int) -> bool:
+        """Store that this UID was deleted at this version; False if the name has another object or none."""
         self._gone[uid] = max(version, self._gone.get(uid, -1))
         while len(self._gone) > TOMBSTONES:
             self._gone.popitem(last=False)
@@ -82,14 +83,14 @@ class _Versions:
         del self.live[name]
         return True
 
-    def lose(self, name: tuple[str, str], uid: str) -> None:
-        """The API server does not find this UID. Should that be wrong, the same version brings it back."""
+    def forget(self, name: tuple[str, str], uid: str) -> None:
+        """Remove a UID that the API server did not find. If that was wrong, the same version brings it back."""
         known = self.live.get(name)
         if known and known.uid == uid:
             del self.live[name]
 
     def missing(self, listed: Iterable[Raw], version: int) -> list[tuple[tuple[str, str], str]]:
-        """What a list of this version shows to be gone: name and UID of objects that are not in it and not newer."""
+        """Name and UID of the objects that a list of this version shows as deleted: not in it and not newer."""
         present = {raw["metadata"]["uid"] for raw in listed}
         return [
             (name, stored.uid)
@@ -98,12 +99,12 @@ class _Versions:
         ]
 
 
-def _parsed(parse: Callable[[Raw], V | None], raw: Raw) -> V | None:
-    """The view, or None if the object is not what its kind promises: one bad object stops nothing else."""
+def _parse(parse: Callable[[Raw], V | None], raw: Raw) -> V | None:
+    """The view, None if the object cannot be read: one invalid object must not stop the others."""
     try:
         return parse(raw)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        log.warning("%s %s cannot be read: %r", raw.get("kind", "object"), raw["metadata"].get("name"), error)
+        log.warning("cannot read %s %s: %r", raw.get("kind", "object"), raw["metadata"].get("name"), error)
         return None
 
 
@@ -117,56 +118,56 @@ def _key(raw: Raw) -> Key:
 
 
 class Cache:
-    """All objects. Use it inside one event loop; nothing here waits."""
+    """All objects. Use it inside one event loop; no method waits."""
 
     def __init__(self) -> None:
         self.jobs: dict[Key, TrainingJob] = {}
         self.malformed: dict[Key, Malformed] = {}
         self.profiles: dict[str, CapacityProfile] = {}
-        self.bad_profiles: dict[str, str] = {}  # name -> what is wrong with it
-        self.bad_status: dict[str, str] = {}  # name of a profile that can be used -> why its status cannot be read
+        self.bad_profiles: dict[str, str] = {}  # name -> why it cannot be read
+        self.bad_status: dict[str, str] = {}  # name of a valid profile -> why its status cannot be read
         self.cluster = ClusterView()
-        # Told of every job that comes, changes or goes, once. One that cannot be read has not gone.
+        # Called once for every job that is added, changes or is deleted. A malformed job is not deleted.
         self.listeners: list[Changed] = []
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, _Versions] = defaultdict(_Versions)
 
-    def _tell(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
+    def _notify(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         for listener in self.listeners:
             listener(before, after)
 
     # --- reading
 
     def pods(self, key: Key) -> tuple[PodView, ...]:
-        """Every pod that names this job, those of earlier jobs of the same name included."""
+        """Every pod with this job's name, including pods of earlier jobs of the same name."""
         return tuple(self._pods.get(key, {}).values())
 
     def pod(self, uid: str) -> PodView | None:
-        """One pod."""
+        """The pod with this UID, None if it is unknown."""
         return self._by_uid.get(uid)
 
     def pod_uids(self) -> set[str]:
         """The UID of every pod."""
         return set(self._by_uid)
 
-    def names(self) -> set[Key]:
-        """Every job, and every name that pods or a malformed object still carry."""
+    def job_keys(self) -> set[Key]:
+        """Every job, every malformed job, and every job name of a pod."""
         return {*self.jobs, *self.malformed, *(key for key, pods in self._pods.items() if pods)}
 
     # --- jobs
 
     def put_job(self, raw: Raw) -> set[Key]:
-        """A TrainingJob as it is now. One that cannot be read is kept aside, see `malformed`."""
+        """Store the current version of a TrainingJob; one that cannot be read goes into `malformed`."""
         if not self._versions["jobs"].accept(raw):
             return set()
         key = _key(raw)
         before = self.jobs.pop(key, None)
         self.malformed.pop(key, None)
         uid = raw["metadata"]["uid"]
-        if before and before.metadata.uid != uid:  # its end was missed: another job has its name
-            self._tell(before, None)
+        if before and before.metadata.uid != uid:  # its deletion was missed: another job has its name
+            self._notify(before, None)
             before = None
         try:
             job = self.jobs[key] = TrainingJob.parse_next(raw, before)
@@ -174,40 +175,40 @@ class Cache:
             message = f"{error}"[:1024]
             self.malformed[key] = Malformed(uid, _version(raw), message, raw)
         else:
-            self._tell(before, job)
+            self._notify(before, job)
         return {key}
 
     def drop_job(self, raw: Raw) -> set[Key]:
-        """A TrainingJob that is gone."""
+        """Remove a deleted TrainingJob."""
         return self._drop_job(_key(raw), raw["metadata"]["uid"], _version(raw))
 
-    def lose_job(self, key: Key, uid: str) -> None:
-        """The API server answered that it has no such job. A watch that was interrupted may never say so."""
+    def forget_job(self, key: Key, uid: str) -> None:
+        """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""
         if (job := self.jobs.get(key)) and job.metadata.uid == uid:
-            self._versions["jobs"].lose(key, uid)
+            self._versions["jobs"].forget(key, uid)
             del self.jobs[key]
-            self._tell(job, None)
+            self._notify(job, None)
 
     def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
-        if not self._versions["jobs"].bury(key, uid, version):
+        if not self._versions["jobs"].record_deletion(key, uid, version):
             return set()
         self.malformed.pop(key, None)
         if job := self.jobs.pop(key, None):
-            self._tell(job, None)
+            self._notify(job, None)
         return {key}
 
     # --- pods
 
     def put_pod(self, raw: Raw) -> set[Key]:
-        """A pod as it is now."""
+        """Store the current version of a pod."""
         known = self._versions["pods"].live.get(_key(raw))
         if not self._versions["pods"].accept(raw):
             return set()
         touched: set[Key] = set()
         if known and known.uid != raw["metadata"]["uid"]:
-            # Its end was missed: another pod has its name.
+            # Its deletion was missed: another pod has its name.
             touched = self._drop_pod(_key(raw), known.uid, _version(raw))
-        view = _parsed(PodView.parse, raw)
+        view = _parse(PodView.parse, raw)
         if view is None:
             return touched
         key = Key(view.namespace, view.job)
@@ -217,22 +218,22 @@ class Cache:
         self._pods[key][view.uid] = self._by_uid[view.uid] = view
         if view.node:
             self._by_node[view.node].add(view.uid)
-        return touched | {key} if _differ(before, view) else touched
+        return touched | {key} if _differs(before, view) else touched
 
     def drop_pod(self, raw: Raw) -> set[Key]:
-        """A pod that is gone."""
+        """Remove a deleted pod."""
         return self._drop_pod(_key(raw), raw["metadata"]["uid"], _version(raw))
 
-    def lose_pod(self, name: Key, uid: str) -> None:
-        """The API server answered that it has no such pod. A watch that was interrupted may never say so."""
-        self._versions["pods"].lose(name, uid)
-        self._forget_pod(uid)
+    def forget_pod(self, name: Key, uid: str) -> None:
+        """Remove a pod that the API server did not find: an interrupted watch may never report its deletion."""
+        self._versions["pods"].forget(name, uid)
+        self._drop_pod_view(uid)
 
     def _drop_pod(self, name: Key, uid: str, version: int) -> set[Key]:
-        self._versions["pods"].bury(name, uid, version)
-        return self._forget_pod(uid)
+        self._versions["pods"].record_deletion(name, uid, version)
+        return self._drop_pod_view(uid)
 
-    def _forget_pod(self, uid: str) -> set[Key]:
+    def _drop_pod_view(self, uid: str) -> set[Key]:
         view = self._by_uid.pop(uid, None)
         if view is None:
             return set()
@@ -249,35 +250,37 @@ class Cache:
     # --- nodes
 
     def put_node(self, raw: Raw) -> set[Key]:
-        """A node as it is now. Heartbeats touch no job."""
+        """Store the current version of a node. A heartbeat affects no job."""
         if not self._versions["nodes"].accept(raw):
             return set()
-        view = _parsed(NodeView.parse, raw)
+        view = _parse(NodeView.parse, raw)
         if view is None:
             return set()
         before = self.cluster.nodes.get(view.name)
         if before == view:
             return set()
         touched = self._set_nodes({**self.cluster.nodes, view.name: view}, (view.name,))
-        if before is None or _attracts(before, view):
-            touched |= self._acquiring()
+        if before is None or _may_attract_pods(before, view):
+            touched |= self._acquiring_jobs()
         return touched
 
     def drop_node(self, raw: Raw) -> set[Key]:
-        """A node that is gone."""
+        """Remove a deleted node."""
         return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
 
     def _drop_node(self, name: str, uid: str, version: int) -> set[Key]:
-        if not self._versions["nodes"].bury(("", name), uid, version):
+        if not self._versions["nodes"].record_deletion(("", name), uid, version):
             return set()
         rest = {n: node for n, node in self.cluster.nodes.items() if n != name}
-        return self._set_nodes(rest, (name,)) | self._acquiring()
+        return self._set_nodes(rest, (name,)) | self._acquiring_jobs()
 
     def _set_nodes(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> set[Key]:
         was = self.cluster
         self.cluster = ClusterView(nodes.values())
         touched = set(changed)
-        if [n.name for n in was.silent] != [n.name for n in self.cluster.silent]:  # whether it is an outage may change
+        if [n.name for n in was.silent] != [
+            n.name for n in self.cluster.silent
+        ]:  # the number of silent nodes decides if it is an outage
             touched |= {node.name for node in (*was.silent, *self.cluster.silent)}
         return {
             Key(pod.namespace, pod.job)
@@ -286,7 +289,7 @@ class Cache:
             if (pod := self._by_uid.get(uid))
         }
 
-    def _acquiring(self) -> set[Key]:
+    def _acquiring_jobs(self) -> set[Key]:
         return {
             key
             for key, job in self.jobs.items()
@@ -297,10 +300,10 @@ class Cache:
     # --- profiles
 
     def put_profile(self, raw: Raw) -> set[Key]:
-        """A CapacityProfile as it is now. One that cannot be read counts as absent.
+        """Store the current version of a CapacityProfile. A profile that cannot be read counts as absent.
 
-        Its status is only what was learned: a profile whose status cannot be read is used without it. No job is
-        touched by a new status.
+        A profile whose status cannot be read is used without it, because the status has only observations. A new
+        status affects no job.
         """
         if not self._versions["profiles"].accept(raw):
             return set()
@@ -313,7 +316,7 @@ class Cache:
             now = self._without_status(name, raw, str(error)[:1024])
         if now:
             self.profiles[name] = now
-        return set() if before and now and before.spec == now.spec else self._using(name)
+        return set() if before and now and before.spec == now.spec else self._jobs_using(name)
 
     def _without_status(self, name: str, raw: Raw, message: str) -> CapacityProfile | None:
         try:
@@ -330,24 +333,24 @@ class Cache:
         return self.profiles.pop(name, None)
 
     def drop_profile(self, raw: Raw) -> set[Key]:
-        """A CapacityProfile that is gone."""
+        """Remove a deleted CapacityProfile."""
         return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
 
     def _drop_profile(self, name: str, uid: str, version: int) -> set[Key]:
-        if not self._versions["profiles"].bury(("", name), uid, version):
+        if not self._versions["profiles"].record_deletion(("", name), uid, version):
             return set()
         self._forget_profile(name)
-        return self._using(name)
+        return self._jobs_using(name)
 
-    def _using(self, profile: str) -> set[Key]:
+    def _jobs_using(self, profile: str) -> set[Key]:
         return {key for key, job in self.jobs.items() if job.spec.capacity.profile == profile}
 
     # --- everything at once
 
-    def sweep(self, kind: str, listed: Iterable[Raw], version: int) -> set[Key]:
-        """Take a complete list of `jobs`, `pods`, `nodes` or `profiles`: put what is there, drop what is not.
+    def replace_all(self, kind: str, listed: Iterable[Raw], version: int) -> set[Key]:
+        """Apply a complete list of `jobs`, `pods`, `nodes` or `profiles`: put every object, drop every other one.
 
-        `version` is the list's resourceVersion: what the cache has from later stays.
+        `version` is the list's resourceVersion: newer objects in the cache stay.
         """
         items = list(listed)
         put = getattr(self, f"put_{kind.removesuffix('s')}")
@@ -367,13 +370,13 @@ class Cache:
         return touched
 
 
-def _differ(before: PodView | None, after: PodView) -> bool:
-    """True if a decision could tell the two apart."""
+def _differs(before: PodView | None, after: PodView) -> bool:
+    """True if a decision may depend on the difference."""
     return before is None or replace(before, resource_version=after.resource_version) != after
 
 
-def _attracts(before: NodeView, after: NodeView) -> bool:
-    """True if a pod that could not be placed may be placed on the node now."""
+def _may_attract_pods(before: NodeView, after: NodeView) -> bool:
+    """True if a pod that did not fit may fit on the node now."""
     return (after.ready and not before.ready) or (before.labels, before.taints, before.unschedulable) != (
         after.labels,
         after.taints,

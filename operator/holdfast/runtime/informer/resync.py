@@ -1,4 +1,4 @@
-"""Everything anew, now and then: what the watches missed is put right, and what is gone is dropped."""
+"""Regular lists of all objects: they correct what the watches missed and drop what was deleted."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 LISTS: tuple[tuple[str, str, dict[str, str | int]], ...] = (
     ("nodes", paths.NODES, {}),
     ("profiles", paths.PROFILES, {}),
-    # Pods after jobs: a pod that is missing from a list older than its job's status would look lost.
+    # Pods after jobs: a pod that is missing from a list older than its job's status would seem lost.
     ("jobs", paths.JOBS, {}),
     ("pods", paths.PODS, {"labelSelector": MANAGED}),
 )
@@ -27,7 +27,7 @@ RETRY = 2.0  # seconds after a list that failed
 
 
 class Resync:
-    """Lists all kinds, first at the start and then about every `every` seconds."""
+    """Lists all kinds at the start, and then about every `every` seconds."""
 
     def __init__(
         self,
@@ -49,32 +49,32 @@ class Resync:
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last complete one; None before the first."""
+        """Seconds since the last complete resync; None before the first."""
         return None if self.last is None else self._clock() - self.last
 
     async def once(self) -> None:
-        """List, sweep and enqueue everything. Raises ApiError; then the cache keeps what it had."""
+        """List everything into the cache and enqueue every job. Raises ApiError; the cache then keeps its content."""
         for kind, path, params in LISTS:
             items, version = await self._client.list_all(path, params)
-            self._cache.sweep(kind, items, version)
-        for key in self._cache.names():
+            self._cache.replace_all(kind, items, version)
+        for key in self._cache.job_keys():
             self._queue.add(key)
         self.last = self._clock()
 
     async def until_done(self) -> None:
-        """Try until one succeeds. The CRDs may be installed after the operator: that is waited for."""
+        """Try until one resync succeeds. Also waits for CRDs that are installed after the operator."""
         while True:
             try:
                 await self.once()
             except ApiError as error:
-                hint = " (are the CRDs installed?)" if error.not_found else ""
-                log.warning("the cluster cannot be listed yet: %s%s", error, hint)
+                hint = " (install the CRDs)" if error.not_found else ""
+                log.warning("cannot list the cluster yet: %s%s", error, hint)
                 await asyncio.sleep(RETRY)
             else:
                 return
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Resync until cancelled."""
         while True:
             await asyncio.sleep(self._every * self._random.uniform(0.8, 1.2))
             await self.until_done()

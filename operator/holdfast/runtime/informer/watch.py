@@ -1,7 +1,7 @@
-"""The watches. The only module that imports kopf, which is the informer and nothing more.
+"""The watches. Only this module imports kopf, and only as an informer.
 
-Its handlers put what they saw into the cache, and the keys that it touches into the queue. No API call, no finalizer,
-no annotation, no Event.
+Its handlers put objects into the cache and the affected keys into the queue. They make no API call, finalizer,
+annotation or Event.
 """
 
 import asyncio
@@ -23,13 +23,18 @@ from holdfast.runtime.informer.work_queue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESOURCES = ("nodes", "pods", names.PROFILE_PLURAL, names.JOB_PLURAL)
-# Seconds until a pod's way up (bound, pulled, running) goes into status: several steps become one write.
+# Seconds until the start of a pod (bound, pulled, running) goes into status: several steps become one write.
 CALM = 0.5
-BACKOFFS = (0.2, 0.5, 1, *([2] * 150))  # seconds; five minutes of refusals end the process, so that it is started again
+BACKOFFS = (
+    0.2,
+    0.5,
+    1,
+    *([2] * 150),
+)  # seconds; after five minutes of refusals the process ends, so that it is restarted
 
 
 class Frames:
-    """When each watch last said anything: an event, a bookmark, or that it is open."""
+    """When each watch last received anything: an event, a bookmark, or the start of the answer."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -38,20 +43,20 @@ class Frames:
         self.connected: Callable[[str], None] = lambda resource: None
 
     def start(self) -> None:
-        """From now on silence counts."""
+        """Measure silence from now on."""
         self._started = self._clock()
 
     def note(self, resource: str) -> None:
-        """Something came."""
+        """Record that the watch of this resource received something."""
         self._last[resource] = self._clock()
 
     def opened(self, resource: str) -> None:
-        """A watch was opened."""
+        """Record that the watch of this resource was opened."""
         self.note(resource)
         self.connected(resource)
 
     def ages(self) -> dict[str, float]:
-        """Seconds of silence of every watch; empty before the start."""
+        """Seconds since each watch received anything; empty before the start."""
         if self._started is None:
             return {}
         now = self._clock()
@@ -59,7 +64,7 @@ class Frames:
 
 
 class _NotedContent:
-    """A response's content that tells when something was read from it, so that bookmarks count too."""
+    """The content of a response; it reports every read, so that bookmarks count too."""
 
     def __init__(self, content: aiohttp.StreamReader, note: Callable[[], None]) -> None:
         self._content = content
@@ -109,7 +114,7 @@ async def _login(client: Client, frames: Frames) -> Any:
 
 
 class Watches:
-    """All watches of the operator, as one task that must never end by itself."""
+    """All watches of the operator, in one task that must not end before `stop`."""
 
     def __init__(self, client: Client, cache: Cache, queue: WorkQueue[Key], frames: Frames) -> None:
         self._client = client
@@ -155,7 +160,7 @@ class Watches:
         watch((names.GROUP, names.VERSION, names.JOB_PLURAL), cache.put_job, cache.drop_job)
 
     async def run(self) -> None:
-        """Watch until `stop`. Raises WatchDiedError, or what kopf died of, if the watches end by themselves."""
+        """Watch until `stop`. Raises WatchDiedError, or kopf's own error, if the watches end before."""
         self._frames.start()
         await kopf.operator(
             registry=self._registry,
@@ -167,10 +172,10 @@ class Watches:
             ready_flag=self._ready,
         )
         if not self._stop.is_set():
-            raise WatchDiedError("the watches ended; the process has to be started again")
+            raise WatchDiedError("the watches ended unexpectedly; the operator ends and must be restarted")
 
     async def ready(self) -> None:
-        """Wait until kopf runs. It has taken the signal handlers then; take them back."""
+        """Wait until kopf runs. It has replaced the signal handlers then; install them again."""
         await self._ready.wait()
 
     def stop(self) -> None:
@@ -179,7 +184,7 @@ class Watches:
 
 
 class _NoDiff(kopf.DiffBaseStorage):  # type: ignore[misc]
-    """Nothing is compared: kopf would copy every object of every event three times for handlers that we do not have."""
+    """Compares nothing: kopf would copy each object three times per event for handlers that do not exist here."""
 
     def build(self, **_: Any) -> Any:
         return {}
@@ -192,7 +197,7 @@ class _NoDiff(kopf.DiffBaseStorage):  # type: ignore[misc]
 
 
 class _NoProgress(kopf.ProgressStorage):  # type: ignore[misc]
-    """No handler makes progress that would have to be remembered."""
+    """Stores nothing: no handler here has progress to store."""
 
     def fetch(self, **_: Any) -> None:
         return None
@@ -213,7 +218,7 @@ class _NoProgress(kopf.ProgressStorage):  # type: ignore[misc]
 def _settings() -> Any:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    settings.scanning.disabled = True  # our CRDs do not come and go; no right to list CRDs is needed
+    settings.scanning.disabled = True  # the CRDs do not change; so no right to list CRDs is needed
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = _NoDiff()
     settings.persistence.progress_storage = _NoProgress()

@@ -1,9 +1,9 @@
-"""The work queue: every key at most once, one worker a key, later is possible, errors back off.
+"""The work queue: each key at most once, one worker per key, delays, and back-off after errors.
 
-A key that is added while it is being worked on is worked on once more afterwards, however often it was added. What is
-calm is given out only in a lull: nothing urgent waits, is being worked on, or was a moment ago. So in a burst all new
-jobs get their pods before the status of old ones is brought up to date: a worker that waits for the API server leaves
-it to the urgent. All methods but `get` return at once; use the queue inside one event loop.
+A key that is added while a worker has it is worked on once more afterwards, however often it was added. A calm key is
+a key that may wait: it is given out only in a lull, when no urgent key waits, is worked on, or was a moment ago. So in
+a burst all new jobs get their pods before the status of old jobs is updated. All methods except `get` return at once;
+use the queue inside one event loop.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.05  # seconds
 LONGEST_DELAY = 60.0
-LULL = 0.1  # seconds without anything urgent until something calm is done
-CALM_WAIT = 5.0  # seconds that a calm key waits behind others at most
+LULL = 0.1  # seconds without an urgent key until a calm key is given out
+CALM_WAIT = 5.0  # the longest time in seconds that a calm key waits behind urgent ones
 
 
 @dataclass(slots=True)
 class _Work:
-    """A key that a worker has; when it became dirty meanwhile, by something urgent or only by something calm."""
+    """A key that a worker has, and when it was added again meanwhile: as urgent (`dirty`) or only as calm."""
 
     urgent: bool
     dirty: float | None = None
@@ -33,23 +33,23 @@ class _Work:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker. `clock` gives seconds and never goes back; `seed` makes the jitter repeatable."""
+    """Keys that wait for a worker. `clock` returns seconds and never goes back; `seed` makes the jitter repeatable."""
 
     def __init__(self, clock: Callable[[], float] = monotonic, seed: int | None = None) -> None:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
-        self._waiting: dict[K, float] = {}  # in the order of arrival; when it became due
-        self._calm: dict[K, float] = {}  # the same, for keys that are not urgent
+        self._waiting: dict[K, float] = {}  # urgent keys in the order of arrival; when each became due
+        self._calm: dict[K, float] = {}  # the same for calm keys
         self._busy: dict[K, _Work] = {}
-        self._urgent = 0  # how many of them did not come from the calm line
-        self._lull_since = float("-inf")  # when the last of those was done
+        self._urgent = 0  # how many of the busy keys are urgent
+        self._lull_since = float("-inf")  # when the last urgent key was done
         self._failures: dict[K, int] = {}
-        self._later: dict[tuple[K, bool], float] = {}  # by key and calm: when it is due
+        self._later: dict[tuple[K, bool], float] = {}  # (key, calm) -> when it is due
         self._heap: list[tuple[float, int, K, bool]] = []
         self._calm_next = False
         self._count = 0
         self._sleepers: deque[asyncio.Future[None]] = deque()
-        self._alarm: tuple[float, asyncio.TimerHandle] | None = None  # when a sleeper is needed though nothing happens
+        self._alarm: tuple[float, asyncio.TimerHandle] | None = None  # when a sleeper must wake even without a new key
         self._closed = False
 
     def __len__(self) -> int:
@@ -57,22 +57,22 @@ class WorkQueue(Generic[K]):
 
     @property
     def scheduled(self) -> int:
-        """How many keys are to come back later."""
+        """Number of keys that are scheduled for later."""
         return len({key for key, _ in self._later})
 
     @property
     def busy(self) -> int:
-        """How many keys are being worked on."""
+        """Number of keys that workers have."""
         return len(self._busy)
 
     @property
     def urgent(self) -> bool:
-        """True while a key that is not calm waits or is being worked on."""
+        """True while an urgent key waits or is worked on."""
         return bool(self._waiting or self._urgent)
 
     @property
     def oldest(self) -> float:
-        """How long the key that has waited longest has waited, in seconds; 0 if none waits."""
+        """The longest wait of a key in seconds; 0 if none waits."""
         now = self._clock()
         return max((now - next(iter(line.values())) for line in (self._waiting, self._calm) if line), default=0.0)
 
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
     def after(self, key: K, delay: float, *, calm: bool = False) -> None:
         """Work on this key in `delay` seconds, or earlier if it is already due earlier.
 
-        A `calm` key then lets others pass, for `CALM_WAIT` seconds at most.
+        A `calm` key then lets urgent keys pass, for at most `CALM_WAIT` seconds.
         """
         if delay <= 0:
             self.add(key)
@@ -117,19 +117,19 @@ class WorkQueue(Generic[K]):
         return None
 
     async def _sleep(self) -> None:
-        """Until there may be something to do for this worker. Only one is woken at a time."""
+        """Wait until there may be work for this worker. Only one worker is woken at a time."""
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         self._rouse()
         try:
             await sleeper
         except asyncio.CancelledError:
-            if not sleeper.cancelled():  # it was woken for something that another has to do now
+            if not sleeper.cancelled():  # it was woken for work that another worker must do now
                 self._rouse()
             raise
 
     def _rouse(self) -> None:
-        """Wake one sleeping worker: at once if there is something for it, else when there will be."""
+        """Wake one sleeping worker: now if there is work for it, otherwise when there will be."""
         at, now = self._next(), self._clock()
         if at <= now:
             self._wake_one()
@@ -141,7 +141,7 @@ class WorkQueue(Generic[K]):
     def _wake_one(self) -> None:
         while self._sleepers:
             sleeper = self._sleepers.popleft()
-            if not sleeper.done():  # a worker that was cancelled leaves its own behind
+            if not sleeper.done():  # a cancelled worker leaves its future in the line
                 sleeper.set_result(None)
                 return
 
@@ -150,23 +150,23 @@ class WorkQueue(Generic[K]):
         self._rouse()
 
     def done(self, key: K) -> None:
-        """The work on this key succeeded."""
+        """Record that the work on this key succeeded."""
         self._failures.pop(key, None)
         self._free(key)
 
     def failed(self, key: K, at_least: float = 0.0) -> float:
-        """The work failed: it comes back after a delay, in seconds and returned, that doubles with every failure."""
+        """Record that the work failed, and return the delay in seconds until the next try; each failure doubles it."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = min(LONGEST_DELAY, FIRST_DELAY * float(2 ** min(count, 20))) * self._random.uniform(0.75, 1.25)
         delay = max(delay, at_least)
         work = self._release(key)
-        # What made it dirty must not skip the back-off, or a hot object would turn every error into a busy loop.
+        # A key that was added again must not skip the back-off: an object that changes often would loop on its error.
         self.after(key, delay if work.dirty is None or at_least else min(delay, 1.0))
         return delay
 
     def close(self) -> None:
-        """No further key is given out; waiting workers get None."""
+        """Give out no more keys; waiting workers get None."""
         self._closed = True
         if self._alarm:
             self._alarm[1].cancel()
@@ -174,29 +174,29 @@ class WorkQueue(Generic[K]):
             self._wake_one()
 
     def _line(self) -> dict[K, float]:
-        """The line whose first key is next: in turn, if calm keys have waited for too long."""
+        """The line whose first key is next. If a calm key has waited for too long, the two lines take turns."""
         now = self._clock()
         if self._waiting and self._calm and self._calm_due() <= now:
             return self._calm if self._calm_next else self._waiting
         return self._calm if self._calm and self._calm_at() <= now else self._waiting
 
     def _calm_due(self) -> float:
-        """When the first calm key has waited long enough."""
+        """When the first calm key has waited for `CALM_WAIT`."""
         return next(iter(self._calm.values())) + CALM_WAIT
 
     def _calm_at(self) -> float:
-        """When a calm key may be given out if nothing urgent comes."""
+        """When a calm key may be given out if no urgent key comes."""
         return self._calm_due() if self.urgent else min(self._lull_since + LULL, self._calm_due())
 
     def _next(self) -> float:
-        """When there is something to do if nothing happens before; infinite if never."""
+        """When there will be work if no key is added before; infinite if never."""
         if self._waiting:
             return float("-inf")
         later = self._heap[0][0] if self._heap else float("inf")
         return min(later, self._calm_at()) if self._calm else later
 
     def _release(self, key: K) -> _Work:
-        """Nobody works on this key any more."""
+        """Take the key from its worker."""
         work = self._busy.pop(key)
         self._urgent -= work.urgent
         if work.urgent:

@@ -1,6 +1,6 @@
-"""Events for people: one object for each thing said about a job, counted up when it is said again, and never a flood.
+"""Kubernetes Events: one object for each message about a job; a repeated message raises its count. Rates are bounded.
 
-An Event's name is made from what it says, so two leaders in a row, or one that starts again, write the same object.
+The name of an Event is made from its text, so that two leaders in a row, or a restarted one, write the same object.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from holdfast.api import names
 from holdfast.api.objects import TrainingJob
 from holdfast.core.decision import Event
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Writer
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
-from holdfast.serve.token_bucket import TokenBucket
+from holdfast.serve.token_bucket import TokenBuckets
 
 log = logging.getLogger(__name__)
 
 MESSAGE = 1024  # characters
-REPEAT_AFTER = 60.0  # seconds until the same words are counted once more
+REPEAT_AFTER = 60.0  # seconds until the same message is counted again
 REMEMBERED = 10_000
 WAITING = 1_000
 PER_JOB_RATE, PER_JOB_BURST = 1 / 10, 25
-YIELD = 2.0  # seconds that events let urgent work pass
-LOOK_AGAIN = 0.05  # seconds until it looks whether there still is any
+YIELD = 2.0  # the longest time in seconds that events wait for urgent work
+LOOK_AGAIN = 0.05  # seconds between two checks for urgent work
 
 
 @dataclass(slots=True)
@@ -40,43 +40,43 @@ class _Said:
 
 
 def event_name(job: str, uid: str, event: Event) -> str:
-    """The name of the Event object: the same words about the same object give the same name."""
+    """The name of the Event object. The same message about the same job has the same name."""
     digest = hashlib.sha256("\0".join((uid, event.type, event.reason, event.message)).encode()).hexdigest()
     return f"{job[:200]}.{digest[:16]}"
 
 
 class EventRecorder:
-    """Takes events at once and writes them in the background. Best effort: an Event is a note, not state."""
+    """Accepts events without waiting and writes them in the background. It may drop events: they are not state."""
 
     def __init__(
         self,
-        writer: Writer,
+        writer: GatedWriter,
         identity: str,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], datetime] | None = None,
         urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`urgent` tells whether there is work that events should let pass."""
+        """`urgent` returns True while there is work that events should wait for."""
         self._writer = writer
         self._urgent = urgent
         self._identity = identity[:128]
         self._clock = clock
         self._now = now or (lambda: datetime.now(UTC))
         self._said: OrderedDict[str, _Said] = OrderedDict()
-        self._budget: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._rates = TokenBuckets(PER_JOB_RATE, PER_JOB_BURST, REMEMBERED, clock)
         self._waiting: deque[tuple[str, str, dict[str, Any]]] = deque()
         self._wake = asyncio.Event()
         self.dropped = 0
 
     def record(self, job: TrainingJob, event: Event) -> None:
-        """Say this about the job, unless it was said a moment ago or the job talks too much."""
+        """Queue an event of the job, unless the same event is recent or the job has too many events."""
         meta = job.metadata
         event = Event(event.type, event.reason, event.message[:MESSAGE])
         name, now = event_name(meta.name, meta.uid, event), self._clock()
         said = self._said.get(name)
         if said and now - said.at < REPEAT_AFTER:
             return
-        if not self._allowed(meta.uid):
+        if not self._rates.try_acquire(meta.uid):
             self.dropped += 1
             return
         stamp = self._now().isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -90,13 +90,6 @@ class EventRecorder:
             self._waiting.popleft()
             self.dropped += 1
         self._wake.set()
-
-    def _allowed(self, uid: str) -> bool:
-        bucket = self._budget.pop(uid, None) or TokenBucket(PER_JOB_RATE, PER_JOB_BURST, self._clock)
-        self._budget[uid] = bucket
-        if len(self._budget) > REMEMBERED:
-            self._budget.popitem(last=False)
-        return bucket.try_acquire()
 
     def _manifest(self, job: TrainingJob, event: Event, name: str, said: _Said, stamp: str) -> dict[str, Any]:
         meta = job.metadata
@@ -123,7 +116,7 @@ class EventRecorder:
         }
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled. What is urgent goes first, for a while."""
+        """Write the queued events until cancelled. Urgent work goes first, for at most `YIELD` seconds."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -131,13 +124,13 @@ class EventRecorder:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write everything that waits. An event that cannot be written is dropped."""
+        """Write all queued events. An event that cannot be written is dropped."""
         while self._waiting:
             await self._write_next()
 
     async def _let_pass(self) -> None:
         until = self._clock() + YIELD
-        while self._urgent() and self._clock() < until:  # noqa: ASYNC110 - asked for seldom, by one task
+        while self._urgent() and self._clock() < until:  # noqa: ASYNC110 - only one task polls, and seldom
             await asyncio.sleep(LOOK_AGAIN)
 
     async def _write_next(self) -> None:
@@ -146,7 +139,7 @@ class EventRecorder:
             await self._write(namespace, name, manifest)
         except ApiError as error:
             self.dropped += 1
-            log.debug("event %s was not written: %s", name, error)
+            log.debug("cannot write event %s: %s", name, error)
 
     async def _write(self, namespace: str, name: str, manifest: dict[str, Any]) -> None:
         again = {k: manifest[k] for k in ("count", "lastTimestamp")}

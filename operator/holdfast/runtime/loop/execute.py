@@ -1,16 +1,15 @@
 """Carry out one decision: status first, then orders, then actions, then events.
 
-If the status cannot be written nothing else is done: no pod may exist that the status does not know of, but for the
-very first, whose decision has no status to write. Two things do not wait for it, because every millisecond of them is
-the training's:
+If the status cannot be written, nothing else is done: no pod may exist that the status does not name, except the very
+first, whose decision has no status to write. Two things do not wait for the status, because they cost training time:
 
-- An order to drain because of a notice. Its id follows from the status that is stored, so a leader that decides again
-  gives the same order, and a pod obeys an order once. What people asked for may have been taken back when the status is
-  written, so that order waits.
-- A pod that was promised: the number of its attempt is in status already, or it is the next one and the storage fence
-  tells programs apart. So a successor comes up while the notice is still being written. This process must have written
-  the newest number: then no other can have taken the job further, and a view that is stale is so only in what people
-  changed meanwhile; the next decision clears away a pod that is not wanted any more, whoever makes it.
+- An order to drain because of a notice. Its id follows from the stored status, so a leader that decides again gives
+  the same order, and a pod obeys an order once. A request of a user may be withdrawn before the status is written, so
+  the order for it waits.
+- A promised pod: the number of its attempt is already in status, or it is the next number and the storage fence
+  separates the two programs. So a successor starts while the notice is still being written. This process must have
+  written the newest number: then no other process has decided anything for the job, and only changes by users can be
+  missing in the snapshot. If the pod is not needed after such a change, the next decision deletes it.
 """
 
 import asyncio
@@ -36,29 +35,29 @@ from holdfast.core.decision import (
 )
 from holdfast.core.observe.snapshot import Refusal
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.gated_writer import Writer
-from holdfast.runtime.endpoint.ca_configmap import TrustAnchor
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
+from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.loop.events import EventRecorder
-from holdfast.runtime.pod_writer import PodWriter, RefusedError, namespace_ends, refused
+from holdfast.runtime.pod_writer import PodWriter, RefusedError, is_namespace_terminating, is_refusal
 
 log = logging.getLogger(__name__)
 
-# How many jobs write at once. Fewer than are decided at once: when a node goes, all its pods are told at once and all
-# promised pods are made at once, and then one job after the other gets its status.
+# How many jobs write at once. This is less than the number of workers: when a node goes away, all its pods get their
+# orders and all promised pods are created at once, and then the statuses are written in turn.
 WRITERS = 16
 
 
 class Board(Protocol):
-    """Where orders are put up for pods to fetch."""
+    """The open orders that pods fetch."""
 
     def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
-        """These, and no others, are open for the pods of this job."""
+        """Open exactly these orders for the pods of this job."""
         ...
 
     def offer(self, job_uid: str, orders: tuple[Order, ...]) -> None:
-        """These are open too."""
+        """Open these orders too."""
         ...
 
 
@@ -72,7 +71,7 @@ class Outcome(Enum):
 
 
 def _notices(decision: Decision) -> tuple[Order, ...]:
-    """The orders to drain that cannot wait: the machine is about to go."""
+    """The orders to drain because of a notice: the node goes away soon."""
     drain = decision.status.current.drain if decision.status.current else None
     if drain is None or drain.kind is not EndKind.LOSS:
         return ()
@@ -80,41 +79,41 @@ def _notices(decision: Decision) -> tuple[Order, ...]:
 
 
 class Executor:
-    """Writes what was decided. `refusals` remembers, by job UID, that the API server would not have a pod."""
+    """Carries out decisions. `refusals` has, by job UID, the pod that the API server refused."""
 
     def __init__(
         self,
         *,
-        writer: Writer,
+        writer: GatedWriter,
         cache: Cache,
         board: Board,
         events: EventRecorder,
-        trust: TrustAnchor,
+        ca: CaConfigMap,
         now: Callable[[], datetime],
     ) -> None:
         self._writer = writer
         self._cache = cache
         self._board = board
         self._events = events
-        self._trust = trust
+        self._ca = ca
         self._now = now
         self._pods = PodWriter(writer, cache)
         self._turns = asyncio.Semaphore(WRITERS)
-        self._raised: dict[str, int] = {}  # by job UID: the newest attempt that this process has written into status
+        self._newest_written: dict[str, int] = {}  # job UID -> newest attempt that this process wrote into status
         self.refusals: dict[str, Refusal] = {}
 
     @property
-    def writer(self) -> Writer:
-        """What it writes with."""
+    def writer(self) -> GatedWriter:
+        """The writer of this executor."""
         return self._writer
 
     @property
     def pods(self) -> PodWriter:
-        """The writer of pods, for those who clean up."""
+        """The writer of pods, for the clean-up of orphaned pods."""
         return self._pods
 
     async def apply(self, job: TrainingJob, decision: Decision) -> tuple[Outcome, bool]:
-        """Carry the decision out; the second value tells whether progress was written.
+        """Carry out the decision; the second value is True if progress was written.
 
         Raises ApiError if the status or an action failed for a reason that may pass.
         """
@@ -128,9 +127,9 @@ class Executor:
         promised: tuple[Action, ...] = ()
         if patch:
             notices = _notices(decision)
-            if notices and self._writer.open:
+            if notices and self._writer.may_write:
                 self._board.offer(job.metadata.uid, notices)
-            promised = await self._keep_promises(key, job, decision)
+            promised = await self._create_promised_pods(key, job, decision)
         async with self._turns:
             return await self._write(key, job, decision, patch, promised)
 
@@ -141,8 +140,8 @@ class Executor:
             outcome = await self._write_status(key, job, patch)
             if outcome is not Outcome.APPLIED:
                 return outcome, False
-            self._raised[job.metadata.uid] = decision.status.attempt
-            if not done:  # a refusal is of the pod that was just to be made, and not yet known to any decision
+            self._newest_written[job.metadata.uid] = decision.status.attempt
+            if not done:  # otherwise the refusal is of a pod of this decision: the next decision needs it
                 self.refusals.pop(job.metadata.uid, None)
         self._board.replace(job.metadata.uid, decision.orders)
         try:
@@ -152,9 +151,9 @@ class Executor:
                 self._events.record(job, event)
         return Outcome.APPLIED, "progress" in patch
 
-    async def _keep_promises(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
-        """Make the pod that this process promised, and return what was done of the decision."""
-        raised = self._raised.get(job.metadata.uid, 0)
+    async def _create_promised_pods(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
+        """Create the pod that this process promised, and return the actions that are done."""
+        raised = self._newest_written.get(job.metadata.uid, 0)
         promised = tuple(
             action
             for action in decision.actions
@@ -163,14 +162,14 @@ class Executor:
         try:
             await self._act(key, job, promised)
         except ApiError as error:
-            # How the last attempt ended is to be known all the same; then the pod is tried again.
-            log.warning("the next pod: %s; status first", error, extra={"job": "/".join(key)})
+            # The end of the last attempt must be recorded in any case; then the pod is tried again.
+            log.warning("cannot create the promised pod yet: %s", error, extra={"job": "/".join(key)})
             return ()
         return promised
 
     def keep_only(self, job_uids: set[str]) -> None:
         """Forget all other jobs."""
-        for known in (self.refusals, self._raised):
+        for known in (self.refusals, self._newest_written):
             for uid in known.keys() - job_uids:
                 del known[uid]
 
@@ -182,7 +181,7 @@ class Executor:
             self._cache.put_job(await self._writer.write("PATCH", f"{path}/status", body))
         except ApiError as error:
             if error.not_found:
-                self._cache.lose_job(key, meta.uid)
+                self._cache.forget_job(key, meta.uid)
                 return Outcome.GONE
             if not error.conflict:
                 raise
@@ -194,7 +193,7 @@ class Executor:
             raw = await self._writer.get(paths.job(key.namespace, key.name))
         except ApiError as error:
             if error.not_found:
-                self._cache.lose_job(key, uid)
+                self._cache.forget_job(key, uid)
                 return Outcome.GONE
             raise
         self._cache.put_job(raw)
@@ -204,21 +203,23 @@ class Executor:
         if not actions:
             return
         if len(actions) == 1:
-            await self._one(key, job, actions[0])
+            await self._run_action(key, job, actions[0])
             return
-        # The new pod first: that it starts is urgent, that the old one is cleared away is not.
+        # The new pod first: its start is urgent, the deletion of the old pod is not.
         first = [action for action in actions if isinstance(action, CreatePod)]
         rest = [action for action in actions if not isinstance(action, CreatePod)]
         failed: list[BaseException] = []
         for wave in (first, rest):
-            results = await asyncio.gather(*(self._one(key, job, action) for action in wave), return_exceptions=True)
+            results = await asyncio.gather(
+                *(self._run_action(key, job, action) for action in wave), return_exceptions=True
+            )
             failed += [result for result in results if isinstance(result, BaseException)]
         for error in failed[1:]:
-            log.warning("an action failed too: %s", error, extra={"job": "/".join(key)})
+            log.warning("another action failed: %s", error, extra={"job": "/".join(key)})
         if failed:
             raise failed[0]
 
-    async def _one(self, key: Key, job: TrainingJob, action: Action) -> None:
+    async def _run_action(self, key: Key, job: TrainingJob, action: Action) -> None:
         match action:
             case CreatePod():
                 await self._create(key, job, action)
@@ -233,7 +234,7 @@ class Executor:
 
     async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
         try:
-            await self._anchor(key.namespace)
+            await self._ensure_ca(key.namespace)
             if await self._pods.create(key, job.metadata.uid, action):
                 self.refusals.pop(job.metadata.uid, None)
         except RefusedError as error:
@@ -244,19 +245,21 @@ class Executor:
                 reason=error.reason,
                 message=error.message[:1024],
             )
-            log.warning("pod refused: %s", error, extra={"job": "/".join(key), "attempt": action.attempt})
+            log.warning(
+                "the API server refused the pod: %s", error, extra={"job": "/".join(key), "attempt": action.attempt}
+            )
         except ApiError as error:
-            # The ConfigMap of a namespace that is being deleted cannot be created either; nothing is to be done there.
+            # In a namespace that is being deleted, the ConfigMap cannot be created either: there is nothing to do.
             if not (error.not_found or "because it is being terminated" in error.message):
                 raise
 
-    async def _anchor(self, namespace: str) -> None:
+    async def _ensure_ca(self, namespace: str) -> None:
         try:
-            await self._trust.ensure(namespace)
+            await self._ca.ensure(namespace)
         except ApiError as error:
-            if not refused(error) or namespace_ends(error):
+            if not is_refusal(error) or is_namespace_terminating(error):
                 raise
-            # Never 422: that would say that the pod is invalid.
+            # Not 422: that would mean that the pod is invalid.
             message = f"ConfigMap {names.CA_CONFIG_MAP}, which the pod mounts: {error.message}"
             raise RefusedError(403, error.reason, message) from error
 
@@ -271,8 +274,8 @@ class Executor:
             await self._writer.write("DELETE", paths.job(key.namespace, key.name), body)
         except ApiError as error:
             if error.not_found:
-                self._cache.lose_job(key, uid)
-            elif error.conflict:  # it has changed since: decide again
+                self._cache.forget_job(key, uid)
+            elif error.conflict:  # the job has changed: decide again
                 await self._refresh(key, uid)
             else:
                 raise

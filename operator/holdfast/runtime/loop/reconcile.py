@@ -1,4 +1,4 @@
-"""The loop: take a key, gather what is known, decide, execute, say when to look again."""
+"""The loop: take a key, collect the snapshot, decide, execute, schedule the next pass."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.housekeeping import malformed_jobs
-from holdfast.runtime.housekeeping.orphaned_pods import Orphans
+from holdfast.runtime.housekeeping.orphaned_pods import OrphanedPods
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.work_queue import WorkQueue
 from holdfast.runtime.loop.execute import Executor, Outcome
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 Decide = Callable[[Snapshot], Decision]
 Observe = Callable[[str, float, tuple[str, ...]], None]  # result, seconds, rules that fired
 
-CONFLICTS = 4  # how often one pass decides anew before it gives the key back
-SETTLE = 0.2  # seconds after our own actions until the job is looked at again, if no event comes first
+CONFLICTS = 4  # how often one pass decides again before it gives the key back
+SETTLE = 0.2  # seconds from own actions until the next pass over the job, if no event comes before
 
 
 class Reports(Protocol):
-    """What pods said of themselves."""
+    """The reports of pods."""
 
     def of(self, pod_uids: tuple[str, ...]) -> Mapping[str, Report]:
         """The newest report of each of these pods."""
@@ -38,7 +38,7 @@ class Reports(Protocol):
 
 
 class Reconciler:
-    """Works on one key at a time for each worker. Nothing that one job does or holds stops the others."""
+    """Works on one key at a time per worker. An error of one job does not stop the others."""
 
     def __init__(
         self,
@@ -62,26 +62,26 @@ class Reconciler:
         self._config = config
         self._now = now
         self._since = now()
-        self._orphans = Orphans(executor.writer, executor.pods)
+        self._orphans = OrphanedPods(executor.writer, executor.pods)
         self.observe: Observe = lambda result, seconds, rules: None
 
     async def work(self) -> None:
-        """One worker: until the queue is closed."""
+        """Run one worker until the queue is closed."""
         while (key := await self._queue.get()) is not None:
             await self.once(key)
 
     async def once(self, key: Key) -> None:
-        """One pass over a key that the queue gave out. Never raises."""
+        """Make one pass over a key from the queue. Never raises."""
         started, result = monotonic(), "error"
         rules: tuple[str, ...] = ()
         try:
             result, rules, again = await self._pass(key)
         except ApiError as error:
             delay = self._queue.failed(key, error.retry_after or 0.0)
-            log.warning("%s; again in %.1fs", error, delay, extra={"job": "/".join(key)})
+            log.warning("%s; next try in %.1fs", error, delay, extra={"job": "/".join(key)})
         except Exception:
             delay = self._queue.failed(key)
-            log.exception("this job cannot be decided; again in %.1fs", delay, extra={"job": "/".join(key)})
+            log.exception("cannot decide this job; next try in %.1fs", delay, extra={"job": "/".join(key)})
         else:
             self._queue.done(key)
             if again is not None:
@@ -109,7 +109,7 @@ class Reconciler:
                 continue
             again += wait
             return outcome.value, decision.trace, min(again, default=None)
-        raise ApiError(409, "Conflict", "the job changes faster than it can be decided")
+        raise ApiError(409, "Conflict", f"the job changed during {CONFLICTS} decisions in a row")
 
     async def _decide_and_act(
         self, key: Key, job: TrainingJob, pods: tuple[PodView, ...]
@@ -117,8 +117,8 @@ class Reconciler:
         uid = job.metadata.uid
         mine = tuple(pod for pod in pods if pod.job_uid == uid)
         reports = self._reports.of(tuple(pod.uid for pod in mine))
-        slot, now = self._slots.open(uid), self._now()
-        seen = malformed_jobs.lifted(job)
+        slot, now = self._slots.may_write(uid), self._now()
+        seen = malformed_jobs.without_condition(job)
         snapshot = Snapshot(
             now=now,
             job=seen,
@@ -127,8 +127,8 @@ class Reconciler:
             reports=reports,
             profile=self._cache.profiles.get(seen.spec.capacity.profile or ""),
             refusal=self._executor.refusals.get(uid),
-            # While it did not lead it did not listen either: what it remembers of a trainer is old.
-            listening_since=max(self._since, now - timedelta(seconds=self._writer.open_for)),
+            # While this process does not lead, it receives no reports: what it knows of a trainer is old.
+            listening_since=max(self._since, now - timedelta(seconds=self._writer.leading_for)),
             progress_slot=slot,
             config=self._config,
         )
@@ -137,11 +137,11 @@ class Reconciler:
         outcome, progressed = await self._executor.apply(job, decision)
         wait = [max(0.001, (decision.requeue_at - self._now()).total_seconds())] if decision.requeue_at else []
         if progressed and slot:
-            self._slots.used(uid)
-        elif progressed or slot:  # progress that rode on another write took nobody's slot
+            self._slots.record_write(uid)
+        elif progressed or slot:  # progress in a write that had another reason uses no slot
             self._slots.leave(uid)
         elif _has_news(seen, reports, self._config.status_interval, now):
-            self._queue.after(key, self._slots.queue(uid) + 0.001, calm=True)
+            self._queue.after(key, self._slots.enqueue(uid) + 0.001, calm=True)
         if decision.actions:
             self._queue.after(key, SETTLE, calm=True)
         return outcome, decision, wait
@@ -160,7 +160,7 @@ class Reconciler:
 
 
 def _has_news(job: TrainingJob, reports: Mapping[str, Report], interval: timedelta, now: datetime) -> bool:
-    """True if progress is due to be written, so that the job has to come back for it."""
+    """True if there is progress to write, so that the job needs another pass."""
     written = job.status.progress.updated_at
     newest = max((report.received_at for report in reports.values()), default=None)
     return newest is not None and (written is None or (newest > written and now - written >= interval))

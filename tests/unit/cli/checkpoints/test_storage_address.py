@@ -111,6 +111,7 @@ def test_a_bucket_without_keys(api: FakeApi, monkeypatch: pytest.MonkeyPatch) ->
     own_keys(monkeypatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    assert "nonsense; give the endpoint as https://host:port" in holdfast("list", "s3://runs/x", "--endpoint", "nonsense").output
+    refused = holdfast("list", "s3://runs/x", "--endpoint", "nonsense").output
+    assert "nonsense; give the endpoint as https://host:port" in refused
     found = find(Where("s3://runs/demo/job"))
     assert (found.endpoint, found.region) == ("http://127.0.0.1:9", "eu-north-1")

@@ -1,26 +1,26 @@
 from tests.support.operator.fake_api_server import Clock
 
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 
 
 def test_how_long_the_gate_has_been_shut() -> None:
     clock = Clock()
-    gate = Gate(clock)
-    assert gate.shut_for == float("inf")
+    gate = LeadershipGate(clock)
+    assert gate.closed_for == float("inf")
     gate.keep_open(clock() + 10)
     clock.tick(10)
-    assert (gate.open, gate.shut_for) == (False, 0.0)
+    assert (gate.is_open, gate.closed_for) == (False, 0.0)
     clock.tick(5)
-    assert gate.shut_for == 5.0
+    assert gate.closed_for == 5.0
     gate.keep_open(clock() + 1)
-    assert gate.shut_for == 0.0
-    gate.shut()
-    assert gate.shut_for == float("inf")
+    assert gate.closed_for == 0.0
+    gate.close()
+    assert gate.closed_for == float("inf")
 
 
 def test_how_long_the_gate_has_been_open_without_a_gap() -> None:
     clock = Clock()
-    gate = Gate(clock)
+    gate = LeadershipGate(clock)
     assert gate.open_for == 0.0
     gate.keep_open(clock() + 10)
     clock.tick(8)

@@ -1,7 +1,7 @@
 import pytest
 from tests.support.operator.fake_api_server import Clock, FakeClient
 
-from holdfast.runtime.apiserver.leadership_gate import Gate, NotLeadingError
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate, NotLeadingError
 from holdfast.runtime.apiserver.lease import Elector
 from holdfast.runtime.errors import ApiError, LeadershipLostError
 
@@ -9,8 +9,8 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/holdfast"
 UNREACHABLE = ApiError(0, "Unreachable", "no answer")
 
 
-def candidate(client: FakeClient, clock: Clock, name: str) -> tuple[Elector, Gate]:
-    gate = Gate(clock)
+def candidate(client: FakeClient, clock: Clock, name: str) -> tuple[Elector, LeadershipGate]:
+    gate = LeadershipGate(clock)
     elector = Elector(client, gate, namespace="ns", identity=name, duration=15, renew=5, clock=clock)
     return elector, gate
 
@@ -20,14 +20,14 @@ async def test_the_first_one_leads_and_the_second_waits_out_the_duration() -> No
     one, gate_one = candidate(client, clock, "one")
     two, gate_two = candidate(client, clock, "two")
     assert await one._try_acquire()
-    assert gate_one.open
+    assert gate_one.is_open
     assert not await two._try_acquire()
     clock.tick(14)
     assert not await two._try_acquire()
     clock.tick(1.5)
-    assert not gate_one.open  # it has stopped before the other starts
+    assert not gate_one.is_open  # it has stopped before the other starts
     assert await two._try_acquire()
-    assert gate_two.open
+    assert gate_two.is_open
     assert client.objects[PATH]["spec"]["leaseTransitions"] == 1
 
 
@@ -48,7 +48,7 @@ async def test_the_gate_shuts_by_itself_before_the_lease_is_over() -> None:
     one, gate = candidate(client, clock, "one")
     await one._try_acquire()
     clock.tick(12.1)
-    assert not gate.open
+    assert not gate.is_open
     with pytest.raises(NotLeadingError):
         gate.check()
 
@@ -61,9 +61,9 @@ async def test_an_unreachable_server_shuts_the_gate_and_an_untouched_lease_opens
     for _ in range(6):
         clock.tick(5)
         await one.renew_once()
-    assert not gate.open
+    assert not gate.is_open
     await one.renew_once()
-    assert gate.open
+    assert gate.is_open
 
 
 async def test_another_holder_ends_the_leadership_for_good() -> None:
@@ -76,7 +76,7 @@ async def test_another_holder_ends_the_leadership_for_good() -> None:
     assert await two._try_acquire()
     with pytest.raises(LeadershipLostError, match="two"):
         await one.renew_once()
-    assert not gate.open
+    assert not gate.is_open
 
 
 async def test_a_lost_answer_renews_only_by_a_further_write() -> None:
@@ -89,7 +89,7 @@ async def test_a_lost_answer_renews_only_by_a_further_write() -> None:
     assert [method for method, *_ in client.calls[-3:]] == ["PUT", "GET", "PUT"]
     assert one.age == 0
     clock.tick(11)
-    assert gate.open
+    assert gate.is_open
 
 
 async def test_a_deleted_lease_ends_the_leadership() -> None:
@@ -99,7 +99,7 @@ async def test_a_deleted_lease_ends_the_leadership() -> None:
     del client.objects[PATH]
     with pytest.raises(LeadershipLostError, match="deleted"):
         await one.renew_once()
-    assert not gate.open
+    assert not gate.is_open
 
 
 async def test_a_released_lease_is_taken_at_once() -> None:
@@ -109,7 +109,7 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     await one._try_acquire()
     assert not await two._try_acquire()
     await one.release()
-    assert not gate.open
+    assert not gate.is_open
     assert await two._try_acquire()
 
 

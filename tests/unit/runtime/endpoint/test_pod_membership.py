@@ -1,7 +1,7 @@
 import pytest
 from tests.support.operator.fake_api_server import raw_job, raw_pod
 
-from holdfast.runtime.endpoint.pod_membership import Membership
+from holdfast.runtime.endpoint.pod_membership import PodMembership
 from holdfast.runtime.informer.cache import Cache
 from holdfast.serve.progress_endpoint import Standing
 
@@ -9,7 +9,7 @@ TIER = {"name": "cpu", "kind": "CPU"}
 AT = "2026-11-21T11:00:00Z"
 
 
-def members(*, synced: bool = True) -> tuple[Cache, Membership]:
+def members(*, synced: bool = True) -> tuple[Cache, PodMembership]:
     cache = Cache()
     current = {"number": 2, "state": "Running", "tier": TIER, "raisedAt": AT}
     record = {"number": 1, "tier": "cpu", "kind": "Loss", "reason": "x", "raisedAt": AT, "endedAt": AT}
@@ -19,7 +19,7 @@ def members(*, synced: bool = True) -> tuple[Cache, Membership]:
     cache.put_pod(raw_pod("a-7-0", "alien", 13, attempt=2, job_uid="u9"))
     cache.put_pod(raw_pod("b-1-0", "b", 14, job="b", job_uid="u2"))
     cache.put_pod(raw_pod("a-3-0", "nobodys", 15, attempt=3))
-    return cache, Membership(cache, lambda: synced)
+    return cache, PodMembership(cache, lambda: synced)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_first_pod_may_report_before_anything_is_in_status() -> None:
     cache.put_job(raw_job())
     cache.put_pod(raw_pod("a-1-0", "first", 11))
     cache.put_pod(raw_pod("a-2-0", "second", 12, attempt=2))
-    ask = Membership(cache, lambda: True)
+    ask = PodMembership(cache, lambda: True)
     assert ask("ns", "a", "first", 1) is Standing.MEMBER
     assert ask("ns", "a", "second", 2) is Standing.STRANGER
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from tests.support.operator.fake_api_server import FakeClient
 
-from holdfast.runtime.endpoint.serving_ca import serving_ca
+from holdfast.runtime.endpoint.serving_ca import read_or_create_ca
 from holdfast.runtime.endpoint.token_review import TokenReviewer
 from holdfast.runtime.errors import ConfigurationError
 from holdfast.serve.auth import Identity
@@ -13,16 +13,16 @@ REVIEWS = "tokenreviews"
 
 async def test_operators_that_start_together_agree_on_one_ca() -> None:
     client = FakeClient()
-    first, second = await asyncio.gather(serving_ca(client, "ns"), serving_ca(client, "ns"))
+    first, second = await asyncio.gather(read_or_create_ca(client, "ns"), read_or_create_ca(client, "ns"))
     assert first == second
-    assert await serving_ca(client, "ns") == first
+    assert await read_or_create_ca(client, "ns") == first
 
 
 async def test_a_secret_with_something_else_is_named() -> None:
     client = FakeClient()
     client.put("/api/v1/namespaces/ns/secrets/holdfast-serving", {"metadata": {}, "data": {"tls.crt": "eA=="}})
-    with pytest.raises(ConfigurationError, match=r"ns/holdfast-serving must hold ca\.crt"):
-        await serving_ca(client, "ns")
+    with pytest.raises(ConfigurationError, match=r"ns/holdfast-serving must have the keys ca\.crt"):
+        await read_or_create_ca(client, "ns")
 
 
 def review(**status: object) -> dict[str, object]:

@@ -6,7 +6,7 @@ from tests.support.operator.fake_api_server import T0, raw_node, raw_pod
 
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
-from holdfast.runtime.housekeeping.orphaned_pods import OVERDUE, releasable
+from holdfast.runtime.housekeeping.orphaned_pods import OVERDUE, is_releasable
 
 CLUSTER = ClusterView([NodeView.parse(raw_node("n1"))])
 DELETED = "2026-11-21T12:00:00Z"
@@ -31,7 +31,7 @@ DELETED = "2026-11-21T12:00:00Z"
 def test_when_an_orphan_may_go(more: dict[str, Any], later: int, expected: bool) -> None:
     pod = PodView.parse(raw_pod(**more))
     assert pod
-    assert releasable(pod, CLUSTER, T0 + timedelta(seconds=later)) is expected
+    assert is_releasable(pod, CLUSTER, T0 + timedelta(seconds=later)) is expected
     assert timedelta(0) < OVERDUE
 
 
@@ -43,4 +43,4 @@ def test_a_pod_deleted_by_force_on_a_silent_node_may_go(grace: int, ready: bool,
     pod = PodView.parse(raw)
     assert pod
     cluster = ClusterView([NodeView.parse(raw_node("n1", ready=ready))])
-    assert releasable(pod, cluster, T0) is expected
+    assert is_releasable(pod, cluster, T0) is expected

@@ -14,10 +14,10 @@ from holdfast.api import names
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.scalars import format_duration, format_time
 from holdfast.core.capacity.loss_counts import MEMORY
-from holdfast.runtime.apiserver.gated_writer import Writer
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.errors import ApiError
-from holdfast.runtime.housekeeping.profile_knowledge import WRITES, Profiles
+from holdfast.runtime.housekeeping.profile_knowledge import WRITES, ProfileStatusWriter
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.work_queue import WorkQueue
 from holdfast.serve.token_bucket import TokenBucket
@@ -44,15 +44,15 @@ class World:
     def restart(self) -> None:
         """Another operator takes over; nothing is left of what the one before had in memory."""
         self.cache, self.queue = Cache(), WorkQueue[Key](self.clock)
-        gate = Gate(self.clock)
+        gate = LeadershipGate(self.clock)
         gate.keep_open(float("inf"))
-        writer = Writer(self.client, gate, TokenBucket(1e6, 1e6, self.clock))
-        self.profiles = Profiles(
+        writer = GatedWriter(self.client, gate, TokenBucket(1e6, 1e6, self.clock))
+        self.profiles = ProfileStatusWriter(
             writer, self.cache, self.queue, every=EVERY, asking=timedelta(minutes=1), now=self.clock.now,
             clock=self.clock,
         )  # fmt: skip
-        self.cache.sweep("profiles", self.client.objects.values(), self.client.version)
-        self.cache.sweep("jobs", self.jobs.values(), self.version)
+        self.cache.replace_all("profiles", self.client.objects.values(), self.client.version)
+        self.cache.replace_all("jobs", self.jobs.values(), self.version)
         self.profiles.begin()
 
     def put_profile(self, name: str, uid: str = "", tiers: Iterable[str] = TIERS) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def test_few_profiles_at_a_time(world: World) -> None:
 
 def test_a_follower_writes_nothing(world: World) -> None:
     world.job("a", losses=1)
-    world.profiles._writer._gate.shut()
+    world.profiles._writer._gate.close()
     world.once()
     RUNNER.run(world.profiles.flush())
     assert world.writes == 0
@@ -241,7 +241,7 @@ def test_a_status_that_cannot_be_read_is_written_anew(world: World, caplog: pyte
     assert "grid" in world.cache.profiles, "jobs can use it all the same"
     world.once()
     assert world.client.objects[f"{PATH}/grid"]["status"] == {"up": "", "out": "", "tiers": [], "counted": []}
-    assert "CapacityProfile grid cannot be read" in caplog.text
+    assert "replacing the status of CapacityProfile grid" in caplog.text
     assert "status.tiers[0].tier" in caplog.text
     for _ in range(3):
         world.pass_by()

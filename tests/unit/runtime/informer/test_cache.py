@@ -176,14 +176,14 @@ def test_what_becomes_of_jobs_is_told(cache: Cache) -> None:
     cache.put_job(raw_job(version=10))
     cache.put_job(raw_job(version=12))
     cache.put_job(raw_job(version=12))  # the answer to a write, and its event
-    cache.sweep("jobs", [raw_job(version=12)], 12)
+    cache.replace_all("jobs", [raw_job(version=12)], 12)
     cache.put_job(raw_job(version=11))
     cache.put_job(raw_job(version=13, phase=7))  # it cannot be read, but is not gone
     cache.put_job(raw_job(version=14))
     cache.put_job(raw_job(uid="u2", version=15))
     cache.drop_job(raw_job(uid="u2", version=16))
     cache.put_job(raw_job(uid="u3", version=17))
-    cache.lose_job(A, "u3")
+    cache.forget_job(A, "u3")
     assert told == [
         ("", "u1@10"), ("u1@10", "u1@12"), ("", "u1@14"), ("u1@14", ""), ("", "u2@15"), ("u2@15", ""),
         ("", "u3@17"), ("u3@17", ""),
@@ -205,7 +205,7 @@ def test_a_sweep_drops_what_is_not_listed_and_not_newer(cache: Cache) -> None:
     cache.put_job(raw_job("old", "u1", version=5))
     cache.put_job(raw_job("kept", "u2", version=6))
     cache.put_job(raw_job("new", "u3", version=50))
-    touched = cache.sweep("jobs", [raw_job("kept", "u2", version=6), raw_job("seen", "u4", version=7)], 40)
+    touched = cache.replace_all("jobs", [raw_job("kept", "u2", version=6), raw_job("seen", "u4", version=7)], 40)
     assert touched == {Key("ns", "old"), Key("ns", "seen")}
     assert {key.name for key in cache.jobs} == {"kept", "new", "seen"}
 
@@ -213,9 +213,9 @@ def test_a_sweep_drops_what_is_not_listed_and_not_newer(cache: Cache) -> None:
 def test_a_sweep_of_every_kind(cache: Cache) -> None:
     cache.put_pod(raw_pod(node="n1"))
     cache.put_node(raw_node("n1"))
-    assert cache.sweep("nodes", [], 100) == {A}
-    assert cache.sweep("pods", [], 100) == {A}
-    assert cache.names() == set()
+    assert cache.replace_all("nodes", [], 100) == {A}
+    assert cache.replace_all("pods", [], 100) == {A}
+    assert cache.job_keys() == set()
 
 
 def test_a_pod_that_lost_its_label_may_come_back() -> None:

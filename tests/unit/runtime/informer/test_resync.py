@@ -36,7 +36,7 @@ async def test_what_the_watch_missed_is_dropped() -> None:
     cache.put_job(raw_job(version=5))
     cache.put_pod(raw_pod(version=6))
     await resync.once()
-    assert cache.names() == set()
+    assert cache.job_keys() == set()
 
 
 async def test_a_list_that_fails_leaves_the_cache_as_it_was() -> None:

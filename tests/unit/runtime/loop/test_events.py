@@ -7,8 +7,8 @@ from tests.support.waiting import wait_for
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.decision import Event
-from holdfast.runtime.apiserver.gated_writer import Writer
-from holdfast.runtime.apiserver.leadership_gate import Gate
+from holdfast.runtime.apiserver.gated_writer import GatedWriter
+from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.loop.events import YIELD, EventRecorder
 from holdfast.serve.token_bucket import TokenBucket
@@ -18,9 +18,9 @@ LOST = Event("Warning", "NodeLost", "node spot-1 is gone")
 
 
 def recorder(client: FakeClient, clock: Clock, urgent: Callable[[], bool] = lambda: False) -> EventRecorder:
-    gate = Gate(clock)
+    gate = LeadershipGate(clock)
     gate.keep_open(float("inf"))
-    return EventRecorder(Writer(client, gate, TokenBucket(1000, 1000)), "me", clock, clock.now, urgent)
+    return EventRecorder(GatedWriter(client, gate, TokenBucket(1000, 1000)), "me", clock, clock.now, urgent)
 
 
 async def test_an_event_is_written_as_kubectl_describe_wants_it() -> None:

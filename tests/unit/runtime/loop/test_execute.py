@@ -1,11 +1,9 @@
-import copy
 import dataclasses
 from typing import Any
 
 import pytest
 from tests.support.operator.fake_api_server import raw_job, raw_pod
 
-from holdfast.api import names
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase, TrainingJobStatus
 from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Event, Order, ReleasePod, UnprotectPod
@@ -79,7 +77,7 @@ async def test_only_an_order_to_drain_for_a_notice_does_not_wait_for_the_status(
 
 async def test_an_operator_that_does_not_lead_gives_no_order(bench: Any) -> None:
     job = stored(bench)
-    bench.gate.shut()
+    bench.gate.close()
     with pytest.raises(ApiError):
         await bench.executor.apply(job, leaving(job, "Loss"))
     assert bench.board.offered == []
@@ -265,17 +263,6 @@ async def test_a_namespace_that_ends_is_no_refusal(bench: Any) -> None:
     assert bench.executor.refusals == {}
 
 
-async def test_the_config_map_is_looked_at_once_and_corrected(bench: Any) -> None:
-    path = "/api/v1/namespaces/ns/configmaps/holdfast-ca"
-    bench.client.put(path, {"metadata": {}, "data": {"ca.crt": "OLD", "other": "x"}})
-    job = stored(bench)
-    for _ in range(3):
-        await bench.executor.apply(job, Decision(job.status, (create(),)))
-    assert bench.client.objects[path]["data"] == {"ca.crt": "CERT", "other": "x"}
-    assert [call for call in bench.verbs() if "configmaps" in call] == ["PATCH configmaps/holdfast-ca"]
-    assert sum(p == path for m, p, _ in bench.client.calls if m == "GET") == 1
-
-
 async def test_deletes_carry_the_uid_and_a_gone_pod_is_success(bench: Any) -> None:
     job = stored(bench)
     bench.client.put(f"{PODS}/a-1-0", raw_pod(uid="other"))
@@ -287,34 +274,6 @@ async def test_deletes_carry_the_uid_and_a_gone_pod_is_success(bench: Any) -> No
     assert "gracePeriodSeconds" not in bodies[f"{PODS}/gone"]
     assert f"{PODS}/a-1-0" in bench.client.objects
     assert JOB_PATH in bench.client.objects
-
-
-async def test_release_takes_only_our_finalizer_wherever_it_stands(bench: Any) -> None:
-    job = stored(bench)
-    bench.client.put(f"{PODS}/a-1-0", raw_pod(finalizers=["x/y", names.POD_FINALIZER, "z/w"]))
-    await bench.executor.apply(job, Decision(job.status, (ReleasePod("a-1-0", "p1"),)))
-    assert bench.client.objects[f"{PODS}/a-1-0"]["metadata"]["finalizers"] == ["x/y", "z/w"]
-
-
-async def test_release_of_another_pod_of_the_name_does_nothing(bench: Any) -> None:
-    job = stored(bench)
-    bench.client.put(f"{PODS}/a-1-0", raw_pod(uid="other"))
-    before = copy.deepcopy(bench.client.objects)
-    await bench.executor.apply(job, Decision(job.status, (ReleasePod("a-1-0", "p1"), ReleasePod("gone", "p2"))))
-    assert bench.client.objects == before
-
-
-async def test_unprotect_takes_both_annotations_off(bench: Any) -> None:
-    job = stored(bench)
-    raw = raw_pod()
-    raw["metadata"]["annotations"] = {
-        names.ANNOTATION_DO_NOT_DISRUPT: "true",
-        names.ANNOTATION_SAFE_TO_EVICT: "false",
-        "k": "v",
-    }
-    bench.client.put(f"{PODS}/a-1-0", raw)
-    await bench.executor.apply(job, Decision(job.status, (UnprotectPod("a-1-0", "p1"), UnprotectPod("gone", "p2"))))
-    assert bench.client.objects[f"{PODS}/a-1-0"]["metadata"]["annotations"] == {"k": "v"}
 
 
 async def test_one_failed_action_does_not_stop_the_others_and_events_are_still_said(bench: Any) -> None:
@@ -333,7 +292,7 @@ async def test_one_failed_action_does_not_stop_the_others_and_events_are_still_s
 
 async def test_without_the_lease_nothing_is_sent(bench: Any) -> None:
     job = stored(bench)
-    bench.gate.shut()
+    bench.gate.close()
     with pytest.raises(ApiError, match="lease"):
         await bench.executor.apply(job, raised(job, create()))
     assert bench.client.calls == []

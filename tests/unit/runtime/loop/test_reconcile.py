@@ -160,9 +160,9 @@ async def test_progress_waits_for_its_slot_and_comes_back_for_it(bench: Any) -> 
     stored(bench)
     bench.cache.put_pod(raw_pod())
     loop.book.reports["p1"] = Report("p1", 1, bench.clock.now(), "training", step=7)
-    loop.slots.used("someone")  # the slot of this moment is taken
+    loop.slots.record_write("someone")  # the slot of this moment is taken
     assert await loop.once() == "quiet"
-    assert loop.slots.queued("u1")
+    assert loop.slots.is_queued("u1")
     bench.clock.tick(0.2)
     assert await loop.queue.get() == A
     await loop.reconciler.once(A)

@@ -1,0 +1,20 @@
+"""The clock of the watches; the watches themselves run against a real API server in tests/integration/runtime."""
+
+from tests.support.operator.fake_api_server import Clock
+
+from holdfast.runtime.informer.watch import RESOURCES, Frames
+
+
+def test_silence_is_measured_from_the_start_and_from_the_last_frame_of_each_watch() -> None:
+    clock, connected = Clock(), list[str]()
+    frames = Frames(clock)
+    frames.connected = connected.append
+    assert frames.ages() == {}
+    frames.start()
+    clock.tick(10)
+    frames.opened("pods")
+    clock.tick(5)
+    assert frames.ages() == {resource: 5.0 if resource == "pods" else 15.0 for resource in RESOURCES}
+    frames.note("nodes")
+    assert frames.ages()["nodes"] == 0.0
+    assert connected == ["pods"]

@@ -1,0 +1,58 @@
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from holdfast.runtime.health import MAX_FRAME_AGE, MAX_QUEUE_AGE, Health, HealthServer
+
+
+def health(**over: Any) -> Health:
+    values: dict[str, Any] = {
+        "leading": lambda: True,
+        "lease_age": lambda: 1.0,
+        "frames": lambda: {"pods": 2.0},
+        "resync_age": lambda: 5.0,
+        "serving": lambda: True,
+    }
+    return Health(**{**values, **over})
+
+
+def test_a_leader_that_serves_is_healthy_and_ready() -> None:
+    well, report = health().report()
+    assert (well, report["ready"], report["problems"]) == (True, True, [])
+    assert report["watchFrameAgeSeconds"] == {"pods": 2.0}
+
+
+def test_a_follower_is_healthy_and_not_ready() -> None:
+    well, report = health(leading=lambda: False, lease_age=lambda: None, resync_age=lambda: None).report()
+    assert (well, report["ready"], report["leaseAgeSeconds"]) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({"frames": lambda: {"pods": MAX_FRAME_AGE + 1}}, "the watch of pods received nothing for 181s"),
+        ({"oldest_key": lambda: MAX_QUEUE_AGE + 1}, "a job has waited for 121s"),
+        ({"resync_age": lambda: 99_999.0}, "the last resync was 99999s ago"),
+    ],
+)
+def test_each_problem_is_named_with_what_is_allowed(over: dict[str, Any], words: str) -> None:
+    well, report = health(**over).report()
+    assert not well
+    assert report["problems"][0].startswith(f"{words} (at most ")
+
+
+async def test_the_probes_over_http() -> None:
+    server = HealthServer(health(serving=lambda: False, oldest_key=lambda: 999.0), lambda: b"metric 1\n")
+    port = await server.start("127.0.0.1", 0)
+    try:
+        async with ClientSession(f"http://127.0.0.1:{port}") as http:
+            async with http.get("/healthz") as answer:
+                assert (answer.status, len(json.loads(await answer.text())["problems"])) == (503, 1)
+            async with http.get("/readyz") as answer:
+                assert answer.status == 503
+            async with http.get("/metrics") as answer:
+                assert (answer.status, await answer.text()) == (200, "metric 1\n")
+    finally:
+        await server.stop()
