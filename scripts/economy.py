@@ -1,11 +1,11 @@
-"""Simulate the capacity policies on Spot markets, and write what came of it into docs/economy.md and docs/images.
+"""Simulate the capacity policies on Spot markets, and write the results into docs/economy.md and docs/images.
 
-    python scripts/economy.py                 on made-up markets
-    python scripts/economy.py --traces DIR    on the traces in DIR as well
+    python scripts/economy.py                 on generated markets
+    python scripts/economy.py --traces DIR    on the traces in DIR too
 
-The words of the page are written by hand. This replaces only what stands between a pair of its comments
-`<!-- begin NAME -->` and `<!-- end NAME -->`: the figures of the markets that it has run. The same markets give the
-same page. It takes minutes.
+The text of the page is written by hand. This script replaces only what is between a pair of its comments `<!-- begin
+NAME -->` and `<!-- end NAME -->`: the results of the markets that it has simulated. The same markets give the same
+page. It takes minutes.
 """
 
 import argparse
@@ -27,9 +27,10 @@ from holdfast.simulate.traces import Trace, read_traces
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "economy.md"
 SEED = 1
-WINDOWS = 24  # jobs for each market and load under the usual terms
-OTHER_WINDOWS = 6  # the same, under each of the other terms
-# Under the usual terms, and by load and under other terms; the last is the rule of the first, in the small economy.
+WINDOWS = 24  # jobs per market and load under the usual terms
+OTHER_WINDOWS = 6  # jobs per market and load under each of the other terms
+# POLICIES: rows of the first table. COLUMNS: by load and under other terms. deadline-rule is the rule of policy
+# Deadline alone, in the small economy.
 POLICIES = ("deadline", "cheapest", "ordered-slack", "uniform-progress", "greedy", "eager", "never-return")
 COLUMNS = ("deadline", "uniform-progress", "greedy", "eager", "never-return", "deadline-rule")
 
@@ -38,19 +39,19 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Markets:
-    """Spot markets: each trace for itself, and the groups of traces that a job may use together."""
+    """Spot markets: `apart` has one group per trace, `together` has groups of traces that a job may use together."""
 
     name: str
-    said: str
+    description: str
     apart: Sequence[tuple[Trace, ...]]
     together: Sequence[tuple[Trace, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What differs from the usual terms: fields of a Study, and with `together` that each job may use every zone."""
+    """What differs from the usual terms: fields of a Study. With `together`, each job may use every zone."""
 
-    said: str
+    description: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     together: bool = False
 
@@ -72,23 +73,25 @@ OTHERS = (
 
 
 def synthetic() -> Markets:
-    """Made-up markets, the same on every machine."""
+    """Generated markets, the same on every machine."""
     apart = made_up(SEED)
     days = len(apart[0][0]) * apart[0][0].gap / 86_400
-    said = f"{len(apart)} made-up markets of {days:g} days each (seed {SEED})"
-    return Markets("synthetic", said, apart, made_up(SEED, together=True))
+    description = f"{len(apart)} made-up markets of {days:g} days each (seed {SEED})"
+    return Markets("synthetic", description, apart, made_up(SEED, together=True))
 
 
 def recorded(folder: Path) -> Markets:
     """The traces in a folder. Raises TraceError."""
     traces = read_traces([folder])
     days = sum(len(trace) * trace.gap for trace in traces) / len(traces) / 86_400
-    said = f"{len(traces)} traces of {days:.0f} days each on average ({', '.join(trace.name for trace in traces)})"
-    return Markets("recorded", said, [(trace,) for trace in traces], [traces])
+    description = (
+        f"{len(traces)} traces of {days:.0f} days each on average ({', '.join(trace.name for trace in traces)})"
+    )
+    return Markets("recorded", description, [(trace,) for trace in traces], [traces])
 
 
 def figures(markets: Markets, windows: int, others: int, page: Path, say: Say, *, workers: int = 1) -> str:
-    """Simulate on these markets, draw the picture; the Markdown between the page's comments."""
+    """Simulate on these markets and draw the picture. Returns the Markdown for the page."""
     ran = list(dict.fromkeys((*POLICIES, *COLUMNS)))
     study = Study(markets=markets.apart, policies=ran, windows=windows, seed=SEED)
     everything = _rows(study, say, f"{markets.name}: {study.terms}", workers)
@@ -101,15 +104,15 @@ def figures(markets: Markets, windows: int, others: int, page: Path, say: Say, *
     lines = []
     for terms in OTHERS if others else ():
         changed = replace(terms.change(study, markets), windows=others, policies=list(COLUMNS))
-        found = _rows(changed, say, f"{markets.name}: {terms.said}", workers)
+        found = _rows(changed, say, f"{markets.name}: {terms.description}", workers)
         promised += found
-        lines.append(_line(f"{terms.said} ({len(found) // len(COLUMNS):,})", summarize(found)))
+        lines.append(_line(f"{terms.description} ({len(found) // len(COLUMNS):,})", summarize(found)))
     late = sum(row.missed for row in promised)
     loads = ", ".join(f"{load:g}" for load in study.loads)
     parts = [
         f"![Cost over the cheapest, {markets.name} markets](images/{picture.name})",
-        f"{markets.said[0].upper()}{markets.said[1:]}; {windows} jobs for each of them and each load of {loads}: "
-        f"{jobs:,} jobs under each policy. Each: {study.terms}. {_best(summarize(rows))}",
+        f"{markets.description[0].upper()}{markets.description[1:]}; {windows} jobs per market and load ({loads}): "
+        f"{jobs:,} jobs under each policy. Each job: {study.terms}. {_best(summarize(rows))}",
         _table(("policy", "mean", "median", "p95", "late", "moves a day"), map(_policy, summarize(everything))),
         "Mean / p95 by load, and under other terms (the number of jobs in brackets):",
         _table(("", *(f"`{name}`" for name in COLUMNS)), [*_by_load(everything), *lines]),
@@ -133,11 +136,11 @@ def _rows(study: Study, say: Say, what: str, workers: int) -> list[Row]:
 
 
 def _best(found: Sequence[Summary]) -> str:
-    """Who came closest, in words."""
+    """The policy with the lowest mean cost, and the next one, in words."""
     first, second, *_ = sorted(found, key=lambda one: one.mean)
     return (
-        f"Least above the cheapest is `{first.policy}`, by {(first.mean - 1) * 100:.1f}% on average; "
-        f"next is `{second.policy}`, by {(second.mean - 1) * 100:.1f}%."
+        f"Closest to the lowest cost is `{first.policy}`, {(first.mean - 1) * 100:.1f}% above it on average; "
+        f"next is `{second.policy}`, {(second.mean - 1) * 100:.1f}% above it."
     )
 
 
@@ -162,8 +165,8 @@ def _by_load(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def _line(said: str, found: Sequence[Summary]) -> tuple[str, ...]:
-    return (said, *(f"{one.mean:.3f} / {one.p95:.2f}" for one in found))
+def _line(description: str, found: Sequence[Summary]) -> tuple[str, ...]:
+    return (description, *(f"{one.mean:.3f} / {one.p95:.2f}" for one in found))
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
@@ -178,19 +181,19 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, and write the page."""
     parser = argparse.ArgumentParser(prog="scripts/economy.py", description="Write docs/economy.md.")
-    parser.add_argument("--traces", type=Path, metavar="DIR", help="traces, .json or .csv; run on them as well")
-    parser.add_argument("--windows", type=int, default=WINDOWS, help=f"jobs for each market and load ({WINDOWS})")
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="traces, .json or .csv: simulate on them too")
+    parser.add_argument("--windows", type=int, default=WINDOWS, help=f"jobs per market and load ({WINDOWS})")
     parser.add_argument("--others", type=int, default=OTHER_WINDOWS, metavar="WINDOWS",
-                        help=f"the same under other terms; 0 leaves them out ({OTHER_WINDOWS})")  # fmt: skip
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; one for each core")
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page; pictures go to images/ beside it")
+                        help=f"jobs per market and load under other terms; 0: none ({OTHER_WINDOWS})")  # fmt: skip
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; default: one per core")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page; pictures go into images/ beside it")
     options = parser.parse_args(arguments)
     chosen = [synthetic(), *([recorded(options.traces)] if options.traces else [])]
     for markets in chosen:
-        put(options.page.read_text(encoding="utf-8"), markets.name, "")  # known before the minutes are spent
+        put(options.page.read_text(encoding="utf-8"), markets.name, "")  # fails before the long simulation
     for markets in chosen:
         made = figures(markets, options.windows, options.others, options.page, _say, workers=options.workers)
-        page = options.page.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
+        page = options.page.read_text(encoding="utf-8")  # the page may have changed in the meantime
         options.page.write_text(put(page, markets.name, made), encoding="utf-8")
     sys.stdout.write(f"wrote {options.page}\n")
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -25,6 +25,17 @@ __all__ = [
 ]
 
 TierKind = Literal["Spot", "Dedicated", "CPU"]
+
+
+class NodeTaint(Protocol):
+    """A taint of a node; a value or effect that is not set is empty."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
 
 
 class Toleration(Model):
@@ -67,6 +78,12 @@ class Toleration(Model):
             field=".tolerationSeconds",
         ),
     )
+
+    def tolerates(self, taint: NodeTaint) -> bool:
+        """True if this toleration matches the taint, as the scheduler matches them."""
+        if self.effect not in (None, taint.effect) or self.key not in (None, taint.key):
+            return False
+        return self.operator == "Exists" or (self.value or "") == taint.value
 
 
 class Tier(Model):

@@ -60,7 +60,7 @@ class Condition(Model):
     """Generation of the job that the condition describes."""
 
 
-class Decision(Model):
+class DecisionNote(Model):
     """The last choice of the operator."""
 
     action: Reason
@@ -213,7 +213,7 @@ class TrainingJobStatus(Model):
     """Node of the current attempt."""
     reason: Message | None = None
     """Why the job is in its phase, in words."""
-    decision: Decision | None = None
+    decision: DecisionNote | None = None
     """The last choice of the operator."""
     progress: Progress = Progress()
     """The newest progress that the trainer reported."""

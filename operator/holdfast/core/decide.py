@@ -5,7 +5,7 @@ from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.progress import take_progress
-from holdfast.core.status.wrap_up import upkeep
+from holdfast.core.status.wrap_up import wrap_up
 from holdfast.core.table import candidates
 
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
@@ -30,7 +30,7 @@ def decide(snapshot: Snapshot) -> Decision:
         take_progress(draft, draft.look())
         if draft.status is not before:  # how far the work has come is what policies go by
             _settle(draft)
-    upkeep(draft, draft.look())
+    wrap_up(draft, draft.look())
     return draft.finish()
 
 

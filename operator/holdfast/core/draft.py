@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.api.profile import ProfileTier
-from holdfast.api.status import Decision as DecisionStatus
-from holdfast.api.status import TrainingJobStatus
+from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.node_lifetime import kept, mean_life
+from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation, look
@@ -88,7 +87,7 @@ class Draft:
         """Record the choice in words, once: saying the same again keeps its time."""
         said = self.status.decision
         if said is None or (said.action, said.reason) != (action, reason):
-            self.set(decision=DecisionStatus(action=action, reason=reason, at=self.now))
+            self.set(decision=DecisionNote(action=action, reason=reason, at=self.now))
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Tell people."""
@@ -142,8 +141,8 @@ class Draft:
         """Create the pod of an attempt: after its status is written, but for the very first and what is promised."""
         snapshot, tier = self.snapshot, attempt.tier
         shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
-        losses, had = kept(find(self.status.tiers, tier.name), shared, self.now)
-        life = mean_life(tier.kind, losses, had, snapshot.config.assumed)
+        losses, node_time = loss_counts(find(self.status.tiers, tier.name), shared, self.now)
+        life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed)
         manifest = build_pod(snapshot.job, attempt, snapshot.config, life)
         self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
         self.created |= {attempt.number}

@@ -1,4 +1,4 @@
-"""The pod of an attempt. Only what a job may choose is taken from its spec; everything else is stamped on last."""
+"""The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ Env = list[dict[str, Any]]
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
 
-# A pod tolerates a silent node without limit, so that the taint manager does not kill a training whose node only lost
-# touch: Holdfast itself decides, and sooner (see transitions: the silent node).
+# A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
+# connection. Holdfast decides itself, and earlier (see core.table: the silent node).
 _STAY_ON_SILENT_NODES = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
     for what in ("not-ready", "unreachable")
@@ -28,18 +28,18 @@ _STAY_ON_SILENT_NODES = [
 
 
 def pod_name(job: str, attempt: int, rank: int) -> str:
-    """Deterministic, so that no attempt can have two pods of one rank."""
+    """The name of a pod. It depends only on its arguments, so an attempt cannot have two pods of one rank."""
     return f"{job}-{attempt}-{rank}"
 
 
 def program(job: TrainingJob) -> str:
-    """A digest of what may not change while the job is active: its program and where its checkpoints are."""
+    """A digest of what may not change while the job is active: its program and the place of its checkpoints."""
     parts = (job.spec.trainer.model_dump_json(), job.spec.checkpoint.storage.model_dump_json())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: float, rank: int = 0) -> Manifest:
-    """The manifest of one pod. `life`: mean seconds between losses on its tier, as they are known now."""
+    """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now."""
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
     env = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
@@ -119,7 +119,7 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
         wanted[tier.accelerator] = str(trainer.accelerators_per_node)
     own_mounts = [_mount(volume) for volume in trainer.volumes]
     if trainer.resources.shared_memory:
-        own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - where NCCL and loaders look
+        own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - NCCL and data loaders use it
     container: Manifest = {
         "name": names.TRAINER_CONTAINER,
         "image": trainer.image,
@@ -149,16 +149,16 @@ def _pod_security(trainer: Trainer) -> Manifest:
 
 
 def _container_security(trainer: Trainer) -> Manifest:
-    """Pod security `baseline`, since many CUDA images run as root; `restricted` as soon as the job names another user.
+    """Pod security `baseline`, since many CUDA images run as root; `restricted` if the job sets another user.
 
-    A namespace that enforces `restricted` refuses the first kind with words that say so.
+    A namespace that enforces `restricted` refuses a pod of the first kind with a clear message.
     """
     drop = {"capabilities": {"drop": ["ALL"]}} if trainer.security_context.run_as_user else {}
     return {"allowPrivilegeEscalation": False, **drop}
 
 
 def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
-    """Who the pod is and where its checkpoints are: all that the init container needs."""
+    """What the init container needs: the identity of the pod and the place of its checkpoints."""
     return [
         *_plain(
             {
@@ -190,7 +190,7 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             "HOLDFAST_OPERATOR_URL": config.progress_url,
             "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
             "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
-            # torchrun's defaults. Standalone: its ranks meet on a free port, so pods may share a network.
+            # torchrun's defaults. Standalone: ranks meet on a free port, so pods may share a network.
             "PET_NNODES": "1",
             "PET_NPROC_PER_NODE": str(max(1, accelerators)),
             "PET_NODE_RANK": str(rank),
@@ -219,7 +219,7 @@ def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
 
 
 def _plain(values: Mapping[str, str | None]) -> Env:
-    """Variables with these values; None leaves one out."""
+    """Variables with these values; a variable whose value is None is left out."""
     return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
@@ -276,7 +276,7 @@ def _mount(volume: Volume) -> Manifest:
 
 
 def _claim(job: TrainingJob) -> str | None:
-    """The path inside the claim, or None if checkpoints do not live in a claim."""
+    """The path inside the claim, or None if checkpoints are not in a claim."""
     claim = job.spec.checkpoint.storage.volume_claim
     return claim.path if claim else None
 

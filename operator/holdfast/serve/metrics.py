@@ -15,7 +15,7 @@ from prometheus_client import (
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import TierKind
-from holdfast.core.status.node_exits import REASONS, moves, recoveries
+from holdfast.core.status.node_exits import REASONS, new_recoveries, node_exits
 from holdfast.serve.collectors import PHASES
 
 PASS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -105,9 +105,9 @@ class Metrics:
         """Count what is new in a job's status: attempts that left their nodes, recoveries that are complete."""
         if before is None or after is None:  # a job that was just added or removed: its history was counted before
             return
-        for move in moves(before.status, after.status):
+        for move in node_exits(before.status, after.status):
             self.moves.labels(move.kind, move.reason).inc()
-        for recovery in recoveries(before.status, after.status):
+        for recovery in new_recoveries(before.status, after.status):
             for phase in PHASES:
                 self.recovery_seconds.labels(phase).observe(getattr(recovery, phase).total_seconds())
 

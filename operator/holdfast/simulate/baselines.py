@@ -1,13 +1,13 @@
-"""Rules that others use, to compare with. Each takes a View and gives a Choice, as core.capacity.deadline does.
+"""Baselines: rules of other systems, to compare with. Each maps a View to a Choice, as core.capacity.deadline does.
 
-They look at the first Spot tier that is up, go to the net's tier otherwise, and stand behind the same net, so that
-what is compared is what they cost:
+Each takes the first Spot tier that is up, and otherwise the net's tier. All use the same safety net as policy Deadline,
+so that only their costs differ:
 
-- never_return, eager: the two readings of a list of tiers in order, as SkyPilot's managed jobs and node pool priorities
-  have it: down the list after a loss, and up again never, or as soon as Spot is there.
-- greedy: wait for Spot for as long as the deadline allows, then stay on dedicated.
+- never_return, eager: the two readings of an ordered list of tiers, as in SkyPilot's managed jobs and in priorities of
+  node pools. After a loss the job goes down the list. It goes up again never, or as soon as Spot is up.
+- greedy: wait for Spot as long as the deadline allows, then stay on dedicated.
 - uniform_progress: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines", NSDI'24, section 4:
-  keep up with the straight line from no work at the start to all of it at the deadline.
+  keep up with the straight line from no work at the start to all work at the deadline.
 """
 
 from holdfast.core.capacity.policy_input import Choice, Rule, TierView, View
@@ -17,7 +17,7 @@ SOON = 60.0  # seconds; these rules are asked at every step
 
 
 def never_return(deadline: float) -> Rule:
-    """Spot if it is up at the start of a job that may take `deadline` seconds; after a loss dedicated to the end."""
+    """Spot if it is up at the start of a job with `deadline` seconds; after a loss, dedicated to the end."""
 
     def rule(view: View) -> Choice:
         net, here = _net(view), view.here
@@ -29,7 +29,7 @@ def never_return(deadline: float) -> Rule:
 
 
 def eager(view: View) -> Choice:
-    """Spot whenever it is up, else dedicated."""
+    """Spot whenever it is up, otherwise dedicated."""
     net, here = _net(view), view.here
     if here and here.kind == "Spot" and _stays(view, net, here):
         return _go(here, watch=False)
@@ -37,7 +37,7 @@ def eager(view: View) -> Choice:
 
 
 def greedy(view: View) -> Choice:
-    """Spot whenever it is up, else nothing until the net is reached."""
+    """Spot whenever it is up, otherwise no tier until the net is reached."""
     net, here = _net(view), view.here
     if here and _stays(view, net, here):
         return _go(here, watch=False)
@@ -47,10 +47,10 @@ def greedy(view: View) -> Choice:
 
 
 def uniform_progress(work: float, deadline: float) -> Rule:
-    """Uniform Progress for a job of `work` seconds that may take `deadline` seconds from its start.
+    """Uniform Progress for a job of `work` seconds that has `deadline` seconds from its start.
 
-    Nowhere and behind the line: dedicated. On dedicated: back to Spot once the job is where the line will be two
-    changeovers from now. Spot is taken whenever the job is nowhere.
+    On no tier and behind the line: dedicated. On dedicated: back to Spot once the job has done as much as the line
+    demands two changeovers from now. On no tier, Spot is taken whenever it is up.
     """
 
     def rule(view: View) -> Choice:
@@ -72,7 +72,7 @@ def uniform_progress(work: float, deadline: float) -> Rule:
 
 
 def _net(view: View) -> Net:
-    """The net. Raises ValueError if there is no dependable tier: these rules do not know what to do then."""
+    """The net. Raises ValueError if there is no dependable tier: these rules need one."""
     net = find_net(view)
     if net is None:
         raise ValueError("a baseline needs a dependable tier")
@@ -80,7 +80,7 @@ def _net(view: View) -> Net:
 
 
 def _spot(view: View, net: Net) -> TierView | None:
-    """The Spot tier to enter: the first that is up, if the net allows it."""
+    """The first Spot tier that is up, if the net allows the job to go there; otherwise None."""
     up = (tier for tier in view.tiers if tier.kind == "Spot" and tier.available and net.room(view, tier) >= 0)
     return next(up, None)
 

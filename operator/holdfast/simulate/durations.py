@@ -1,4 +1,4 @@
-"""How long things take in the virtual cluster."""
+"""How long each phase of a pod takes in the virtual cluster."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,12 +9,12 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long things take on a tier.
+    """How long each phase takes on a tier.
 
-    `acquire` is from asking for a node of a tier that is up until the pod has it; `start` from there until the trainer
-    runs (image, storage check); `load` until it is at the fence, where a successor waits; `restore` from the fence
-    until it trains; `pace` is that of one step; `save` is from the order to leave, or from the last step, until that
-    is committed; `leave` from there until the pod has ended.
+    `acquire`: from asking for a node of a tier that is up until the pod has it. `start`: from there until the trainer
+    runs (image, storage check). `load`: until the trainer is at the fence, where a successor waits. `restore`: from the
+    fence until it trains. `pace`: one step. `save`: from the order to leave, or from the last step, until that is
+    committed. `leave`: from there until the pod has ended.
     """
 
     acquire: timedelta = ZERO
@@ -31,5 +31,5 @@ class Durations:
 
     @property
     def changeover(self) -> timedelta:
-        """From asking for a node to the beginning of the first step."""
+        """From asking for a node to the start of the first step."""
         return self.acquire + self.start + self.load + self.restore

@@ -1,11 +1,11 @@
-"""What a capacity rule costs: a small exact economy of one job, one dedicated tier and some Spot markets.
+"""A small exact economy of one job, one dedicated tier and some Spot markets: what a capacity rule costs.
 
-It shares no code with the rules beyond their signature, so it can be held against them. Time runs in steps; at the
-start of each the markets move, the rule is asked, and what it wants is done:
+It shares only the signature of the rules with the code that ships, so it can check that code. Time runs in steps. At
+the start of each step the markets move, the rule is asked, and the job does what it says:
 
-- every hour on a tier is billed, its changeover too, in which nothing useful is done;
-- when Spot goes, the job is nowhere, and loses what it had done on that tier since, `lost` seconds of work at most;
-- the job ends, and billing with it, the second its work is done.
+- every hour on a tier is paid for, including the changeover, which does no useful work;
+- when Spot goes, the job is on no tier, and loses its work on that tier since it came, at most `lost` seconds;
+- the job and its bill end in the second in which its work is done.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,25 +22,25 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a market may know of the job: whether it is on this market, and how much of its changeover is to come."""
+    """What a market may know of the job: if it is on this market, and how much of its changeover is still ahead."""
 
     on: bool
     changing: float
 
 
 Market = Callable[[int, Watched], bool]
-"""Whether Spot is up in step i; asked once for each step, in order. A market may watch the job, and be hostile."""
+"""Whether Spot is up in step i; asked once per step, in order. A hostile market reacts to the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The job and the prices. All times in seconds; `work` on the dedicated tier, `deadline` from the start.
+    """The job and the prices. Times are in seconds; `work` is on the dedicated tier, `deadline` counts from the start.
 
-    `changeover` is what every move really takes, or a function from the number of the move (1, 2, ...) to it.
-    `typical` is what rules are told that it takes, by default that of move 1, and `worst` what it may take, by default
-    the same. `lost` is what a loss of Spot really costs at most, `at_risk` what rules are told, by default the same.
-    With `billed_probe`, a market that is up is paid for while the job is not on it and the rule wants to watch: that is
-    how one learns that it is up where an autoscaler has to bring a node. What is not watched is not known.
+    `changeover` is what a move really takes: a number, or a function of the number of the move (1, 2, ...). `typical`
+    is what rules expect of a move, by default that of move 1; `worst` is the longest that they expect, by default the
+    same. `lost` is the most that a loss of Spot costs; `at_risk` is what rules expect, by default the same.
+    `billed_probe`: while a rule wants to watch, a market that is up is paid for even if the job is not on it, as where
+    an autoscaler must create a node to show that Spot is up. What is not watched is not known.
     """
 
     work: float
@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it. `finished` is seconds from the start; `cost` is money, `moves` counts starts on any tier."""
+    """The result. `finished` is in seconds from the start, `cost` is money, `moves` counts starts on any tier."""
 
     cost: float = 0.0
     finished: float = 0.0
@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def missed(self) -> bool:
-        """Whether the work was done after the deadline, by more than the rounding of floats."""
+        """True if the work was done after the deadline, by more than a rounding error."""
         return self.late > 1e-6
 
 
@@ -80,10 +80,9 @@ def playback(trace: Trace, start: int = 0) -> Market:
 
 
 def run(rule: Rule, markets: Sequence[Market], setting: Setting, ages: Sequence[float] = ()) -> Outcome:
-    """Run the job under `rule`. `ages` says how long each market has been as it is at the start, by default 0.
+    """Run the job under `rule`. `ages` is the age of each market's spell at the start, by default 0.
 
-    Raises ValueError if the rule names a tier that does not exist, or has not finished after twice the deadline and
-    work.
+    Raises ValueError if the rule names an unknown tier, or has not finished in twice the deadline and the work.
     """
     economy = _Economy(setting, markets, ages)
     limit = int(2 * (setting.deadline + setting.work) / setting.gap) + 100
@@ -100,7 +99,7 @@ class _Economy:
         self.setting = setting
         self.markets = markets
         self.outcome = Outcome()
-        self.held = list(ages) or [0.0] * len(markets)
+        self.spell_ages = list(ages) or [0.0] * len(markets)
         self.up = [False] * len(markets)
         self.work = float(setting.work)
         self.done_here = 0.0  # since the job came to this tier
@@ -135,9 +134,9 @@ class _Economy:
             on = self.tier == self.names[index]
             was, now = self.up[index], market(step, Watched(on, self.changing if on else 0.0))
             knows = on or self.watching
-            if step > 0:  # a spell is as old as the watch on it
+            if step > 0:  # a spell starts where observation without a gap starts
                 goes_on = was == now and knows and self.known[index]
-                self.held[index] = self.held[index] + self.setting.gap if goes_on else 0.0
+                self.spell_ages[index] = self.spell_ages[index] + self.setting.gap if goes_on else 0.0
             self.up[index], self.known[index] = now, knows
             if on and not now:
                 self.work += min(self.setting.lost, self.done_here)
@@ -147,8 +146,8 @@ class _Economy:
     def _view(self, step: int) -> View:
         setting = self.setting
         spots = tuple(
-            replace(spot, available=up, held=held) if known else spot
-            for spot, up, held, known in zip(self.spots, self.up, self.held, self.known, strict=True)
+            replace(spot, available=up, spell_age=age) if known else spot
+            for spot, up, age, known in zip(self.spots, self.up, self.spell_ages, self.known, strict=True)
         )
         return View(
             (*spots, self.dedicated),
@@ -166,7 +165,7 @@ class _Economy:
             return
         self.tier, self.changing, self.done_here = None, 0.0, 0.0
         if wanted is None or (wanted != DEDICATED and not self.up[self.names.index(wanted)]):
-            return  # nothing is there to be had
+            return  # that market is out
         self.outcome.moves += 1
         self.tier, self.changing = wanted, self._changeover(self.outcome.moves)
 

@@ -16,9 +16,9 @@ class TraceError(HoldfastError):
 
 
 class StudyError(HoldfastError):
-    """What is to be simulated makes no sense, or is too much. The message says what is allowed.
+    """A study is not valid, or is too large. The message says what is allowed.
 
-    `field` names the field of Study that is to blame; it is empty where the traces are.
+    `field` is the field of Study that is wrong; it is empty if the traces are wrong.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -28,8 +28,8 @@ class StudyError(HoldfastError):
 
 
 class PlotError(HoldfastError):
-    """The picture cannot be made, or not be written. The message says what is allowed or missing."""
+    """The picture cannot be made or written. The message says what is allowed or missing."""
 
 
 class SimulationError(HoldfastError):
-    """A job in the virtual cluster lacks something, or does not end. The message says what, or how it stands."""
+    """A job in the virtual cluster lacks something or does not end. The message says what is missing, or its state."""

@@ -1,4 +1,4 @@
-"""Nodes of the virtual cluster: when each can be had, and when it goes."""
+"""Nodes of the virtual cluster: when each is up, and when it goes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,9 @@ NOTICE = Taint("aws-node-termination-handler/spot-itn", effect="NoSchedule")
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """For how long a node can be had: from `start` to `end`, since the beginning; without an end for ever.
+    """When a node is up: from `start` to `end`, in time since the beginning; without `end`, for ever.
 
-    Its end is announced `notice` before, by a taint, as clouds do; with 0 it goes without a word.
+    A taint announces the end `notice` before it, as in clouds. With a notice of 0 the node goes without one.
     """
 
     start: timedelta = ZERO
@@ -27,11 +27,11 @@ class Spell:
 
     def __post_init__(self) -> None:
         if self.notice < ZERO or self.start < ZERO or (self.end is not None and self.end <= self.start):
-            raise ValueError(f"a spell must have an end after its start, and no negative time; got {self}")
+            raise ValueError(f"a spell must end after its start, and no time may be negative; got {self}")
 
 
 def spells(trace: Trace, start: int = 0, *, notice: timedelta = ZERO) -> Iterator[Spell]:
-    """The spells of a trace in which Spot is up, from its step `start` on; times count from there."""
+    """The spells of a trace in which Spot is up, from its step `start` on. Times count from there."""
     step, gap = start, timedelta(seconds=trace.gap)
     while step < len(trace):
         end = trace.next_change(step)
@@ -43,8 +43,8 @@ def spells(trace: Trace, start: int = 0, *, notice: timedelta = ZERO) -> Iterato
 class Machine(ABC):
     """A node that comes and goes; one pod fits on it.
 
-    `up` says that it can be had, `since` from when on. Where it stands (`stands`) there is a Node object while it can
-    be had; else an autoscaler brings one when a pod asks, and takes it away once it was idle for `linger`.
+    `up`: a pod can get it, `since` a given time. With `stands`, there is a Node object while it is up. Otherwise an
+    autoscaler creates the Node object when a pod asks, and removes it after it was idle for `linger`.
     """
 
     def __init__(self, tier: Tier, name: str, *, stands: bool = True, linger: timedelta = ZERO) -> None:
@@ -61,34 +61,30 @@ class Machine(ABC):
 
     @abstractmethod
     def begin(self, now: datetime) -> None:
-        """The world begins."""
+        """Start the machine with the world."""
 
     @abstractmethod
     def turn(self, now: datetime, watched: Watched) -> bool:
         """Go on to `now`, which is `next_at`; True if anything has changed."""
 
     def bring(self, now: datetime) -> NodeView:
-        """The Node object, for a pod that gets it now."""
+        """The Node object, for a pod that gets the node now."""
         self.idle_since = None
-        if self.view is None:
-            self._make(now)
-        if self.view is None:
-            raise AssertionError("a node that was made is there")
-        return self.view
+        return self.view or self._make(now)
 
     def leave(self, now: datetime) -> None:
-        """The pod on it has ended."""
+        """The pod on the node has ended."""
         self.idle_since = now
 
     @property
     def idle_until(self) -> datetime | None:
-        """When an autoscaler takes the idle node away, if it was brought by one."""
+        """When an autoscaler removes the idle node; None if no autoscaler created it or it is not idle."""
         if self.stands or self.view is None or self.idle_since is None:
             return None
         return self.idle_since + self.linger
 
     def remove(self) -> None:
-        """The Node object goes."""
+        """The Node object is removed."""
         self.view = self.idle_since = None
 
     def _rise(self, now: datetime) -> None:
@@ -100,16 +96,17 @@ class Machine(ABC):
         self.up, self.since = False, None
         self.remove()
 
-    def _make(self, now: datetime) -> None:
+    def _make(self, now: datetime) -> NodeView:
         self._made += 1
-        name = f"{self.name}-{self._made}"  # what comes back is another machine
+        name = f"{self.name}-{self._made}"  # a node that comes back is another machine
         self.view = NodeView(
             name=name, uid=f"u-{name}", labels=self.tier.node_selector, ready_changed_at=now, created_at=now
         )
+        return self.view
 
     def _announce(self) -> bool:
-        """Say that it will go; True if there is somebody to be told."""
-        self.up = False  # nothing new comes to it
+        """Announce the end of the node. Always True: something has changed."""
+        self.up = False  # no new pod gets it
         if self.view is not None:
             view = self.view
             self.view = NodeView(
@@ -124,7 +121,7 @@ class Machine(ABC):
 
 
 class Recorded(Machine):
-    """A node that comes and goes as recorded, or as written down."""
+    """A node that comes and goes as its spells say."""
 
     def __init__(
         self,
@@ -141,17 +138,17 @@ class Recorded(Machine):
         self._origin: datetime | None = None
 
     def begin(self, now: datetime) -> None:
-        """The world begins."""
+        """Start the machine with the world."""
         self._origin = now
         self._next_spell()
         while self.next_at is not None and self.next_at <= now:
             self.turn(now, Watched(on=False, changing=0))
 
     def turn(self, now: datetime, watched: Watched) -> bool:
-        """It comes, is about to go, or goes."""
+        """The node comes up, is announced to go, or goes."""
         spell, origin = self._spell, self._origin
         if spell is None or origin is None:
-            raise AssertionError("only a node with a spell to come has a time to turn")
+            return False
         if spell.end is not None and now >= origin + spell.end:
             self._fall()
             self._next_spell()
@@ -170,7 +167,7 @@ class Recorded(Machine):
 
 
 class Hostile(Machine):
-    """A node that sees the job, and goes when it likes: a market is asked every `gap`, and gives no notice."""
+    """A node that reacts to the job: it asks a market every `gap` if it is up, and goes without notice."""
 
     def __init__(
         self,
@@ -188,7 +185,7 @@ class Hostile(Machine):
         self._step = 0
 
     def begin(self, now: datetime) -> None:
-        """The world begins."""
+        """Start the machine with the world."""
         self.turn(now, Watched(on=False, changing=0))
 
     def turn(self, now: datetime, watched: Watched) -> bool:

@@ -1,10 +1,10 @@
-"""The cheapest a job could have cost, had it known the future: the optimum over a whole window of Spot traces.
+"""The lowest cost of a job that knows the future: the optimum over a whole window of Spot traces.
 
-The economy is that of holdfast.simulate.economy, in steps. A dynamic programme over time: a start wastes its
-changeover and a wait wastes its time, and together they may waste `deadline - work` at most. So the state is what has
-been wasted so far, and where the job is; staying on a tier wastes nothing, so that its row only grows by the price,
-which is kept aside. What is kept for each amount of waste is the lowest cost. With T steps, S of them to spare, and m
-markets this takes O(T * S * m): about S comparisons for each step and market.
+The economy is that of holdfast.simulate.economy, in steps. A start wastes its changeover, a wait wastes its time, and
+together they may waste at most `deadline - work`. So this is a dynamic programme over time whose state is the waste so
+far and the job's tier. For each amount of waste it keeps the lowest cost. A stay on a tier wastes nothing, so the
+tier's row only grows by the price, which is kept apart. With T steps, S of them to spare, and m markets, it takes O(T *
+S * m): about S comparisons per step and market.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,10 @@ Row = list[float]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A job on traces of one gap, from step `start` on. `work`, `deadline`, `changeover` and `lost` are in steps of it.
+    """A job on traces with one gap, from step `start` on. `work`, `deadline`, `changeover` and `lost` are in steps.
 
-    `lost` is the work that each loss of Spot costs, where the job has not left before; leaving in time costs none.
+    `lost` is the work that a loss of Spot costs if the job has not left before. A job that leaves in time loses
+    nothing.
     """
 
     traces: Sequence[Trace]
@@ -34,10 +35,10 @@ class Window:
 
 
 def optimum(window: Window) -> float | None:
-    """The lowest cost of the window in price times hours, or None if nothing meets the deadline.
+    """The lowest cost of the window, in price times hours; None if the job cannot meet the deadline.
 
-    Raises ValueError if the window makes no sense: no trace, other than one price for each, different gaps, a
-    price below 0, no work, or times below 0.
+    Raises ValueError for a window without a trace, with different gaps, with other than one price per trace, with a
+    price below 0, without work, or with a time below 0.
     """
     _check(window)
     spare = window.deadline - window.work
@@ -50,7 +51,7 @@ def optimum(window: Window) -> float | None:
 
 def _check(w: Window) -> None:
     if len({trace.gap for trace in w.traces}) != 1 or len(w.traces) != len(w.spot_prices):
-        raise ValueError("there must be a trace, all must have one gap, and one price each")
+        raise ValueError("give at least one trace, all with the same gap, and one price for each")
     if w.work < 1 or min(w.changeover, w.lost, w.deadline, w.start) < 0 or min((w.dedicated_price, *w.spot_prices)) < 0:
         raise ValueError("work must be 1 or more; times and prices must not be below 0")
 
@@ -58,8 +59,8 @@ def _check(w: Window) -> None:
 def _cheapest(w: Window, spare: int) -> float:
     """The lowest cost in price times steps.
 
-    A row holds, for each waste from 0 to `spare`, the lowest cost at time t; a tier's row less t times its price, so
-    that it stays as it is while the job does.
+    A tier's row has the lowest cost at time t for each waste from 0 to `spare`, minus t times the tier's price. So the
+    row does not change while the job stays.
     """
     size = spare + 1
     never: Row = [inf] * size
@@ -84,7 +85,7 @@ def _cheapest(w: Window, spare: int) -> float:
             if row is not never:
                 nowhere = _leave(nowhere, row, t * price)
         for index in starts.get(t, ()):
-            # billed for the changeover, and told less (t + changeover) times the price
+            # paid for the changeover; the row is reduced by (t + changeover) times the price
             row = ([inf] * w.changeover + [cost - t * prices[index] for cost in nowhere])[:size]
             if w.changeover:
                 coming.setdefault(t + w.changeover, []).append((index, row))
@@ -96,17 +97,17 @@ def _cheapest(w: Window, spare: int) -> float:
 
 
 def _leave(nowhere: Row, row: Row, paid: float, waste: int = 0) -> Row:
-    """The row of a job that is nowhere, if it may also come from a tier on which it has paid `paid` beyond its row."""
+    """The row of a job on no tier if it may also come from a tier on which it has paid `paid` beyond its row."""
     if waste:
         row = ([inf] * waste + row)[: len(nowhere)]
     return [stay if stay < (come := cost + paid) else come for stay, cost in zip(nowhere, row, strict=True)]
 
 
 def _starts(supply: list[bytes], w: Window) -> dict[int, list[int]]:
-    """By time, the tiers on which a start may pay: where a market changes, and, if a loss costs work, a step before.
+    """By time, the tiers on which a start may pay: where a market changes, and, if a loss costs work, one step before.
 
-    Any other start can be put off or brought forward to one of these at no cost: costs are linear in the time of a
-    move, and a wait before work on a tier can be a wait after it.
+    Any other start can be moved to one of these times at no cost: costs are linear in the time of a move, and a wait
+    before work on a tier can be a wait after it.
     """
     times = {0}
     for up in supply:

@@ -1,7 +1,7 @@
-"""A picture of a study: what each policy cost, as a multiple of the cheapest with the future known.
+"""A picture of a study: the cost of each policy, as a multiple of the lowest cost with the future known.
 
-Left, a line for each policy with the spread of all its jobs; right, if there are several loads, the means by load.
-Needs matplotlib, which is imported only when a picture is made.
+Left: for each policy, the spread over all its jobs. Right, if there are several loads: the mean by load. It needs
+matplotlib, which is imported only when a picture is made.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 FORMATS = (".svg", ".png")
 HINT = "pip install 'holdfast[plot]'"
 
-# After Okabe and Ito's colours, which colour-blind people can tell apart, but dark enough for small letters on white;
-# the markers tell the same once more.
-# What Holdfast does is in the blues and greens, what others do in the rest.
+# Based on the colours of Okabe and Ito, which colour-blind people can tell apart, but dark enough for small letters on
+# white. The markers differ too. Policies of Holdfast are blue and green, other rules have the other colours.
 _LOOKS = {
     "deadline": ("#0072B2", "o"),
     "cheapest": ("#00805D", "^"),
@@ -35,7 +34,7 @@ _LOOKS = {
     "deadline-rule": ("#6A4C93", "*"),
 }
 _INK, _FAINT = "#222222", "#888888"
-_GAP = 0.065  # of the height of the axes, between two names at the ends of lines
+_GAP = 0.065  # of the height of the axes: distance of two names at the ends of lines
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -46,16 +45,16 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "xtick.color": _INK,
     "ytick.color": _INK,
-    "svg.hashsalt": "holdfast",  # the same study gives the same file
+    "svg.hashsalt": "holdfast",  # the same study makes the same file
 }
 
 
 def check_plot(path: Path) -> None:
-    """Raise PlotError if no picture can be made there: before a study, which may take minutes, is run for it."""
+    """Raise PlotError if no picture can be made at this path: before a study, which may take minutes, runs for it."""
     if path.suffix.lower() not in FORMATS:
         raise PlotError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
     if not path.absolute().parent.is_dir():
-        raise PlotError(f"{path}: there is no folder {path.parent}")
+        raise PlotError(f"{path}: the folder {path.parent} does not exist")
     try:
         import matplotlib  # noqa: F401, PLC0415 - an extra, and slow to import
     except ImportError as error:
@@ -63,7 +62,7 @@ def check_plot(path: Path) -> None:
 
 
 def plot(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Draw the rows of a study into `path`, as SVG or PNG by its ending; a long title is broken into lines.
+    """Draw the rows of a study into `path`, as SVG or PNG by its ending. A long title is broken into lines.
 
     Raises PlotError.
     """
@@ -73,7 +72,7 @@ def plot(rows: Sequence[Row], path: Path, title: str) -> None:
 
     loads = sorted({row.load for row in rows})
     with mpl.rc_context():
-        mpl.rcdefaults()  # whatever this user has configured
+        mpl.rcdefaults()  # ignores the user's own configuration
         mpl.rcParams.update(_STYLE)
         height = max(4.0, 1.5 + 0.5 * len({row.policy for row in rows}))
         figure = Figure(figsize=(10.0 if len(loads) > 1 else 6.4, height), layout="constrained", facecolor="white")
@@ -91,7 +90,7 @@ def plot(rows: Sequence[Row], path: Path, title: str) -> None:
 
 
 def _spread(axes: "Axes", rows: Sequence[Row]) -> None:
-    """A line for each policy: from the 5th to the 95th percentile, thick where the middle half is, the mean marked."""
+    """For each policy, a line from the 5th to the 95th percentile, thick in the middle half, with the mean marked."""
     found = summarize(rows)
     for place, one in enumerate(found):
         colour, marker = _LOOKS[one.policy]
@@ -108,7 +107,7 @@ def _spread(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.tick_params("y", length=0)
     axes.set_ylim(len(found) - 0.4, -0.6)
     left, right = axes.get_xlim()
-    axes.set_xlim(right=right + (right - left) * 0.1)  # room for the words at the end of the longest line
+    axes.set_xlim(right=right + (right - left) * 0.1)  # room for the text at the end of the longest line
     axes.set_title("all jobs: bars hold the middle half, lines nine in ten", loc="left", fontsize=10)
     axes.set_xlabel("cost ÷ the cheapest with the future known")
     axes.axvline(1, color=_FAINT, linewidth=1)
@@ -117,14 +116,14 @@ def _spread(axes: "Axes", rows: Sequence[Row]) -> None:
 
 
 def _means(axes: "Axes", rows: Sequence[Row], loads: Sequence[float]) -> None:
-    """A line of means over the loads for each policy, with its name at its end."""
+    """For each policy, a line of its means over the loads, with its name at the end."""
     ends: list[tuple[float, str]] = []
     for policy, of_policy in _by_policy(summarize(rows, by_load=True)).items():
         colour, marker = _LOOKS[policy]
         means = [of_policy[load].mean for load in loads]
         axes.plot(loads, means, marker + "-", color=colour, markeredgecolor="white", markersize=7)
         ends.append((means[-1], policy))
-    in_time = min(row.ratio for row in rows) >= 1  # who is late may have paid less than the best of those that are not
+    in_time = min(row.ratio for row in rows) >= 1  # a late job may have paid less than the best job in time
     axes.set_ylim(bottom=1 if in_time else min(1, axes.get_ylim()[0]))
     axes.set_xticks(loads, [f"{load:g}" for load in loads])
     axes.set_title("mean by load", loc="left", fontsize=10)
@@ -139,7 +138,7 @@ def _means(axes: "Axes", rows: Sequence[Row], loads: Sequence[float]) -> None:
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:
-    """Places from 0 to 1 for names, in their order, near those that are wanted and _GAP apart."""
+    """Places from 0 to 1 for names, in order, near the wanted places and _GAP apart."""
     places: list[float] = []
     for place in wanted:
         places.append(max(place, places[-1] + _GAP if places else 0.0))

@@ -1,4 +1,4 @@
-"""A pod of the virtual cluster and the program in it, which starts, waits at the fence, restores, trains and saves."""
+"""A pod of the virtual cluster, and its program: it starts, waits at the fence, restores, trains and saves."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Machine
 from holdfast.simulate.storage import Storage
 
-KNOWN_AFTER = 5  # steps after the first one, its pace is known
+KNOWN_AFTER = 5  # steps after the first, when the pace is known
 KILLED = 137
 
 
 class Stage(Enum):
-    """What the program is about, in its order."""
+    """What the program does now, in order."""
 
     PENDING = auto()
     PULLING = auto()  # it has a node
@@ -33,7 +33,7 @@ class Stage(Enum):
 
 
 class Pod:
-    """One pod. `due` is when the next thing happens to it by itself."""
+    """One pod. `due` is when its next stage starts."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Pod:
         *,
         pace_known: bool = False,
     ) -> None:
-        """`pace_known` says that the job has run on this tier before: its first steps tell nothing new."""
+        """`pace_known`: the job has run on this tier before, so the first steps show nothing new."""
         self.attempt = action.attempt
         self.uid = uid
         self.durations = durations
@@ -91,20 +91,20 @@ class Pod:
         self._saved: SavedCheckpoint | None = None
         self._acknowledged = 0
         self._acknowledged_at: datetime | None = None
-        self._told = self._completed = self._left = self._fenced = self._passes = False
+        self._ordered_to_leave = self._completed = self._left = self._fenced = self._passes = False
         self._view: PodView | None = None
         self._last_report: Report | None = None
 
-    # --- what happens to it
+    # --- events
 
     def bind(self, machine: Machine, now: datetime) -> None:
-        """It gets this node."""
+        """The pod gets this node."""
         self.machine, self.node, self.scheduled_at = machine, machine.bring(now).name, now
         self._go(Stage.PULLING, now + self.durations.start)
         self.advance(now)
 
     def advance(self, now: datetime) -> bool:
-        """Do all that is due; True if anything has changed that somebody could see."""
+        """Do what is due; True if something visible has changed."""
         changed = False
         while self.due is not None and self.due <= now and not self.gone:
             changed = True
@@ -114,8 +114,8 @@ class Pod:
             changed = True
         return changed
 
-    def tell(self, order: Order, now: datetime) -> bool:
-        """An order comes; True if it is new."""
+    def take_order(self, order: Order, now: datetime) -> bool:
+        """Receive an order; True if it is new."""
         if order.id <= self._acknowledged or self.gone or self.stage in (Stage.PENDING, Stage.PULLING):
             return False
         self._acknowledged, self._acknowledged_at = order.id, now
@@ -130,7 +130,7 @@ class Pod:
         return True
 
     def delete(self, grace: int | None, now: datetime) -> bool:
-        """DELETE, with a grace in seconds; True if that is new."""
+        """DELETE, with a grace period in seconds; True if that is new."""
         if self.deleted_at is not None:
             return False
         full = int(self.manifest["spec"]["terminationGracePeriodSeconds"])
@@ -145,43 +145,43 @@ class Pod:
         return self.stage is not Stage.ENDED or not waits
 
     def release(self) -> None:
-        """Our finalizer is taken off."""
+        """Holdfast's finalizer is removed."""
         self.finalized, self._view = False, None
 
     def unprotect(self) -> None:
-        """The annotations against disruption are taken off."""
+        """The annotations against disruption are removed."""
         self._protected, self._view = False, None
 
     def lose(self, now: datetime) -> None:
-        """Its machine is off; nobody sees the pod end."""
+        """The machine is off; nobody sees the pod end."""
         if self.stage is not Stage.ENDED:
             self.storage.step = max(self.storage.step, self._safe(now))
             self._frozen = self.step(now)
             self.ended_at = now
         self.gone, self.due, self._kill_at = True, None, None
 
-    # --- what can be seen of it
+    # --- what is visible
 
     @property
     def over(self) -> bool:
-        """The object is gone."""
+        """True if the Pod object no longer exists."""
         ended = self.stage in (Stage.PENDING, Stage.ENDED) or self.gone
         return self.deleted_at is not None and not self.finalized and ended
 
     @property
     def wake_at(self) -> datetime | None:
-        """When it has to be looked at next."""
+        """When something happens to the pod next."""
         if self._kill_at is None or self.stage is Stage.ENDED:
             return self.due
         return self._kill_at if self.due is None else min(self.due, self._kill_at)
 
     @property
     def trains(self) -> bool:
-        """Whether it has passed the fence."""
+        """True if it has passed the fence."""
         return self._fenced
 
     def changing(self, now: datetime) -> float:
-        """Seconds until it trains, at the least; for markets that watch the job."""
+        """Seconds until it trains, at least; for hostile markets."""
         if self._trains_at is not None:
             return 0.0
         if self.stage is Stage.RESTORING and self.due is not None:
@@ -204,17 +204,17 @@ class Pod:
         return self._view
 
     def report(self, now: datetime) -> Report | None:
-        """What the trainer says of itself."""
+        """The trainer's newest report."""
         if self._last_report is not None:
             return self._last_report
         if self.stage in (Stage.PENDING, Stage.PULLING):
             return None
-        report = self._say(now)
-        if self.ended_at is not None:  # nothing more will be heard of it
+        report = self._make_report(now)
+        if self.ended_at is not None:  # no later report arrives
             self._last_report = report
         return report
 
-    def _say(self, now: datetime) -> Report:
+    def _make_report(self, now: datetime) -> Report:
         step = self.step(now) if self._fenced else None
         first, first_at, step_at = None, None, None
         if step is not None and self._trains_at is not None and step > self._base:
@@ -239,7 +239,7 @@ class Pod:
             acknowledged_at=self._acknowledged_at,
         )
 
-    # --- how it goes on
+    # --- stages
 
     def _go(self, stage: Stage, due: datetime | None) -> None:
         self.stage, self.due, self._view = stage, due, None
@@ -254,7 +254,7 @@ class Pod:
                 self._go(Stage.HOLDING, None)
             case Stage.LOADING:
                 self._pass(at)
-            case Stage.RESTORING:  # the first step is the first that is heard of it
+            case Stage.RESTORING:  # the first report comes with the first step
                 self._trains_at = at - took.pace
                 self._train(at)
             case Stage.TRAINING:
@@ -267,7 +267,7 @@ class Pod:
                 self._end(at)
 
     def _train(self, at: datetime) -> None:
-        """Train on until the pace is known, then until the last step."""
+        """Train until the pace is known, then until the last step."""
         begun, pace, goal = self._trains_at or at, self.durations.pace, self.storage.goal
         if self.step(at) >= goal:
             self._completed, self._frozen = True, goal
@@ -281,10 +281,10 @@ class Pod:
         self._go(Stage.RESTORING, now + self.durations.restore + self.durations.pace)
 
     def _leave(self, now: datetime) -> None:
-        """Save, and leave; what has nothing to save leaves at once."""
-        if self._told or self._completed:
+        """Save and leave; without anything to save, leave at once."""
+        if self._ordered_to_leave or self._completed:
             return
-        self._told, self._frozen = True, self.step(now)
+        self._ordered_to_leave, self._frozen = True, self.step(now)
         if self.stage is Stage.TRAINING:
             self._go(Stage.SAVING, now + self.durations.save)
         elif self.stage.value < Stage.TRAINING.value:
@@ -348,10 +348,10 @@ class Pod:
         )
 
     def _last_words(self) -> str:
-        """The launcher's verdict; empty if it was killed."""
+        """The launcher's verdict; empty if the program was killed."""
         if self._completed and self._left:
             return json.dumps({"v": 1, "outcome": "completed", "reason": "Exited", "step": self._frozen})
-        if self._told and (self._left or not self._fenced):
+        if self._ordered_to_leave and (self._left or not self._fenced):
             step = {"step": self._frozen} if self._fenced and self._frozen else {}
             return json.dumps({"v": 1, "outcome": "drained", "reason": "SavedAndLeft", **step})
         return ""

@@ -1,7 +1,7 @@
-"""One job as its manifest says, on nodes that come and go as written down, with durations as they were measured.
+"""One job from its manifest, on nodes that come and go by a schedule, with measured durations.
 
-So a run in a real cluster can be held against the simulation: give it the job, when its nodes were taken, and how long
-things took there, and compare the status, the ledger above all.
+So a run in a real cluster can be compared with the simulation: give it the job, when its nodes were taken, and how long
+things took there, and compare the statuses, the ledger above all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ LIMIT = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a tier: `spells` says when it is there, in time since the beginning of the job.
+    """A node of a tier. `spells` says when it is up, in time since the beginning of the job.
 
-    `stands` is False where an autoscaler brings it when a pod asks, and takes it away when it was idle for `linger`.
+    `stands` is False if an autoscaler creates the node when a pod asks, and removes it after it was idle for `linger`.
     """
 
     tier: str
@@ -53,20 +53,20 @@ def replay(
     profile: CapacityProfile | None = None,
     config: OperatorConfig = CONFIG,
 ) -> World:
-    """The world once the job is over, with its status, the bill and the pods; `durations` by tier.
+    """The world after the job has ended, with its status, the bill and the pods; `durations` is by tier.
 
     The job begins at holdfast.simulate.world.BEGIN: its deadline counts from there. It needs goal.steps, and `profile`
-    if it names one. Raises SimulationError if it lacks something, or is not over in time.
+    if it names one. Raises SimulationError if something is missing, or if the job does not end in time.
     """
     goal = job.spec.goal.steps
     if goal is None:
-        raise SimulationError("spec.goal.steps: must be set, for the program has to know when it is done")
+        raise SimulationError("spec.goal.steps: must be set, so that the program knows when it is done")
     tiers = {tier.name: tier for tier in job.spec.capacity.tiers or (profile.spec.tiers if profile else ())}
     for what, named in (("nodes", [node.tier for node in schedule.nodes]), ("durations", list(durations))):
         if unknown := sorted(set(named) - tiers.keys()):
-            raise SimulationError(f"{what}: no tier is named {unknown[0]}; there are {', '.join(tiers) or 'none'}")
+            raise SimulationError(f"{what}: no tier is named {unknown[0]}; known tiers: {', '.join(tiers) or 'none'}")
     if missing := sorted({node.tier for node in schedule.nodes} - durations.keys()):
-        raise SimulationError(f"durations: there must be some for tier {missing[0]}, which has nodes")
+        raise SimulationError(f"durations: tier {missing[0]} has nodes and needs durations")
     machines: list[Machine] = [
         Recorded(tiers[node.tier], node.name, node.spells, stands=node.stands, linger=node.linger)
         for node in schedule.nodes

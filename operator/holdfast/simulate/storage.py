@@ -1,14 +1,14 @@
-"""What of a simulated job's work is safe."""
+"""How much of a simulated job's work is safe."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Storage:
-    """Where the job's checkpoints lie: how far its work is safe, in steps, and how its program saves.
+    """The job's checkpoints: how many steps are safe, and how the program saves.
 
-    It saves every `every` steps of an attempt. `unlucky`: losses come just before a commit, so that each costs `every`
-    steps, or all that the attempt has done.
+    It saves every `every` steps of an attempt; 0 means that each step is safe at once. `unlucky`: each loss comes just
+    before a commit, so that it costs `every` steps, or all that the attempt has done.
     """
 
     goal: int
@@ -17,7 +17,7 @@ class Storage:
     step: int = 0
 
     def safe(self, base: int, step: int) -> int:
-        """What is safe of an attempt that went on from `base` and has come to `step`."""
+        """The safe step of an attempt that resumed from `base` and has come to `step`."""
         if not self.every:
             return step
         if self.unlucky:

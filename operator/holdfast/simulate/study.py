@@ -1,7 +1,7 @@
-"""Many jobs on many traces, under several policies, each beside the cheapest that it could have cost.
+"""Many jobs on many traces, under several policies, each beside the lowest possible cost.
 
-Under Holdfast's own policies a job runs in a virtual cluster, and the code that ships decides (see trial.py).
-What others do is a rule, asked at every step of a small economy (see economy.py). Both bill alike.
+Under a policy of Holdfast, a job runs in a virtual cluster, and the code that ships decides (see trial.py). A rule of
+another system is asked at every step of a small economy (see economy.py). Both bill alike.
 """
 
 import sys
@@ -30,11 +30,11 @@ from holdfast.simulate.trial import OWN
 DAY = 86_400
 MINUTE = timedelta(minutes=1)
 MAX_STEPS = 20_000  # of one job
-# A fork has read all modules already; to read them takes as long as a hundred days of jobs. Only Linux bears it well.
+# A forked process has all modules; importing them takes as long as 100 days of jobs. Only Linux forks safely.
 START: Final = "fork" if sys.platform == "linux" else "spawn"
 
 Policy = Callable[[float, float], Rule]
-"""From work and time to the deadline, both in seconds, to a rule."""
+"""Makes a rule from the work and the time to the deadline, both in seconds."""
 
 RULES: Final[dict[str, Policy]] = {
     "uniform-progress": baselines.uniform_progress,
@@ -43,7 +43,7 @@ RULES: Final[dict[str, Policy]] = {
     "never-return": lambda _work, total: baselines.never_return(total),
     "deadline-rule": lambda _work, _total: deadline_rule,
 }
-"""What is asked for a tier at every step of the economy: what others do, and the rule of Deadline by itself."""
+"""Rules that are asked at every step of the economy: those of other systems, and the rule of policy Deadline alone."""
 POLICIES: Final = (*OWN, *RULES)
 USUAL: Final = tuple(name for name in POLICIES if name != "deadline-rule")
 """The policies of a study that names none."""
@@ -51,10 +51,10 @@ USUAL: Final = tuple(name for name in POLICIES if name != "deadline-rule")
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is to be simulated. `markets` are the spot tiers that one job may use together, so one each if they are not.
+    """What to simulate. `markets`: the Spot tiers that one job may use together; one tier each if jobs use only one.
 
-    `loads` are work over the time to the deadline; `ratio` is the price of dedicated over that of spot; `windows` is
-    how many starts are drawn for each market and load. Raises StudyError.
+    `loads` are work / time to the deadline. `ratio` is the price of dedicated / the price of Spot. `windows` is how
+    many start times are drawn for each market and load. Raises StudyError.
     """
 
     markets: Sequence[tuple[Trace, ...]]
@@ -72,7 +72,7 @@ class Study:
         unknown = [name for name in self.policies if name not in POLICIES]
         if unknown or not self.policies:
             found = f"{unknown[0]!r} is not known" if unknown else "at least one is needed"
-            raise StudyError("policies", f"{found}; there are {', '.join(POLICIES)}")
+            raise StudyError("policies", f"{found}; known policies: {', '.join(POLICIES)}")
         bad = [load for load in self.loads if not 0 < load <= 1]
         if bad or not self.loads:
             found = f"got {bad[0]:g}" if bad else "at least one is needed"
@@ -92,15 +92,15 @@ class Study:
         gap = self.gap(traces)
         for trace in traces:
             if trace.gap % MINUTE.seconds:
-                raise StudyError("", f"{trace.name}: the steps of a trace must be whole minutes; got {trace.gap} s")
+                raise StudyError("", f"{trace.name}: the gap of a trace must be whole minutes; got {trace.gap} s")
         for load in self.loads:
             if self.steps(load, gap) * gap < (self.work + self.changeover).total_seconds():
-                raise StudyError("loads", f"{load:g} leaves no time for even one changeover; take a smaller one")
+                raise StudyError("loads", f"{load:g} leaves no time for one changeover; use a smaller load")
         if (steps := self.work.total_seconds() / min(self.loads) / gap) > MAX_STEPS:
             raise StudyError("work", f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
 
     def gap(self, traces: tuple[Trace, ...]) -> int:
-        """Seconds of a step in which everything is whole: work, changeover, loss and the samples of the traces."""
+        """Seconds of a step such that work, changeover, loss and the gaps of the traces are whole numbers of steps."""
         spans = (self.work, self.changeover, self.loss)
         return gcd(*(int(span.total_seconds()) for span in spans), *(trace.gap for trace in traces))
 
@@ -129,7 +129,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job. `start` is seconds from the beginning of the trace; costs are in hours of spot."""
+    """One job. `start` is in seconds from the beginning of the trace; costs are in hours of Spot."""
 
     policy: str
     trace: str
@@ -143,7 +143,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times the cheapest it cost."""
+        """Its cost as a multiple of the lowest possible cost."""
         return self.cost / self.omniscient
 
 
@@ -163,7 +163,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One job to be run: its market by number, its load, and its first and its last step."""
+    """One job to run: its market by number, its load, its first step and its number of steps."""
 
     market: int
     load: float
@@ -172,14 +172,14 @@ class _Window:
 
 
 def simulate(study: Study, workers: int = 1) -> Iterator[list[Row]]:
-    """The rows of one job after the other, one row for each policy; in the same order with any number of processes.
+    """The rows of one job after the other, one row per policy, in the same order for any number of processes.
 
-    Starts are drawn with `seed`, so that the same study gives the same rows. A trace that is too short for a load is
-    passed over. Raises StudyError if none is long enough. With `workers` the caller must have no other thread.
+    Start times are drawn with `seed`, so the same study gives the same rows. A trace that is too short for a load is
+    skipped. Raises StudyError if none is long enough. With `workers` above 1, the caller must have no other thread.
     """
     windows = list(_windows(study))
     if not windows:
-        raise StudyError("", "no trace is long enough for this work and these loads; take less work or longer traces")
+        raise StudyError("", "no trace is long enough for this work and these loads; use less work or longer traces")
     if workers < 2:
         yield from (_job(study, window) for window in windows)
         return
@@ -221,7 +221,7 @@ def _job(study: Study, window: _Window) -> list[Row]:
     prices = (1.0,) * len(traces)
     best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))
     if best is None:
-        raise AssertionError("a study leaves every job the time for dedicated")
+        raise StudyError("loads", "a job has too little time for its work on the dedicated tier")
     setting = Setting(
         work=work,
         deadline=float(steps * gap),
@@ -256,7 +256,7 @@ def _job(study: Study, window: _Window) -> list[Row]:
 
 
 def summarize(rows: Sequence[Row], *, by_load: bool = False) -> list[Summary]:
-    """One line for each policy, in the order in which they come; with `by_load` one for each policy and load."""
+    """One summary per policy, in the order of the rows; with `by_load`, one per policy and load."""
     groups: dict[tuple[str, float | None], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.policy, row.load if by_load else None), []).append(row)

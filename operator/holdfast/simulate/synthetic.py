@@ -1,9 +1,9 @@
-"""Made-up Spot markets: seeded ones that look like the recorded ones, and hostile ones that look at the job.
+"""Generated Spot markets: seeded ones that resemble recorded ones, and hostile ones that react to the job.
 
 In nearly every recorded pool the hazard of a spell, up or down, falls about as 1 / (age + 20 min): most spells are
-short, a few last for days. A spell drawn here has the hazard `weight` / (age + `young`), so that it outlives x seconds
-with probability (young / (young + x)) ** weight (a Lomax distribution; with a weight of 1 or less its mean is
-infinite).
+short, a few last for days. A spell drawn here has the hazard `weight` / (age + `young`), so it lasts longer than x
+seconds with probability (young / (young + x)) ** weight. This is a Lomax distribution; with a weight of 1 or less its
+mean is infinite.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,19 @@ from holdfast.simulate.economy import Market, Watched
 from holdfast.simulate.traces import MAX_STEPS, Trace
 
 DAY = 86_400
-MADE_UP = 8  # markets of a study, if each job uses one of them
-MADE_UP_ZONES = 3  # of one market, if it uses all
+MADE_UP = 8  # markets of a study in which each job uses one
+MADE_UP_ZONES = 3  # zones of the market of a study in which each job uses all zones
 MADE_UP_STEPS = 60 * 144  # sixty days of ten minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """What a market is like.
+    """The properties of a market.
 
-    `up` and `down` are the weights of the hazards of spells, above 0: the larger, the shorter they are. `young` in
-    seconds, above 0. `swing`, from 0 to below 1, is how much harder the day is than the night: at noon spells up end
-    1 + swing times as readily as on average and spells down 1 - swing times; at midnight the other way round.
+    `up` and `down` are the weights of the hazards of spells, above 0: the larger the weight, the shorter the spells.
+    `young` is in seconds, above 0. `swing`, from 0 to below 1, is how much day and night differ: at noon the hazard of
+    spells up is 1 + swing times the average, that of spells down 1 - swing times; at midnight it is the other way
+    round.
     """
 
     up: float = 1.0
@@ -39,9 +40,9 @@ class Climate:
 
 
 def weather(seed: int | str, steps: int, climate: Climate = Climate(), gap: int = 600) -> Trace:
-    """One market of `steps` samples, the same for the same arguments on every machine.
+    """One market of `steps` samples; the same arguments give the same market on every machine.
 
-    Raises ValueError if there are more than MAX_STEPS, or for a gap that a Trace cannot have.
+    Raises ValueError if `steps` is above MAX_STEPS, or for a gap that a Trace cannot have.
     """
     if not 0 <= steps <= MAX_STEPS:
         raise ValueError(f"steps must be 0 to {MAX_STEPS}; got {steps}")
@@ -70,7 +71,7 @@ def zones(
     region: Climate = Climate(up=0.3, down=1.5),
     gap: int = 600,
 ) -> tuple[Trace, ...]:
-    """Markets of one region: each has weather of its own, and all are out while the region is."""
+    """Markets of one region: each has its own weather, and all are out while the region is out."""
     shared = weather(f"{seed} region", steps, region, gap).up
     own = [weather(f"{seed} zone {zone}", steps, climate, gap) for zone in range(count)]
     return tuple(Trace(trace.name, gap, bytes(a & b for a, b in zip(trace.up, shared, strict=True))) for trace in own)
@@ -84,17 +85,17 @@ def made_up(seed: int | str, *, together: bool = False) -> list[tuple[Trace, ...
 
 
 def comb(steps: int, up: int, down: int, gap: int = 600, first: int = 0) -> Trace:
-    """Up for `up` steps, out for `down` steps, again and again; out for the first `first` steps."""
+    """Up for `up` steps, out for `down` steps, and so on; out for the first `first` steps."""
     if up + down < 1 or min(steps, up, down, first) < 0:
-        raise ValueError("up and down must be 1 together, and no number below 0")
+        raise ValueError("up + down must be 1 or more, and no number may be below 0")
     times = steps // (up + down) + 1
     return Trace(f"comb-{up}-{down}", gap, (bytes(first) + (b"\1" * up + bytes(down)) * times)[:steps])
 
 
 def sniper(useful: float, out: int, gap: int = 600) -> Market:
-    """A hostile market: Spot goes as soon as the job has been useful on it for `useful` seconds, for `out` steps.
+    """A hostile market: Spot goes for `out` steps once the job has done useful work on it for `useful` seconds.
 
-    With 0 it dies right at the end of every changeover; with the age of a checkpoint, at the moment a loss costs most.
+    With 0, Spot goes right at the end of every changeover; with the age of a checkpoint, when a loss costs most.
     """
     wait = ceil(useful / gap)
     worked = gone = 0
@@ -114,8 +115,9 @@ def sniper(useful: float, out: int, gap: int = 600) -> Market:
 
 
 def siren(patience: int, gone: int) -> Market:
-    """A hostile market: up while the job is not on it, so that it looks old and dependable; gone, for `gone` steps,
-    `patience` steps after the job has come, changeover over or not.
+    """A hostile market: up while the job is not on it, so that it looks old and dependable.
+
+    It goes `patience` steps after the job has come, even during the changeover, and stays out for `gone` steps.
     """
     on = out = 0
 

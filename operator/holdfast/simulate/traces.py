@@ -1,11 +1,11 @@
-"""Spot availability over time, as recorded: one sample for each step of `gap` seconds.
+"""Recorded Spot availability: one sample for each step of `gap` seconds.
 
 Two formats are read:
 
     JSON  {"metadata": {"gap_seconds": 600}, "data": [1, 1, 0, ...]}, as github.com/skypilot-org/spot-traces publishes
           it (Wu et al., "Can't Be Late", NSDI'24)
-    CSV   one interval `start,end` in which Spot was up for each line, in seconds or as RFC 3339 times; in order, not
-          overlapping; a first line `start,end` is a heading, lines with # are comments
+    CSV   one interval `start,end` in which Spot was up per line, in seconds or as RFC 3339 times, in order and without
+          overlap; a first line `start,end` is a heading, lines that start with # are comments
 """
 
 import csv
@@ -29,7 +29,7 @@ _UP, _DOWN = b"\x01", b"\x00"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Whether Spot could be had: `up[i]` is 1 or 0 for the `gap` seconds from i * gap on. Beyond its end it is down.
+    """Spot availability: `up[i]` is 1 or 0 for the `gap` seconds from i * gap on. After its end, Spot is down.
 
     Raises ValueError for a gap that is not 1 to MAX_GAP seconds, and for samples other than 0 and 1.
     """
@@ -48,20 +48,20 @@ class Trace:
         return len(self.up)
 
     def is_up(self, step: int) -> bool:
-        """Whether Spot is up in this step."""
+        """True if Spot is up in this step."""
         return 0 <= step < len(self.up) and self.up[step] == 1
 
     def next_change(self, step: int) -> int:
-        """The first step after `step` in which it is otherwise; the trace's length if there is none. A memory scan."""
+        """The first step after `step` with another state; the trace's length if there is none. A scan of memory."""
         found = self.up.find(_DOWN if self.is_up(step) else _UP, step)
         return len(self.up) if found < 0 else found
 
     def age(self, step: int) -> int:
-        """For how many seconds, at the start of `step`, it has been as it is, as far as the trace knows."""
+        """For how many seconds, at the start of `step`, the state has been the same, as far as the trace shows."""
         return (step - 1 - self.up.rfind(_DOWN if self.is_up(step) else _UP, 0, max(step, 0))) * self.gap
 
     def spells(self) -> Iterator[tuple[bool, int]]:
-        """The spells in order: whether it was up, and for how many steps."""
+        """The spells in order: True if Spot was up, and the number of steps."""
         step = 0
         while step < len(self.up):
             end = self.next_change(step)
@@ -69,7 +69,7 @@ class Trace:
             step = end
 
     def refined(self, gap: int) -> "Trace":
-        """The same availability in smaller steps. Raises ValueError if `gap` does not divide the trace's."""
+        """The same availability in smaller steps. Raises ValueError if `gap` does not divide the trace's gap."""
         if gap < 1 or self.gap % gap:
             raise ValueError(f"{gap} s does not divide the gap of {self.gap} s")
         times = self.gap // gap
@@ -77,9 +77,9 @@ class Trace:
 
 
 def read_trace(path: Path, gap: int = 600, ending: str | None = None) -> Trace:
-    """Read a trace; the name's ending says which format it has, or `ending` does, .json or .csv.
+    """Read a trace. The ending of its name, or `ending`, is the format: .json or .csv.
 
-    `gap` is for CSV, a JSON file brings its own. Raises TraceError.
+    `gap` is for CSV; a JSON file contains its own. Raises TraceError.
     """
     readers = {".json": lambda text: _from_json(path, text), ".csv": lambda text: _from_csv(path, text, gap)}
     reader = readers.get(ending or path.suffix.lower())
@@ -99,7 +99,10 @@ def read_trace(path: Path, gap: int = 600, ending: str | None = None) -> Trace:
 
 
 def read_traces(paths: Iterable[Path], gap: int = 600, ending: str | None = None) -> tuple[Trace, ...]:
-    """Read traces, and those in folders in the order of their names; `ending` as in read_trace. Raises TraceError."""
+    """Read these traces, and those in these folders in the order of their names; `ending` as in read_trace.
+
+    Raises TraceError.
+    """
     return tuple(read_trace(file, gap, ending) for path in paths for file in _files(path))
 
 
@@ -156,7 +159,7 @@ def _from_csv(path: Path, text: str, gap: int) -> Trace:
 
 
 def _covered(intervals: Iterable[tuple[float, float]], steps: int, gap: int) -> bytes:
-    """Samples: a step is up if Spot was up for all of it. Intervals that touch are one."""
+    """Samples: a step is up if Spot was up for all of it. Intervals that touch are joined."""
     up = bytearray(steps)
     joined: list[list[float]] = []
     for start, end in intervals:
@@ -191,7 +194,7 @@ def _intervals(path: Path, text: str) -> Iterator[tuple[int, float, float]]:
 
 
 def _seconds(path: Path, line: int, cell: str) -> float:
-    """Seconds since any origin, or a time with its offset."""
+    """Seconds since any origin, from a number or from a time with its offset."""
     allowed = "must be seconds, or a time such as 2022-10-26T00:00:00Z"
     try:
         number = float(cell)

@@ -1,4 +1,4 @@
-"""One job of a study under a policy of Holdfast's own: its manifest, and the virtual cluster that it runs in."""
+"""One job of a study under a policy of Holdfast: its manifest, and the virtual cluster in which it runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,20 +28,22 @@ OWN: Final[dict[str, Capacity]] = {
     "ordered-eager": {"policy": "Ordered", "returnPolicy": "Eager"},
     "ordered-never": {"policy": "Ordered", "returnPolicy": "Never"},
 }
-"""What a job says under each of Holdfast's own policies, in spec.capacity."""
+"""What a job's spec.capacity contains under each policy of Holdfast."""
 
-LINGER = timedelta(minutes=10)  # for so long autoscalers usually leave an idle node standing
-PAID_OVERLAP = "3h"  # where watching is billed, Spot has to prove itself on a node that is paid for meanwhile
-ALLOWANCE = timedelta(seconds=10)  # for what takes seconds in a cluster, a step or a grace, and nothing in the economy
+LINGER = timedelta(minutes=10)  # after so long an autoscaler usually removes an idle node
+PAID_OVERLAP = "3h"  # where watching is billed, Spot must prove itself on a second node, which is paid for
+ALLOWANCE = timedelta(
+    seconds=10
+)  # for a step or a grace period, which take seconds in a cluster and nothing in the economy
 
 
 def world(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity, start: int = 0) -> World:
-    """The virtual cluster of a job of the economy's setting, on traces from their step `start` on, or hostile markets.
+    """The virtual cluster of a job in the economy's setting: on traces from their step `start` on, or hostile markets.
 
-    Everything is as in the economy: a start takes the changeover, all of it after the fence; a loss comes without a
-    word and takes what the setting says; policies are asked on the beat of the traces, which say nothing in between.
-    The job knows its pace and how long starts take, as one that has run before, and has ALLOWANCE more time.
-    Raises ValueError if the setting's changeover is not one number, or tiers differ in speed.
+    Everything is as in the economy. A start takes the changeover, all of it after the fence. A loss comes without
+    notice and costs what the setting says. Policies are asked at the steps of the traces, and nothing changes between
+    them. The job knows its pace and how long starts take, like a job that has run before, and has ALLOWANCE more time.
+    Raises ValueError if the setting's changeover is not one number, or if tiers differ in speed.
     """
     if callable(setting.changeover) or setting.spot_speeds:
         raise ValueError("in the virtual cluster a changeover is one number, and all tiers are of one speed")
@@ -61,13 +63,13 @@ def world(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacit
         {tier.name: Durations(restore=changeover) for tier in profile.spec.tiers},
         Storage(int(setting.work), int(setting.lost), unlucky=True),
         profile=profile,
-        config=replace(CONFIG, assumed=Assumptions(unasked=gap, unnoticed=ZERO)),
+        config=replace(CONFIG, assumed=Assumptions(decision_gap=gap, loss_detection=ZERO)),
         beat=gap,
     )
 
 
 def run(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity, start: int = 0) -> Outcome:
-    """What came of it: the cost is that of status.ledger and, where watching is billed, of nodes that stood idle.
+    """The outcome: the cost is that of status.ledger and, where watching is billed, of nodes that were idle.
 
     Raises SimulationError if the job does not end.
     """
@@ -87,7 +89,7 @@ def run(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity,
 
 @lru_cache(maxsize=64)
 def _profile(dedicated: str, spots: tuple[str, ...], *, billed: bool) -> CapacityProfile:
-    """The grid: Spot tiers, then the dedicated one. Where a node can be had a pod has it at once, else not at all."""
+    """The grid: Spot tiers, then the dedicated tier. A pod gets a node at once if one is up, otherwise not at all."""
     observation = "Billed" if billed else "Free"
     tiers: list[dict[str, Any]] = [
         {"kind": "Spot", "pricePerNodeHour": price, "observation": observation, "acquireTimeout": "1s"}

@@ -1,15 +1,16 @@
-"""One job in a virtual cluster, decided by the code that ships, on a clock that goes from event to event.
+"""One job in a virtual cluster. The code that ships decides, and the clock goes from event to event.
 
 The cluster has nodes that come and go, a scheduler, pods whose programs start, step, save and leave, and a storage with
-its fence. `core.decide.decide` sees it as the operator would, and what it says is done. Nothing happens between events:
-a node that comes, is announced to go, or goes; a pod that gets its node, starts, waits at the fence, takes its first
-step, saves, ends; a time at which the decision wants to look again.
+its fence. `core.decide.decide` sees it as the operator would, and the world does what it decides. An event is: a node
+comes up, is announced to go, or goes; a pod gets its node, starts, waits at the fence, takes its first step, saves or
+ends; a time comes at which the decision asked to be made again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import starmap
 from typing import Final
 
 from holdfast.api import names
@@ -34,8 +35,8 @@ from holdfast.simulate.storage import Storage
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(milliseconds=1)
-ROUNDS = 32  # of decisions at one moment; far more than anything takes
-# Reports arrive whenever a decision is made: nothing is written for them alone, and no silence is ever waited for.
+ROUNDS = 32  # decisions at one moment at most; far more than any event needs
+# Every decision has a new report: status is never written for a report alone, and no trainer is ever silent.
 CONFIG: Final = OperatorConfig(
     progress_url="https://holdfast.simulated:8443", status_interval=ZERO, unreported_after=timedelta(days=3650)
 )
@@ -43,7 +44,7 @@ CONFIG: Final = OperatorConfig(
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """A node that was had: by a pod, or by nobody, where an autoscaler had brought it and it stood idle."""
+    """A node that is paid for: used by a pod, or idle after an autoscaler created it."""
 
     tier: str
     since: datetime
@@ -53,7 +54,7 @@ class Paid:
 
     @property
     def cost(self) -> Decimal:
-        """Money for it."""
+        """The cost of the node."""
         return self.price * ((self.until - self.since) // timedelta(microseconds=1)) / (3_600_000_000)
 
 
@@ -71,7 +72,7 @@ class World:
         config: OperatorConfig = CONFIG,
         beat: timedelta = ZERO,
     ) -> None:
-        """`durations` by tier. The job begins at BEGIN."""
+        """`durations` is by tier. The job begins at BEGIN."""
         self.job = job
         self.machines = machines
         self.durations = durations
@@ -84,7 +85,7 @@ class World:
         self.losses = 0
         self.decisions = 0
         self._wake: datetime | None = None
-        self._bound: list[Pod] = []
+        self._bound: list[tuple[Pod, Machine, datetime]] = []
         self._paid: list[Paid] = []
         self._pods_made = 0
         self._views: tuple[NodeView | None, ...] | None = None
@@ -94,21 +95,21 @@ class World:
 
     @property
     def status(self) -> TrainingJobStatus:
-        """What the job's status says."""
+        """The job's status."""
         return self.job.status
 
     @property
     def starts(self) -> int:
         """How many attempts have passed the fence, on any tier."""
-        return sum(pod.trains for pod in self._bound)
+        return sum(pod.trains for pod, _, _ in self._bound)
 
     @property
     def over(self) -> bool:
-        """Whether the job is complete, or has failed."""
+        """True if the job is complete or has failed."""
         return bool(self.status.phase and self.status.phase.final)
 
     def run(self, limit: timedelta) -> TrainingJobStatus:
-        """Until the job is over. Raises SimulationError if it is not after `limit`."""
+        """Run until the job is over. Raises SimulationError if it is not over after `limit`."""
         last = BEGIN + limit
         self._settle()
         while not self.over:
@@ -118,9 +119,9 @@ class World:
 
     @property
     def bill(self) -> list[Paid]:
-        """What nodes cost up to now, seen from outside: those that pods had, and those that stood idle."""
+        """The costs of nodes up to now, seen from outside: nodes that pods used, and idle nodes."""
         idle = [self._idle(machine) for machine in self.machines if machine.idle_since and machine.view]
-        return [*self._paid, *[one for one in idle if one], *map(self._had, self._bound)]
+        return [*self._paid, *[one for one in idle if one], *starmap(self._use, self._bound)]
 
     # --- time
 
@@ -136,7 +137,7 @@ class World:
                 return
 
     def _next(self) -> datetime | None:
-        """When something happens next."""
+        """When the next event is."""
         times = [at for machine in self.machines for at in (machine.next_at, machine.idle_until) if at]
         for pod in self.pods:
             if at := pod.wake_at:
@@ -150,7 +151,7 @@ class World:
     def _turn(self) -> bool:
         """Do what is due now; True if a decision could depend on it."""
         changed = False
-        for pod in self.pods:  # who is done at the moment when its node goes is done
+        for pod in self.pods:  # pods first: a pod that is done at the moment when its node goes is done
             changed = pod.advance(self.now) or changed
         for machine in self.machines:
             if (until := machine.idle_until) is not None and until <= self.now:
@@ -183,7 +184,7 @@ class World:
             if pod.stage is Stage.PENDING and (found := self._finds(pod)) and found[0] <= self.now:
                 self._pay_idle(found[1])
                 pod.bind(found[1], self.now)
-                self._bound.append(pod)
+                self._bound.append((pod, found[1], self.now))
                 bound = True
         return bound
 
@@ -200,10 +201,10 @@ class World:
         return min(free, key=lambda found: found[0], default=None)
 
     def _on(self, machine: Machine) -> Pod | None:
-        """The pod that is on it."""
+        """The pod on this machine."""
         return next((pod for pod in self.pods if pod.machine is machine and pod.ended_at is None), None)
 
-    # --- who pays
+    # --- costs
 
     def _pay_idle(self, machine: Machine) -> None:
         if idle := self._idle(machine):
@@ -211,43 +212,43 @@ class World:
         machine.idle_since = None
 
     def _idle(self, machine: Machine) -> Paid | None:
-        """What is to be paid for a node that was brought, and that nobody has used since."""
+        """The cost of a node that an autoscaler created and that has been idle since; None if there is none."""
         if machine.stands or machine.idle_since is None or machine.idle_since == self.now:
             return None
         return Paid(machine.tier.name, machine.idle_since, self.now, _price(machine.tier), idle=True)
 
-    def _had(self, pod: Pod) -> Paid:
-        if pod.machine is None or pod.scheduled_at is None:
-            raise AssertionError("a pod that was bound has a node")
-        tier = pod.machine.tier
-        return Paid(tier.name, pod.scheduled_at, pod.ended_at or self.now, _price(tier))
+    def _use(self, pod: Pod, machine: Machine, since: datetime) -> Paid:
+        return Paid(machine.tier.name, since, pod.ended_at or self.now, _price(machine.tier))
 
     # --- the operator
 
     def _settle(self) -> None:
-        """Decide and obey, until there is nothing more to do at this moment."""
+        """Decide and do what was decided, until nothing is left to do at this moment."""
         self._schedule()
-        snapshot = self._hear(self._snapshot())
+        snapshot = self._with_progress(self._snapshot())
         for _ in range(ROUNDS):
             decision = decide(snapshot)
             self.decisions += 1
-            self._wake = self._on_beat(decision.requeue_at)
+            self._wake = self._next_beat(decision.requeue_at)
             self._store(decision.status)
             if not self._obey(decision):
                 return
             snapshot = self._snapshot()
         raise SimulationError(f"decisions do not come to rest at {self.now}: {decision.trace}")
 
-    def _on_beat(self, at: datetime | None) -> datetime | None:
-        """When the policy is asked again: on the beat, but where seconds count, as in a back-off or on a notice."""
+    def _next_beat(self, at: datetime | None) -> datetime | None:
+        """When to decide again: on the beat while the job is calm, otherwise at `at`: then seconds count.
+
+        The job is not calm in a back-off or on a notice, for example.
+        """
         current = self.status.current
         calm = current is not None and current.state in _CALM and not current.departure
         if at is None or not self.beat or not calm:
             return at
         return BEGIN + -(-(at - BEGIN) // self.beat) * self.beat
 
-    def _hear(self, snapshot: Snapshot) -> Snapshot:
-        """With progress taken into status: an operator does so every few seconds, and a decision never finds it old."""
+    def _with_progress(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with progress in status, as an operator writes it every few seconds."""
         if self.status.current is None or not snapshot.reports:
             return snapshot
         draft = Draft(snapshot)
@@ -281,7 +282,7 @@ class World:
         for order in decision.orders:
             for pod in self.pods:
                 if pod.uid == order.pod_uid:
-                    changed = pod.tell(order, self.now) or changed
+                    changed = pod.take_order(order, self.now) or changed
                     changed = pod.advance(self.now) or changed
         for action in decision.actions:
             changed = self._act(action) or changed
@@ -292,17 +293,17 @@ class World:
         if isinstance(action, CreatePod):
             return self._create(action)
         if not isinstance(action, DeletePod | ReleasePod | UnprotectPod):
-            return False  # a job that is over, and is deleted
+            return False  # DeleteJob: the job is over
         pod = next((pod for pod in self.pods if pod.uid == action.uid), None)
         if pod is None:
             return False
         if isinstance(action, DeletePod):
             return pod.delete(action.grace, self.now)
         pod.release() if isinstance(action, ReleasePod) else pod.unprotect()
-        return False  # that it is so now is no news for whoever wanted it
+        return False  # not an event: no decision depends on it
 
     def _create(self, action: CreatePod) -> bool:
-        """POST a pod; one of its name is there already if the operator's word was lost, which does not happen here."""
+        """Create a pod. Names never clash here, because no answer of the API server is lost."""
         self._pods_made += 1
         tier = str(action.manifest["metadata"]["labels"][names.LABEL_TIER])
         durations = self.durations.get(tier, Durations())

@@ -1,4 +1,4 @@
-"""What jobs may have learned: ends of attempts, and whole histories of events, for tests of what is known of tiers."""
+"""Ends of attempts, and whole histories of events, for tests of what jobs know of tiers."""
 
 from hypothesis import strategies as st
 from tests.support.decisions.snapshots import at, attempt, tier
@@ -38,10 +38,10 @@ def events(draw):
     return draw(
         st.sampled_from(
             (
-                lambda found: knowledge.got_node(found, one, node),
-                lambda found: knowledge.first_step(found, one),
-                lambda found: knowledge.ended(found, over),
-                lambda found: knowledge.refused(found, name, times[0], times[2]),
+                lambda found: knowledge.record_node(found, one, node),
+                lambda found: knowledge.record_first_step(found, one),
+                lambda found: knowledge.record_end(found, over),
+                lambda found: knowledge.record_refusal(found, name, times[0], times[2]),
             )
         )
     )

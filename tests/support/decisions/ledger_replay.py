@@ -1,4 +1,4 @@
-"""An independent replay of what a job cost: from every status that was ever written, and the price list."""
+"""An independent computation of a job's cost, from every status that was written and the price list."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ from holdfast.api.names import TRAINER_CONTAINER
 from holdfast.api.scalars import parse_time
 from holdfast.api.status import Ledger, TrainingJobStatus
 from holdfast.core.books.ledger import by_tier
-from holdfast.core.status.node_exits import known_reason, moves, recoveries
+from holdfast.core.status.node_exits import known_reason, new_recoveries, node_exits
 
 Raw = Mapping[str, Any]
 
 
 @dataclass
 class Sums:
-    """What the ledger says of one tier, as plain numbers. Money in hundredths of a cent, time in microseconds."""
+    """The ledger's sums of one tier as plain numbers. Money in hundredths of a cent, time in microseconds."""
 
     attempts: int = 0
     spent: int = 0
@@ -49,8 +49,8 @@ class Replay:
         """Hundredths of a cent for the time that it had its node."""
         if record.scheduled_at is None or record.tier not in self.prices:
             return 0
-        held = max(_microseconds(record.ended_at - record.scheduled_at), 0)
-        return round(Fraction(self.prices[record.tier]) * held * 10_000 / 3_600_000_000)
+        used = max(_microseconds(record.ended_at - record.scheduled_at), 0)
+        return round(Fraction(self.prices[record.tier]) * used * 10_000 / 3_600_000_000)
 
     def by_tier(self) -> dict[str, Sums]:
         """The sums by tier, of attempts that had a node."""
@@ -83,7 +83,7 @@ def statuses(writes: Iterable[Raw]) -> Iterator[TrainingJobStatus]:
 
 
 def _merged(target: Raw, patch: Raw) -> Raw:
-    """What a JSON merge patch makes of an object (RFC 7386)."""
+    """The object after a JSON merge patch (RFC 7386)."""
     changed = {
         key: _merged(target.get(key) or {}, value) if isinstance(value, dict) else value for key, value in patch.items()
     }
@@ -91,13 +91,13 @@ def _merged(target: Raw, patch: Raw) -> Raw:
 
 
 def check_times(replay: Replay, events: Iterable[Raw]) -> None:
-    """The times of the replay are those at which the cluster bound the pods and their trainers ended."""
+    """Check that the replay's times are those at which the cluster bound the pods and their trainers ended."""
     bound: dict[str, datetime] = {}
     ended: dict[str, datetime] = {}
     for event in events:
         ref, body = event["objectRef"], event.get("requestObject") or {}
         if ref.get("resource") != "pods" or event.get("stage") != "ResponseComplete" or isinstance(body, list):
-            continue  # JSON patches take only finalizers off
+            continue  # JSON patches only remove finalizers
         if ref.get("subresource") == "binding":
             bound[ref["name"]] = parse_time(event["requestReceivedTimestamp"])
         for container in (body.get("status") or {}).get("containerStatuses") or ():
@@ -106,14 +106,16 @@ def check_times(replay: Replay, events: Iterable[Raw]) -> None:
                 ended[ref["name"]] = parse_time(over["finishedAt"])
     for record in replay.records.values():
         pod = next((name for name in bound if name.endswith(f"-{record.number}-0")), None)
-        assert (record.scheduled_at is None) == (pod is None), f"attempt {record.number} had a node, or had none"
+        assert (record.scheduled_at is None) == (pod is None), (
+            f"attempt {record.number} had a node exactly if a pod was bound"
+        )
         if pod and record.scheduled_at:
             assert abs(record.scheduled_at - bound[pod]) < timedelta(seconds=2), "the scheduler writes whole seconds"
             assert record.estimated or record.ended_at == max(ended[pod], record.started_at or record.scheduled_at)
 
 
 def of(ledger: Ledger) -> dict[str, Sums]:
-    """The sums by tier that a ledger says."""
+    """The ledger's sums by tier."""
     return {
         one.tier: Sums(
             attempts=one.attempts,
@@ -128,7 +130,7 @@ def of(ledger: Ledger) -> dict[str, Sums]:
 
 
 def check(ledger: Ledger, replay: Replay) -> None:
-    """Every figure of the ledger is that of the replay, the figures agree with each other, and times are in order."""
+    """Check that every number of the ledger is that of the replay, that they agree, and that times are in order."""
     assert of(ledger) == replay.by_tier()
     assert ledger.attempts == len(replay.records)
     assert ledger.steps_lost == sum(record.steps_lost or 0 for record in replay.records.values())
@@ -145,12 +147,12 @@ def _microseconds(span: timedelta) -> int:
 
 
 def check_counters(statuses: Sequence[TrainingJobStatus], replay: Replay) -> None:
-    """What is counted from one status to the next is what happened, each once, and what must only grow never falls."""
+    """Check that each event is counted once between consecutive statuses, and that growing numbers never fall."""
     steps = list(pairwise(statuses))
     left = [one for one in replay.records.values() if one.scheduled_at and one.kind in (EndKind.LOSS, EndKind.STOPPED)]
-    moved = [move for before, after in steps for move in moves(before, after)]
+    moved = [move for before, after in steps for move in node_exits(before, after)]
     assert sorted(move.reason for move in moved) == sorted(known_reason(one.reason) for one in left)
-    spans = [recovery for before, after in steps for recovery in recoveries(before, after)]
+    spans = [recovery for before, after in steps for recovery in new_recoveries(before, after)]
     for phase in Recovery.model_fields:
         total = sum((getattr(one, phase) for one in spans), timedelta(0))
         assert total == getattr(statuses[-1].ledger.recovery, phase)

@@ -1,4 +1,4 @@
-"""Looks at jobs through the capacity policies' eyes."""
+"""The input of the capacity policies for a job."""
 
 from tests.support.decisions.snapshots import TIERS, job, profile, snapshot
 from tests.support.decisions.tier_views import NOWHERE
@@ -10,7 +10,7 @@ PRICED = ("spot", "dedicated", "cpu")
 
 
 def ahead(given_status, cluster=NOWHERE, shared=None, *, checkpoint=None, goal=100_000, tiers=TIERS, **capacity):
-    """The outlook of a job, on a cluster without any node if no other is given."""
+    """The outlook of a job, by default on a cluster without nodes."""
     spec = {"capacity": {"tiers": list(tiers), **capacity}, "goal": {"steps": goal} if goal else {}}
     if checkpoint:
         storage = {"s3": {"bucket": "runs", "prefix": "vision/vit"}}
@@ -25,10 +25,10 @@ def ahead(given_status, cluster=NOWHERE, shared=None, *, checkpoint=None, goal=1
 
 
 def view(*args, **changes):
-    """The view of it; takes what `ahead` takes."""
+    """The view of that outlook; arguments as for `ahead`."""
     return ahead(*args, **changes).view
 
 
 def tier_view(name, *args, **changes):
-    """One tier of the view; takes what `ahead` takes."""
+    """One tier of that view; arguments as for `ahead`."""
     return next(one for one in view(*args, **changes).tiers if one.name == name)

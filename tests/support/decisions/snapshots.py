@@ -67,7 +67,7 @@ def job(
 
 
 def attempt(number: int = 1, state: AttemptState = AttemptState.RUNNING, **changes: Any) -> Attempt:
-    """An attempt on tier spot, on node n1 if its state says that it has one."""
+    """An attempt on tier spot, on node n1 if its state has a node."""
     fields: dict[str, Any] = {"number": number, "state": state, "tier": tier(), "raised_at": at(-600)}
     if state in (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING):
         fields["pods"] = (PodRecord(uid=f"u-{number}", node="n1", node_uid="u-n1"),)
@@ -86,7 +86,7 @@ def status(current: Attempt | None = None, **changes: Any) -> TrainingJobStatus:
 
 
 def drain(**changes: Any) -> Drain:
-    """An order to leave that was given 2 s ago and leaves 98 s."""
+    """An order to leave that was given 2 s ago; 98 s are left."""
     fields: dict[str, Any] = {"order": 1, "reason": "SpotInterruption", "at": at(-2), "deadline": at(98)}
     return Drain(**{**fields, **changes})
 
@@ -97,7 +97,7 @@ def stopped(**changes: Any) -> Drain:
 
 
 def container(**changes: Any) -> ContainerView:
-    """The trainer container, running for 500 s if nothing else is said."""
+    """The trainer container, by default running for 500 s."""
     fields: dict[str, Any] = {"name": names.TRAINER_CONTAINER}
     if not {"waiting", "ended", "running"} & changes.keys():
         fields |= {"running": True, "started_at": at(-500)}
@@ -149,7 +149,7 @@ def ended(number: int = 1, exit_code: int = 0, message: str = "", **changes: Any
 
 
 def verdict(outcome: str, reason: str = "Because", **fields: Any) -> str:
-    """The launcher's last line."""
+    """The launcher's verdict line."""
     return json.dumps({"v": 1, "outcome": outcome, "reason": reason, **fields})
 
 
@@ -175,7 +175,7 @@ def nodes(*changed: NodeView, without: tuple[str, ...] = ()) -> ClusterView:
 
 
 def report(number: int = 1, **changes: Any) -> Report:
-    """What the trainer of an attempt said a second ago."""
+    """The report of an attempt's trainer, a second old."""
     fields: dict[str, Any] = {"received_at": at(-1), "state": "training", "fenced": True}
     return Report(pod_uid=f"u-{number}", attempt=number, **{**fields, **changes})
 
@@ -226,7 +226,7 @@ def _merged(target: Any, patch: Any) -> Any:
 
 
 def settled(snap: Snapshot) -> Decision:
-    """Decide, and check that deciding again from the stored outcome with the same view says nothing new.
+    """Decide, and check that deciding again from the stored status with the same view changes nothing.
 
     A new job's first pod leaves no trace but itself.
     """

@@ -32,7 +32,7 @@ def measured(*seconds: float, worst: float | None = None) -> Measured:
 
 
 def known(tier: str = "spot", **given: Any) -> TierKnowledge:
-    """What is known of a tier: nothing but what is given."""
+    """Knowledge of a tier: only what is given."""
     return TierKnowledge(tier=tier, **given)
 
 

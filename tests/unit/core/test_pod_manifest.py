@@ -1,4 +1,4 @@
-"""The manifest of a training pod: what it must hold, and what a job can never put into it."""
+"""The manifest of a training pod: what it must contain, and what a job can never put into it."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_the_trainer_runs_under_the_launcher():
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_it_never_restarts_by_itself_and_has_its_grace():
+def test_it_never_restarts_and_has_its_grace_period():
     found = build(checkpoint={"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "gracePeriod": "1500ms"})["spec"]
     assert (found["restartPolicy"], found["terminationGracePeriodSeconds"]) == ("Never", 2)
     assert found["automountServiceAccountToken"] is False
@@ -111,7 +111,7 @@ def test_without_an_operator_url_nothing_is_reported():
     assert "HOLDFAST_GOAL_STEPS" not in found
 
 
-def test_the_init_container_knows_who_it_is_and_where_checkpoints_are_and_no_more():
+def test_the_init_container_has_only_its_identity_and_the_storage():
     pod = build()
     (init,) = pod["spec"]["initContainers"]
     assert init["image"] == CONFIG.init_image
@@ -258,7 +258,7 @@ def test_a_user_that_is_not_root_makes_the_pod_restricted():
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_pod_security_baseline_holds():
+def test_the_pod_satisfies_pod_security_baseline():
     spec = build()["spec"]
     assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
     for container in (*spec["containers"], *spec["initContainers"]):

@@ -54,7 +54,7 @@ def test_only_what_was_run_is_replaced(page: Path) -> None:
     assert text.startswith("# Costs\n\nWords before.\n")
     assert text.endswith("figures of recorded markets\n<!-- end recorded -->\n\nWords after.\n")
     assert "old" not in text
-    assert "8 made-up markets of 60 days each (seed 1); 1 jobs for each" in text
+    assert "8 made-up markets of 60 days each (seed 1); 1 jobs per market" in text
     assert "32 jobs under each policy" in text
     assert "Late, of those that keep the deadline: 0 of 64 runs." in text
     assert (page.parent / "images" / "economy-synthetic.svg").exists()
@@ -67,7 +67,7 @@ def test_only_what_was_run_is_replaced(page: Path) -> None:
 def test_traces_are_run_as_well_under_all_terms(page: Path, traces: Path) -> None:
     markets = economy.recorded(traces)
     text = economy.figures(markets, 2, 1, page, lambda _text: None)
-    assert "2 traces of 6 days each on average (north, south); 2 jobs for each" in text
+    assert "2 traces of 6 days each on average (north, south); 2 jobs per market" in text
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     names = ["`greedy`", "`eager`", "`never-return`", "`deadline-rule`"]
     assert [row[0] for row in rows if len(row) == 6][2:] == names
@@ -76,7 +76,7 @@ def test_traces_are_run_as_well_under_all_terms(page: Path, traces: Path) -> Non
     assert {len(cell.split(" / ")) for row in wide[2:] for cell in row[1:]} == {2}
     said = [row[0] for row in wide[2:]]
     assert said[:4] == ["load 0.6 (4)", "load 0.75 (4)", "load 0.85 (4)", "load 0.92 (4)"]
-    assert said[4:] == [f"{terms.said} ({4 if terms.together else 8})" for terms in economy.OTHERS]
+    assert said[4:] == [f"{terms.description} ({4 if terms.together else 8})" for terms in economy.OTHERS]
 
 
 def test_terms_change_what_they_say() -> None:
@@ -87,7 +87,7 @@ def test_terms_change_what_they_say() -> None:
         assert changed != study
         assert (changed.markets == markets.together) == terms.together
         if terms.changes:
-            assert terms.said in changed.terms
+            assert terms.description in changed.terms
 
 
 @pytest.mark.parametrize("text", ["nothing", "<!-- begin x --><!-- end x --><!-- begin x --><!-- end x -->"])

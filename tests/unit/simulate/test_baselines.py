@@ -1,4 +1,4 @@
-"""What others would do."""
+"""Rules of other systems."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ UNIFORM = uniform_progress(40 * HOUR, 48 * HOUR)
         (UNIFORM, SPOT, "spot", 40.3, "dedicated"),
     ],
 )
-def test_what_others_do(rule, spot, tier, left, wanted):
+def test_what_each_baseline_chooses(rule, spot, tier, left, wanted):
     assert rule(view(spot, DEDICATED, tier=tier, left=left * HOUR)).tier == wanted
 
 

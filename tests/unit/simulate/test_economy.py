@@ -1,4 +1,4 @@
-"""The economy's books, and the promise of the Deadline rule held against it: no market makes a job late."""
+"""The economy's bills, and the promise of policy Deadline in it: no market makes a job late."""
 
 from decimal import Decimal
 from functools import partial
@@ -40,7 +40,7 @@ def small(**given):
         (["spot-0"], "1111", 4, 2400, 1),
         (["spot-0", "spot-0", "dedicated"], "11", 2 + 3 * 3, 3000, 2),  # the first 10 min of work were on Spot
         ([None, "dedicated"], "1", 3 * 4, 3000, 1),
-        (["spot-0", "dedicated"], "0", 3 * 4, 3000, 1),  # what is out cannot be had
+        (["spot-0", "dedicated"], "0", 3 * 4, 3000, 1),  # the market is out
         (["spot-0"], "101111", 1 + 4, 3600, 2),  # lost in its changeover
     ],
 )
@@ -80,7 +80,7 @@ def test_watching_is_billed_only_where_the_rule_watches():
     seen = []
 
     def rule(view):
-        seen.append((view.tiers[0].available, view.tiers[0].held))
+        seen.append((view.tiers[0].available, view.tiers[0].spell_age))
         return Choice("dedicated", "", 60, watch=len(seen) != 2)
 
     outcome = run(rule, [trace("111111")], small(billed_probe=True))
@@ -92,7 +92,7 @@ def test_ages_go_on():
     seen = []
 
     def rule(view):
-        seen.append(view.tiers[0].held)
+        seen.append(view.tiers[0].spell_age)
         return Choice("dedicated", "", 60)
 
     run(rule, [trace("1101")], small(), ages=[1200])
@@ -131,7 +131,7 @@ MARKETS = st.lists(st.one_of(SNIPERS, SIRENS, COMBS, WEATHER, RANDOM), min_size=
 
 @st.composite
 def promises(draw, losses):
-    """A job that dedicated alone would finish in time if its changeover were the worst."""
+    """A job that would finish in time on dedicated alone, at the worst changeover."""
     worst = draw(st.sampled_from([0, 60, 600, 1200, 1500, 2400]))
     real = draw(st.lists(st.floats(0, 1), min_size=1, max_size=7))  # every changeover is at most the worst
     real = draw(st.sampled_from([[1.0], real]))
@@ -164,7 +164,7 @@ def seldom(rule):
         if asked is None or asked[0] != state or asked[1] - view.left + view.step > asked[2].again_within:
             asked = (state, view.left, rule(view))
         choice = asked[2]
-        if choice.tier != view.tier:  # a move is made now, and is no news
+        if choice.tier != view.tier:  # the move happens now, so it is not an event
             asked = ((choice.tier, state[1]), *asked[1:])
         return choice
 
@@ -173,7 +173,7 @@ def seldom(rule):
 
 @given(promises(st.sampled_from([0.0, 600.0])))
 @settings(max_examples=100)
-def test_not_even_if_it_is_asked_only_when_it_must_be(promise):
+def test_no_market_makes_a_job_late_if_the_rule_is_asked_only_when_necessary(promise):
     setting, markets = promise
     assert run(seldom(deadline), [market() for market in markets], setting).late <= 1e-6
 
@@ -187,13 +187,13 @@ def test_no_market_makes_a_job_late(promise):
 
 @given(promises(st.sampled_from([60.0, 600.0, 1800.0])))
 @settings(max_examples=150)
-def test_not_even_if_every_loss_costs_work(promise):
+def test_no_market_makes_a_job_late_if_every_loss_costs_work(promise):
     setting, markets = promise
     assert run(deadline, [market() for market in markets], setting).late <= 1e-6
 
 
 def test_the_hostile_markets_are_hostile():
-    """Told of no losses of work, the rule is late: so the property above can fail."""
+    """A rule that does not know of losses of work is late: so the property above can fail."""
     setting = Setting(48 * HOUR, 49 * HOUR, 600, lost=600, at_risk=0)
     assert run(deadline, [sniper(600, 3)], setting).missed
     setting = Setting(48 * HOUR, 49 * HOUR, 2400, typical=600)
@@ -224,7 +224,7 @@ def test_baselines_are_in_time_too(slack):
     st.floats(1.1, 1.8),
 )
 @settings(max_examples=40)
-def test_nobody_is_cheaper_than_the_omniscient(seed, changeover, lost, count, ample):
+def test_no_rule_is_cheaper_than_the_optimum(seed, changeover, lost, count, ample):
     traces = zones(seed, 300, count)
     work, total = 100, ceil(100 * ample)
     best = optimum(Window(traces, 0, work, total, changeover, lost, spot_prices=(1.0,) * count))
@@ -236,8 +236,8 @@ def test_nobody_is_cheaper_than_the_omniscient(seed, changeover, lost, count, am
         assert outcome.missed or outcome.cost >= best - 1e-9
 
 
-def test_the_rule_is_better_than_what_others_do():
-    """On markets of the shape it was made for; the recorded ones are a benchmark's matter."""
+def test_the_rule_is_better_than_the_baselines():
+    """On markets of the kind that the rule is made for; a benchmark uses the recorded ones."""
     work, total = 48 * HOUR, 64 * HOUR
     rules = {
         "deadline": deadline,

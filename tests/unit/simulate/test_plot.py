@@ -56,7 +56,7 @@ def test_a_png_of_one_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("p.pdf", "must end in .svg or .png"), ("p", "must end in .svg or .png"), ("no/p.svg", "there is no folder")],
+    [("p.pdf", "must end in .svg or .png"), ("p", "must end in .svg or .png"), ("no/p.svg", "the folder")],
 )
 def test_a_picture_that_cannot_be_made_is_refused_before_the_study(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(PlotError, match=problem):

@@ -1,4 +1,4 @@
-"""The virtual cluster, through jobs that are replayed in it: what is decided there is what ships."""
+"""The virtual cluster, through jobs that are replayed in it by the code that ships."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -51,7 +51,7 @@ def up(start: float, end: float | None = None, notice: float = 0) -> Spell:
 
 
 def trained(status: TrainingJobStatus) -> list[AttemptRecord]:
-    """The attempts that took steps: not those that waited in vain."""
+    """The attempts that took steps."""
     return [record for record in status.history if record.steps]
 
 
@@ -60,7 +60,7 @@ def billed(world: World) -> Decimal:
 
 
 # Breaks if any of the durations is left out, or counted twice.
-def test_a_job_that_nothing_happens_to_takes_the_sum_of_its_durations() -> None:
+def test_an_undisturbed_job_takes_the_sum_of_its_durations() -> None:
     status = replay(job(), Schedule([spot(up(0)), DEDICATED]), BOTH).status
     assert status.phase is Phase.COMPLETED
     (record,) = trained(status)
@@ -71,7 +71,7 @@ def test_a_job_that_nothing_happens_to_takes_the_sum_of_its_durations() -> None:
 
 
 # Breaks if work that a loss takes is not done again, or more than was not saved.
-def test_a_node_that_goes_without_a_word_takes_the_steps_since_the_last_commit() -> None:
+def test_a_node_that_goes_without_notice_takes_the_steps_since_the_last_commit() -> None:
     world = replay(job(), Schedule([spot(up(0, 11.5)), DEDICATED], every=60), BOTH)
     lost, rest = trained(world.status)
     assert (lost.reason, lost.last_step, lost.steps_lost) == ("NodeGone", 650, 50)
@@ -140,7 +140,7 @@ class Stored(World):
 
 
 # Breaks if the world keeps in memory what an operator would have to read back.
-def test_nothing_is_remembered_that_status_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_remembered_outside_status(monkeypatch: pytest.MonkeyPatch) -> None:
     given, schedule = job(4 * 3600), Schedule([spot(up(0, 10, notice=60), up(30, 41.3), up(50)), DEDICATED], every=60)
     before = replay(given, schedule, BOTH).status
     monkeypatch.setattr("holdfast.simulate.replay.World", Stored)
@@ -156,13 +156,13 @@ def test_the_same_again_is_the_same() -> None:
     ("steps", "schedule", "durations", "words"),
     [
         (None, Schedule([DEDICATED]), BOTH, "spec.goal.steps: must be set"),
-        (60, Schedule([Node("tpu", "t")]), BOTH, "nodes: no tier is named tpu; there are spot, dedicated"),
+        (60, Schedule([Node("tpu", "t")]), BOTH, "nodes: no tier is named tpu; known tiers: spot, dedicated"),
         (60, Schedule([DEDICATED]), {"tpu": TOOK}, "durations: no tier is named tpu"),
-        (60, Schedule([DEDICATED]), {"spot": TOOK}, "durations: there must be some for tier dedicated"),
+        (60, Schedule([DEDICATED]), {"spot": TOOK}, "durations: tier dedicated has nodes and needs durations"),
         (60, Schedule([spot(up(0, 1))], limit=60 * MINUTE), BOTH, "the job is not over after 1:00:00"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(
+def test_a_job_that_cannot_be_replayed_is_refused(
     steps: int | None, schedule: Schedule, durations: dict[str, Durations], words: str
 ) -> None:
     with pytest.raises(SimulationError) as refused:
@@ -170,8 +170,8 @@ def test_what_cannot_be_replayed_is_said(
     assert words in str(refused.value)
 
 
-def test_durations_and_spells_that_make_no_sense_are_refused() -> None:
+def test_invalid_durations_and_spells_are_refused() -> None:
     with pytest.raises(ValueError, match="pace above 0"):
         Durations(pace=timedelta(0))
-    with pytest.raises(ValueError, match="an end after its start"):
+    with pytest.raises(ValueError, match="end after its start"):
         Spell(MINUTE, MINUTE)

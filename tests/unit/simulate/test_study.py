@@ -46,13 +46,13 @@ def test_spot_that_never_goes_costs_its_work_and_one_changeover() -> None:
     assert (row.ratio, row.moves) == (pytest.approx(1.0, abs=1e-4), 1)
 
 
-def test_a_changeover_that_is_no_whole_step_of_the_trace_makes_steps_smaller() -> None:
+def test_a_changeover_that_is_not_a_whole_step_makes_steps_smaller() -> None:
     study = replace(STUDY, markets=[(UP,)], changeover=timedelta(minutes=7), policies=["deadline"], windows=1)
     assert study.gap((UP,)) == 60
     assert rows(study)[0].cost == pytest.approx(12 + 7 / 60, abs=1e-4)
 
 
-def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> None:
+def test_zones_together_never_raise_the_optimum() -> None:
     one, other = weather(1, 2000), weather(2, 2000)
     apart = replace(STUDY, markets=[(one,)], policies=["greedy"])
     together = replace(apart, markets=[(one, other)])
@@ -63,7 +63,7 @@ def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"policies": ["cheap"]}, "policies: 'cheap' is not known; there are deadline"),
+        ({"policies": ["cheap"]}, "policies: 'cheap' is not known; known policies: deadline"),
         ({"policies": []}, "policies: at least one is needed"),
         ({"loads": ()}, "loads: a load is"),
         ({"loads": (1.2,)}, "above 0 and at most 1; got 1.2"),
@@ -74,18 +74,18 @@ def test_zones_together_are_never_dearer_for_the_one_who_knows_the_future() -> N
         ({"changeover": timedelta(seconds=90)}, "changeover: must be whole minutes, 0 or more; got 0:01:30"),
         ({"loss": timedelta(minutes=-1)}, "loss: must be whole minutes"),
         ({"work": timedelta(minutes=60, milliseconds=500)}, "work: must be whole minutes"),
-        ({"loads": (0.6, 0.99)}, "loads: 0.99 leaves no time for even one changeover"),
+        ({"loads": (0.6, 0.99)}, "loads: 0.99 leaves no time for one changeover"),
         ({"work": timedelta(days=3650)}, "work: a job would take"),
-        ({"markets": [(Trace("odd", 90, b"\1" * 9),)]}, "odd: the steps of a trace must be whole minutes; got 90 s"),
+        ({"markets": [(Trace("odd", 90, b"\1" * 9),)]}, "odd: the gap of a trace must be whole minutes; got 90 s"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, object], words: str) -> None:
+def test_an_invalid_study_is_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(StudyError) as refused:
         replace(STUDY, **changes)  # type: ignore[arg-type]
     assert words in str(refused.value)
 
 
-def test_traces_that_are_too_short_are_passed_over_and_said_if_all_are() -> None:
+def test_short_traces_are_skipped_and_refused_if_all_are_short() -> None:
     short = Trace("short", 600, b"\1" * 90)  # 15 hours
     study = replace(STUDY, markets=[(short,)], policies=["deadline"])
     assert {row.load for row in rows(study)} == {0.9}
@@ -102,7 +102,7 @@ def test_summaries() -> None:
     assert [(one.load, one.jobs) for one in summarize(found, by_load=True)] == [(0.6, 2), (0.9, 1)]
 
 
-def test_the_terms_are_said_in_words() -> None:
+def test_the_terms_in_words() -> None:
     terms = "12h of work, dedicated at 3 times the price of spot, changeovers of 20m"
     assert STUDY.terms == terms
     more = replace(STUDY, loss=timedelta(minutes=10), billed=True)

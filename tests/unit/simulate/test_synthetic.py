@@ -1,4 +1,4 @@
-"""Made-up markets: repeatable, of the shape that is claimed, hostile where they say so."""
+"""Generated markets: repeatable, with the documented hazard, and hostile ones."""
 
 from itertools import groupby
 
@@ -54,7 +54,7 @@ def test_a_climate_is_checked(wrong):
 def test_sizes_are_bounded():
     with pytest.raises(ValueError, match="steps"):
         weather(1, 10**9)
-    with pytest.raises(ValueError, match="number below 0"):
+    with pytest.raises(ValueError, match="number may be below 0"):
         comb(10, 1, -1)
 
 

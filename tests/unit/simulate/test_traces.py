@@ -1,4 +1,4 @@
-"""Trace files: what is read, and how what cannot be read is said."""
+"""Trace files: what is read, and the errors for files that cannot be read."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -103,7 +103,7 @@ def test_bad_csv_is_named_by_its_line(tmp_path, text, place, problem):
     assert (caught.value.place, problem in caught.value.problem) == (place, True), str(caught.value)
 
 
-def test_files_that_are_no_traces(tmp_path, monkeypatch):
+def test_files_that_are_not_traces(tmp_path, monkeypatch):
     with pytest.raises(TraceError, match=r"\.json or \.csv"):
         read_trace(tmp_path / "zone.txt")
     with pytest.raises(TraceError, match="No such file"):

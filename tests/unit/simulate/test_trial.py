@@ -39,7 +39,7 @@ def test_losses_cost_the_work_that_the_setting_says() -> None:
     assert not (mild.missed or hard.missed)
 
 
-# Breaks if the code that ships strays from the rule that it is made of: the economy shares nothing with either.
+# Breaks if the code that ships differs from the rule alone: the economy shares no code with either.
 @pytest.mark.parametrize(("billed", "within"), [(False, 0.02), (True, 0.03)])
 def test_deadline_costs_in_the_world_what_its_rule_costs_in_the_economy(billed: bool, within: float) -> None:
     setting = replace(SETTING, billed_probe=billed)
@@ -49,7 +49,7 @@ def test_deadline_costs_in_the_world_what_its_rule_costs_in_the_economy(billed: 
     assert world == pytest.approx(economy, rel=within)
 
 
-# Breaks if decide's ledger forgets or doubles a node: the world keeps books of its own.
+# Breaks if the ledger forgets a node or counts it twice: the world has its own bill.
 @pytest.mark.parametrize("billed", [False, True])
 @pytest.mark.parametrize("policy", trial.OWN)
 def test_the_ledger_is_what_the_nodes_cost(policy: str, billed: bool) -> None:
@@ -91,7 +91,7 @@ def test_zones_are_used_together() -> None:
 
 # Breaks if the zones are asked in turn for ever: when the third one is refused, the first refusal is forgotten.
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_where_every_zone_is_out_dedicated_is_taken(count: int) -> None:
+def test_dedicated_is_taken_if_every_zone_is_out(count: int) -> None:
     setting = replace(SETTING, work=2 * HOUR, deadline=4 * HOUR, billed_probe=True)
     outcome = run(setting, *[Trace(f"out-{n}", 600, bytes(1000)) for n in range(count)], policy="cheapest")
     assert outcome.hours == {"dedicated": pytest.approx(2 + 1 / 3, abs=0.01)}
@@ -102,7 +102,7 @@ def test_the_same_again_is_the_same() -> None:
     assert run(SETTING, weather(5, 400)) == run(SETTING, weather(5, 400))
 
 
-def test_what_the_cluster_cannot_have_is_refused() -> None:
+def test_a_setting_that_the_cluster_cannot_have_is_refused() -> None:
     for setting in (replace(SETTING, changeover=lambda _move: 1.0), replace(SETTING, spot_speeds=(2.0,))):
         with pytest.raises(ValueError, match="a changeover is one number, and all tiers are of one speed"):
             run(setting, UP)

@@ -1,15 +1,16 @@
 """The nodes of a cluster that a tier can use, as the scheduler decides. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from holdfast.api.job import Trainer
-from holdfast.api.profile import Tier, Toleration
+from holdfast.api.profile import Tier
 from holdfast.api.scalars import quantity_value
+from holdfast.core.capacity.usable_nodes import why_unusable
+from holdfast.core.observe.nodes import NodeView
 
-_REFUSING = ("NoSchedule", "NoExecute")
 Node = Mapping[str, Any]
 
 
@@ -26,7 +27,7 @@ def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
     """The nodes that a pod of `trainer` could run on if they were empty."""
     wanted = needs(tier, trainer)
     labelled = [node for node in nodes if has_labels(node, tier.node_selector)]
-    reasons = [_why_not(node, tier.tolerations, wanted) for node in labelled]
+    reasons = [_why_not(node, tier, wanted) for node in labelled]
     refusals = tuple(sorted({reason for reason in reasons if reason}))
     return Fit(len(labelled), sum(not reason for reason in reasons), refusals)
 
@@ -44,21 +45,12 @@ def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
     return selector.items() <= (node["metadata"].get("labels") or {}).items()
 
 
-def _why_not(node: Node, tolerations: Sequence[Toleration], wanted: Mapping[str, str]) -> str:
-    spec, offered = node.get("spec") or {}, (node.get("status") or {}).get("allocatable") or {}
-    for taint in spec.get("taints") or ():
-        if taint["effect"] in _REFUSING and not any(_bears(toleration, taint) for toleration in tolerations):
-            return f"taint {taint['key']} is not tolerated"
-    if spec.get("unschedulable"):
-        return "cordoned"
+def _why_not(node: Node, tier: Tier, wanted: Mapping[str, str]) -> str:
+    if reason := why_unusable(NodeView.parse(node), tier):
+        return reason
+    offered = (node.get("status") or {}).get("allocatable") or {}
     for resource, amount in wanted.items():
         has = quantity_value(offered[resource]) if resource in offered else Fraction(0)
         if has < quantity_value(amount):
             return f"{resource} {offered.get(resource, '0')} is less than {amount}"
     return ""
-
-
-def _bears(toleration: Toleration, taint: Mapping[str, str]) -> bool:
-    if toleration.effect not in (None, taint["effect"]) or toleration.key not in (None, taint["key"]):
-        return False
-    return toleration.operator == "Exists" or (toleration.value or "") == (taint.get("value") or "")

@@ -13,9 +13,9 @@ from holdfast.api.status import Forecast, Ledger, Phase
 from holdfast.core.attempt.pause import outlay
 from holdfast.core.attempt.placement import ask
 from holdfast.core.books.ledger import as_of
-from holdfast.core.capacity.budget import Forecast as Outlay
+from holdfast.core.capacity.budget import BudgetForecast
 from holdfast.core.capacity.choose import Answer
-from holdfast.core.capacity.move_value import rate
+from holdfast.core.capacity.move_value import cost_rate
 from holdfast.core.capacity.outlook import Figures
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.risk import Risk, deadline_risk
@@ -45,7 +45,7 @@ class Reasons:
     net: Net | None = None
     risk: Risk | None = None
     forecast: Forecast = field(default_factory=Forecast)
-    budget: Outlay | None = None
+    budget: BudgetForecast | None = None
     ledger: Ledger = field(default_factory=Ledger)
 
     @property
@@ -56,7 +56,7 @@ class Reasons:
 
     def hour_of_work(self, tier: TierView) -> float | None:
         """Expected cost on this tier of the work that takes an hour on the reference tier; None: no price."""
-        return rate(self.answer.outlook.view, tier) if self.answer else None
+        return cost_rate(self.answer.outlook.view, tier) if self.answer else None
 
 
 def find_reasons(

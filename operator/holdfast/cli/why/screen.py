@@ -188,8 +188,8 @@ def _worth(found: Reasons) -> RenderableType | None:
                 Text(f"{'' if made.pace else ASSUMED}{view.speed:.2f}"),
                 Text(_pace(made.pace) if made.pace else formats.NOTHING),
                 Text(str(made.losses)),
-                Text(formats.span(made.had)),
-                Text(f"{'' if made.had else ASSUMED}{_span(view.life)}"),
+                Text(formats.span(made.node_time)),
+                Text(f"{'' if made.node_time else ASSUMED}{_span(view.lifetime)}"),
                 Text(formats.NOTHING if cost is None else f"{cost:,.2f}"),
             ]
         )
@@ -208,9 +208,9 @@ def _chances(found: Reasons) -> RenderableType | None:
     )
     rows = []
     for view, made in found.rows:
-        acquire = f"{'' if made.asked else ASSUMED}{_range(made.acquire, made.worst_acquire)}"
+        acquire = f"{'' if made.acquire_measured else ASSUMED}{_range(made.acquire, made.worst_acquire)}"
         typical, worst = timedelta(seconds=view.changeover), timedelta(seconds=view.worst_changeover)
-        changeover = f"{'' if made.asked and made.started else ASSUMED}{_range(typical, worst)}"
+        changeover = f"{'' if made.acquire_measured and made.start_measured else ASSUMED}{_range(typical, worst)}"
         cells = [_now(view), _nodes(found, made), Text("billed" if made.billed else "free")]
         rows.append([_name(found, view), *cells, Text(acquire), Text(changeover)])
     legend = "ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst\n"
@@ -248,13 +248,13 @@ def _now(view: TierView) -> Text:
     if view.available is None:
         return Text("unknown", style="dim")
     word, style = ("up", "green") if view.available else ("out", "yellow")
-    return Text(word if view.held is None else f"{word} {_span(view.held)}", style=style)
+    return Text(word if view.spell_age is None else f"{word} {_span(view.spell_age)}", style=style)
 
 
 def _nodes(found: Reasons, made: Figures) -> Text:
     if found.nodes is None:
         return Text("not seen", style="dim")
-    stand = age(made.stands, found.now)
+    stand = age(made.node_since, found.now)
     return Text("none", style="dim") if stand is None else Text(f"idle {formats.span(stand)}")
 
 

@@ -140,8 +140,8 @@ def drop_successor(draft: Draft, end: End | str, *, ended_at: datetime | None = 
     role, draft.role = draft.role, Role.SUCCESSOR
     s = draft.look(Role.SUCCESSOR)
     if _scheduled(draft.attempt, s) is None:
-        asking = draft.snapshot.config.assumed.asking
-        draft.set(tiers=knowledge.shown(draft.status.tiers, draft.attempt, asking, draft.now))
+        asking = draft.snapshot.config.assumed.acquire_time
+        draft.set(tiers=knowledge.record_sight(draft.status.tiers, draft.attempt, asking, draft.now))
     else:
         _close(draft, s, end, ended_at=ended_at, estimated=estimated)
         restarts = draft.status.restarts
@@ -261,7 +261,7 @@ def _close(draft: Draft, s: Situation, end: End, *, ended_at: datetime | None = 
     """Put the current attempt into history and its sums into the ledger."""
     record = _record(draft.attempt, s, end, ended_at, estimated=estimated)
     append(draft, record, draft.attempt.tier.kind)
-    draft.set(tiers=knowledge.ended(draft.status.tiers, record, infrastructure=end.infrastructure))
+    draft.set(tiers=knowledge.record_end(draft.status.tiers, record, infrastructure=end.infrastructure))
 
 
 def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime | None, *, estimated: bool) -> AttemptRecord:
@@ -270,7 +270,7 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime | None,
     last, first = max(steps, default=None), attempt.first_step
     scheduled_at = _scheduled(attempt, s)
     started_at = _started(attempt, s)
-    ended_at = s.told(ended_at, started_at or scheduled_at or attempt.raised_at)
+    ended_at = s.clamp_time(ended_at, started_at or scheduled_at or attempt.raised_at)
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,
@@ -297,13 +297,13 @@ def _record(attempt: Attempt, s: Situation, end: End, ended_at: datetime | None,
 def _scheduled(attempt: Attempt, s: Situation) -> datetime | None:
     """When its pod had a node; the operator may have been down all the while."""
     seen = s.pod.scheduled_at if s.pod and s.pod.node else None
-    return attempt.scheduled_at or (s.told(seen, attempt.raised_at) if seen else None)
+    return attempt.scheduled_at or (s.clamp_time(seen, attempt.raised_at) if seen else None)
 
 
 def _started(attempt: Attempt, s: Situation) -> datetime | None:
     """When its trainer ran; the operator may have been down all the while."""
     seen = s.pod.trainer.started_at if s.pod and s.pod.trainer else None
-    return attempt.started_at or (s.told(seen, _scheduled(attempt, s) or attempt.raised_at) if seen else None)
+    return attempt.started_at or (s.clamp_time(seen, _scheduled(attempt, s) or attempt.raised_at) if seen else None)
 
 
 def _pod_uid(attempt: Attempt, s: Situation) -> str | None:

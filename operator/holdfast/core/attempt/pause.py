@@ -7,7 +7,7 @@ from typing import Literal
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import placement
 from holdfast.core.books import ledger
-from holdfast.core.capacity.budget import Forecast, forecast
+from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
 
@@ -29,21 +29,21 @@ def why_held(draft: Draft) -> str:
     return f"spec.capacity.budget: {found.reason}"
 
 
-def outlay(draft: Draft) -> Forecast | None:
+def outlay(draft: Draft) -> BudgetForecast | None:
     """What the budget allows, for the tier that the job is on or is to go to; None without a budget."""
     if draft.snapshot.job.spec.capacity.budget is None or not draft.snapshot.grid:
         return None
     return draft.once("outlay", lambda: _forecast(draft))
 
 
-def _forecast(draft: Draft) -> Forecast | None:
+def _forecast(draft: Draft) -> BudgetForecast | None:
     spec, config, tiers = draft.snapshot.job.spec, draft.snapshot.config, draft.snapshot.grid
     answer, tier, successor = placement.ask(draft), _tier(draft), draft.status.successor
     if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
         return None
     beside = successor.tier.price_per_node_hour if successor and successor.scheduled_at else None
     # After the last look the pod gets the whole of its grace, and an end is seen a moment later.
-    leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.unasked
+    leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(
         spec.capacity.budget,
         ledger.as_of(draft.status, tiers, draft.now).spent,

@@ -109,7 +109,7 @@ def _may_leave(draft: Draft, s: Situation, answer: Answer, wanted: ProfileTier) 
         return False
     here, there = view_of(answer, attempt.tier.name), view_of(answer, wanted.name)
     known = find(draft.status.tiers, attempt.tier.name)
-    at = (attempt.created_at or draft.now) + patience(attempt.tier, known, draft.snapshot.config.assumed.asking)
+    at = (attempt.created_at or draft.now) + patience(attempt.tier, known, draft.snapshot.config.assumed.acquire_time)
     if draft.now < at:
         draft.wake(at)
         return False
@@ -125,9 +125,9 @@ def up_since(draft: Draft, attempt: Attempt) -> datetime | None:
     """Since when a node of the attempt's tier could be had, as far as anybody knows."""
     answer = ask(draft)
     seen = view_of(answer, attempt.tier.name) if answer else None
-    if seen is None or not seen.available or seen.held is None:
+    if seen is None or not seen.available or seen.spell_age is None:
         return None
-    return draft.now - timedelta(seconds=seen.held)
+    return draft.now - timedelta(seconds=seen.spell_age)
 
 
 _ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING)

@@ -164,10 +164,10 @@ def note_placed(draft: Draft, s: Situation) -> Attempt:
         state=AttemptState.STARTING,
         pods=(_pod_record(pod, s),),
         created_at=pod.created_at,
-        scheduled_at=s.told(pod.scheduled_at, attempt.raised_at),
+        scheduled_at=s.clamp_time(pod.scheduled_at, attempt.raised_at),
     )
     made = s.node.created_at if s.node else None
-    draft.set(tiers=knowledge.got_node(draft.status.tiers, draft.attempt, made, since))
+    draft.set(tiers=knowledge.record_node(draft.status.tiers, draft.attempt, made, since))
     return draft.attempt
 
 
@@ -183,7 +183,7 @@ def note_running(draft: Draft, s: Situation) -> Attempt:
     pod = s.pod
     if pod is None or pod.trainer is None:
         raise AssertionError("a running pod is seen")
-    started = s.told(pod.trainer.started_at, draft.attempt.scheduled_at or draft.attempt.raised_at)
+    started = s.clamp_time(pod.trainer.started_at, draft.attempt.scheduled_at or draft.attempt.raised_at)
     draft.set_attempt(state=AttemptState.RUNNING, started_at=started, pods=(_pod_record(pod, s),))
     return draft.attempt
 
@@ -214,7 +214,7 @@ def learn(draft: Draft, s: Situation) -> None:
 
 def _first_step(draft: Draft, s: Situation, report: Report) -> None:
     attempt = draft.attempt
-    at = s.told(report.first_step_at, attempt.started_at or attempt.scheduled_at or attempt.raised_at)
+    at = s.clamp_time(report.first_step_at, attempt.started_at or attempt.scheduled_at or attempt.raised_at)
     draft.set_attempt(
         first_step=report.first_step,
         last_step=report.step,
@@ -222,7 +222,7 @@ def _first_step(draft: Draft, s: Situation, report: Report) -> None:
         progress_at=at,
         resumed_step=report.resumed_step,
     )
-    draft.set(tiers=knowledge.first_step(draft.status.tiers, draft.attempt))
+    draft.set(tiers=knowledge.record_first_step(draft.status.tiers, draft.attempt))
     settle_loss(draft, at, report.resumed_step)
     draft.set(fruitless_losses=0)
     if report.resumed_step is not None:

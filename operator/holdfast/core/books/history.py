@@ -1,4 +1,4 @@
-"""History: attempts that are over, bounded, each counted exactly once."""
+"""History: the records of attempts that are over. It has a bounded size, and each attempt is counted exactly once."""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -14,10 +14,10 @@ BYTES = 16 * 1024
 
 
 def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
-    """Add the record of an attempt that is over; what no longer fits is only remembered in the ledger.
+    """Add the record of an attempt that is over. A record that no longer fits is dropped; the ledger still counts it.
 
-    While no tier has a node, a walk of the grid adds a record every few minutes. Only the newest walk is kept, so that
-    waiting does not push out what happened before.
+    While no tier has a node, every walk of the grid adds a record every few minutes. Only the newest walk is kept, so
+    that waiting does not push out older events.
     """
     history = (*_without_old_walks(draft.status.history, len(draft.snapshot.grid)), record)
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
@@ -31,26 +31,29 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
 
 
 def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None) -> None:
-    """The first step of a new attempt tells what the last interruption cost: time not trained, steps done twice."""
+    """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps."""
     history, attempt = draft.status.history, draft.attempt
     index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
     if index is None or history[index].seconds_lost is not None:
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
-    if before.reason in ("Suspended", "BudgetExceeded"):  # that time was the user's choice; only coming back costs
+    if before.reason in (
+        "Suspended",
+        "BudgetExceeded",
+    ):  # the suspension was the user's choice: only the restart counts
         since = max(since, attempt.raised_at)
     lost = max((before.last_step or 0) - (resumed_step or 0), 0)
     recovery = split(before, since, attempt, first_step_at, lost)
-    settled = _as_proved(before, resumed_step).model_copy(
+    settled = _with_resumed_step(before, resumed_step).model_copy(
         update={"seconds_lost": max(first_step_at - since, timedelta(0)), "steps_lost": lost, "recovery": recovery}
     )
     ledger = settle(draft.status.ledger, before, settled)
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger)
 
 
-def _as_proved(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:
-    """What is resumed was computed: the attempt came further than it could say before its node was gone."""
+def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:
+    """The record with the resumed step, which may be newer than the last step that the attempt reported."""
     if resumed_step is None or record.last_step is None or resumed_step <= record.last_step:
         return record
     done = record.steps if record.first_step is None else resumed_step - record.first_step + 1
@@ -66,5 +69,5 @@ def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[
 
 @lru_cache(maxsize=8192)
 def _size(record: AttemptRecord) -> int:
-    """Bytes of the record as it is stored. It is asked at every end of a job's attempts, and does not change."""
+    """Bytes of the record as it is stored. Cached: it is asked at the end of every attempt and does not change."""
     return len(record.model_dump_json(by_alias=True, exclude_none=True).encode())

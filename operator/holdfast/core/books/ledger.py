@@ -1,7 +1,7 @@
-"""What attempts cost, and what interruptions cost. Money and hours are exact decimals, never floats.
+"""The ledger: what attempts cost, and what interruptions cost. Money and hours are exact decimals, never floats.
 
-An attempt is added to the totals of its tier by the same patch that puts it into history, so a crash cannot count it
-twice; what an interruption cost is added when the next attempt takes its first step.
+The patch that puts an attempt into history also adds it to the totals of its tier, so a crash cannot count it twice.
+The cost of an interruption is added when the next attempt takes its first step.
 """
 
 from collections.abc import Iterable
@@ -20,28 +20,28 @@ MICROSECONDS_PER_HOUR = 3_600_000_000
 MONEY = Decimal("0.0001")  # to a hundredth of a cent
 HOURS = Decimal("0.000001")
 RATIO = Decimal("0.001")
-OTHERS = "(others)"  # stands for all further tiers of a grid that was edited very often
+OTHERS = "(others)"  # all further tiers of a grid that was edited very often
 
 Sums = TypeVar("Sums", TierTotals, Recovery)
 
 
 def hours(span: timedelta) -> Decimal:
-    """A span in hours, to a millionth; 0 if it is negative."""
+    """A time span in hours, to a millionth; 0 if it is negative."""
     return (Decimal(max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(HOURS)
 
 
 def price_of(price: Decimal, span: timedelta) -> Decimal:
-    """Money for a node for a while, to a hundredth of a cent; `price` is for an hour."""
+    """The cost of a node for a time span, to a hundredth of a cent; `price` is per hour."""
     return _capped((price * (max(span, timedelta(0)) // MICROSECOND) / MICROSECONDS_PER_HOUR).quantize(MONEY))
 
 
 def _capped(money: Decimal) -> Decimal:
-    """The amount, or the largest that the API can hold: an absurd price must not make a status that is refused."""
+    """The amount, at most the largest that the API can hold: an absurd price must not make the status invalid."""
     return min(money, Decimal(MONEY_MAXIMUM))
 
 
 def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal | None:
-    """Money for an attempt's node from `scheduled_at` on; None if it had none, or its tier has no price."""
+    """The cost of an attempt's node from `scheduled_at` on; None if it had no node or its tier has no price."""
     price = attempt.tier.price_per_node_hour
     if scheduled_at is None or (price is None and attempt.priced_at is None):
         return None
@@ -79,7 +79,7 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
 
 
 def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledger:
-    """The ledger once it is known what the end of an attempt cost; `after` is its record with that in it."""
+    """The ledger with the cost of an attempt's end, once that is known; `after` is the record that contains it."""
     lost, proved = after.steps_lost or 0, after.steps - before.steps
     totals = list(ledger.by_tier)
     if (place := _place(ledger.by_tier, after.tier)) is not None:
@@ -95,9 +95,10 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledge
 
 
 def split(before: AttemptRecord, since: datetime, attempt: Attempt, first_step_at: datetime, lost: int) -> Recovery:
-    """The time from `since`, the last step that counts, to the first step of `attempt`, by what was done in it.
+    """Split the time from `since` (the last step that counts) to the first step of `attempt` into its parts.
 
-    The four parts are in order and sum up to it exactly, whatever clocks said; `lost` steps were trained again after.
+    The four parts are in order, and their sum is exactly that time, whatever the clocks say. `lost` is the number of
+    steps that are trained again afterwards.
     """
     marks = [since]
     for at in (before.ended_at, attempt.scheduled_at, attempt.started_at, first_step_at):
@@ -108,14 +109,14 @@ def split(before: AttemptRecord, since: datetime, attempt: Attempt, first_step_a
 
 
 def trained(record: AttemptRecord) -> timedelta:
-    """From its first step to its last."""
+    """The time from the first step of an attempt to its last."""
     if record.first_step_at is None or record.last_step_at is None:
         return timedelta(0)
     return max(record.last_step_at - record.first_step_at, timedelta(0))
 
 
 def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime) -> Ledger:
-    """The ledger with what depends on the present: money so far, what was saved, goodput."""
+    """The ledger with the values that depend on the time: money so far, money saved, goodput."""
     ledger, current = status.ledger, status.current
     alive = [attempt for attempt in (current, status.successor) if attempt]
     totals = (*ledger.by_tier, *(_running(attempt, now) for attempt in alive))
@@ -134,9 +135,9 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime)
 
 
 def by_tier(status: TrainingJobStatus, now: datetime) -> tuple[TierTotals, ...]:
-    """Sums over the attempts of each tier that had or have a node, up to now; `now` says what the others cost so far.
+    """Sums over the attempts of each tier that had or have a node, including running attempts up to `now`.
 
-    Attempts and steps only grow. Money may go down by what was reckoned after an end that was seen late.
+    Attempts and steps only grow. Money may fall, by what was counted after an end that was seen late.
     """
     totals = status.ledger.by_tier
     for attempt in (status.current, status.successor):
@@ -146,7 +147,7 @@ def by_tier(status: TrainingJobStatus, now: datetime) -> tuple[TierTotals, ...]:
 
 
 def totals_of(ledger: Ledger, tier: str) -> TierTotals | None:
-    """The sums that hold those of this tier; None if no attempt on it is over."""
+    """The sums that contain those of this tier; None if no attempt on it is over."""
     place = _place(ledger.by_tier, tier)
     return None if place is None else ledger.by_tier[place]
 
@@ -157,7 +158,7 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
     steps = last - first + 1 if first is not None and last is not None and last >= first else 0
     begun, ended = attempt.progress_at, attempt.last_step_at
     training = max(ended - begun, timedelta(0)) if begun and ended else timedelta(0)
-    return _ONE.model_copy(  # for every write of status; what is copied needs no check
+    return _ONE.model_copy(  # runs at every write of status; a copy skips validation
         update={
             "tier": attempt.tier.name,
             "kind": attempt.tier.kind,
@@ -193,12 +194,12 @@ def _goodput(totals: Iterable[TierTotals], wall: timedelta) -> str | None:
 
 
 def _place(totals: tuple[TierTotals, ...], tier: str) -> int | None:
-    """Where the sums of a tier stand; None if they are not there."""
+    """The index of a tier's sums; None if there are none."""
     return next((index for index, one in enumerate(totals) if one.tier in (tier, OTHERS)), None)
 
 
 def _add(totals: tuple[TierTotals, ...], more: TierTotals) -> tuple[TierTotals, ...]:
-    """The totals with more of one tier; a tier that is new when there are very many counts with the others."""
+    """The totals with more of one tier. If there are too many tiers, a new one is added to the sums of the others."""
     index = _place(totals, more.tier)
     if index is not None:
         return (*totals[:index], _sum(totals[index], more), *totals[index + 1 :])
@@ -207,7 +208,7 @@ def _add(totals: tuple[TierTotals, ...], more: TierTotals) -> tuple[TierTotals, 
 
 
 def _sum(one: Sums, other: Sums) -> Sums:
-    """Every figure added; words are those of the first."""
+    """Every number added; texts are those of the first."""
     figures: dict[str, Any] = {}
     for name in type(one).model_fields:
         if not isinstance(value := getattr(one, name), str):

@@ -1,6 +1,6 @@
-"""The budget: what a job will have spent when it is done, and when it has to stop to spend no more than it may.
+"""The budget: what a job will have spent at its end, and when it must stop to stay within its budget.
 
-What was spent is exact. What is to come is an estimate, from the work left and where it is done.
+The money spent so far is exact. The money still to come is an estimate from the remaining work and its tier.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class BudgetForecast:
     """What the budget allows.
 
-    `rest` is the money that the work left is expected to cost, None if that is not known. `short` says that the budget
-    is not expected to last, `pause` to stop now, or not to start, so that no more than the budget is spent.
-    `again_within` is when that has to be asked again at the latest, in seconds.
+    `rest` is the expected cost of the remaining work, None if it is not known. `short`: the budget is not expected to
+    be enough. `pause`: the job must stop now, or must not start, to stay within the budget. `again_within`: ask again
+    after so many seconds at the latest.
     """
 
     rest: Decimal | None
@@ -35,15 +35,15 @@ class Forecast:
 
 def forecast(
     budget: Decimal, spent: Decimal, view: View, tier: TierView, *, leaving: float, others: Decimal = Decimal(0)
-) -> Forecast:
-    """The forecast for a job that is on `tier`, or is to go there.
+) -> BudgetForecast:
+    """The budget forecast of a job that is on `tier`, or is to start there.
 
-    `spent` holds all nodes up to now, `others` is the price of an hour of nodes besides that of this tier: those of a
-    successor. `leaving` is for how many seconds a node is still paid for once the job is told to stop.
+    `spent` is the cost of all nodes so far. `others` is the hourly price of nodes beside this tier's: those of a
+    successor. `leaving` is for how many seconds a node is still paid for after the order to stop.
     """
     left, here = budget - spent, tier.name == view.tier
     hourly = others + (tier.price or Decimal(0))
-    # To start is worth it only if there is money for as much work as the start takes.
+    # A start pays only if there is money for at least as much work as the start takes: two changeovers.
     entry = 0.0 if here else 2 * tier.changeover
     needed = _money(hourly, entry + leaving)
     rest = rest_cost(view, tier)
@@ -51,23 +51,23 @@ def forecast(
     pause = hourly > 0 and left <= needed
     short = pause or (total is not None and total > budget)
     lasts = float(left / hourly) * HOUR - leaving - entry if hourly else inf
-    said = f"{_round(spent)} of {budget} spent"
+    so_far = f"{_round(spent)} of {budget} spent"
     if pause:
         what = "the next" if here else "starting for"
-        words = f"{said}: {what} {span(entry + leaving)} on {tier.name} would cost {_round(needed)}"
+        words = f"{so_far}: {what} {span(entry + leaving)} on {tier.name} would cost {_round(needed)}"
     elif total is None:
-        words = f"{said}; what the rest costs is not known"
+        words = f"{so_far}; the cost of the remaining work is not known"
     elif short:
-        words = f"{said}; finishing on {tier.name} takes about {_round(rest)}: {_round(total - budget)} too much"
+        words = f"{so_far}; finishing on {tier.name} costs about {_round(rest)}: {_round(total - budget)} too much"
     else:
-        words = f"{said}; finishing on {tier.name} takes about {_round(rest)}"
+        words = f"{so_far}; finishing on {tier.name} costs about {_round(rest)}"
     if tier.price is None:
         words += f"; {tier.name} has no price and counts as free"
-    return Forecast(rest, short, pause, min(max(lasts, 1.0), LOOK), words)
+    return BudgetForecast(rest, short, pause, min(max(lasts, 1.0), LOOK), words)
 
 
 def rest_cost(view: View, tier: TierView) -> Decimal | None:
-    """What it is expected to cost to finish on this tier; None if its price or the work is not known."""
+    """The expected cost of finishing on this tier; None if its price or the work is not known."""
     if tier.price is None or view.work == inf:
         return None
     entry = view.changing if tier.name == view.tier else tier.changeover

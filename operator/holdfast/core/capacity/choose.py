@@ -1,4 +1,4 @@
-"""The one question that decisions ask: which tier should this job be on, and which one is worth watching?"""
+"""Ask a job's policy: which tier should the job be on, and which tier is worth watching?"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -18,11 +18,11 @@ NO_PRICES: Final = Missing("PriceMissing", "no tier of the grid has a price: set
 
 
 class Answer(NamedTuple):
-    """What a policy says, and all that it was made from.
+    """What the policy answers, and its input.
 
-    `policy` is the one that was asked: Ordered in the place of one that lacks something, which `missing` then names.
-    `better` are the tiers that the policy would rather be on, best first, and `probe` is the one of them that a pending
-    pod should watch, None if nothing is worth it.
+    `policy` is the policy that was asked. It is Ordered if the job's own policy lacks something; `missing` then says
+    what. `better` are the tiers that the policy prefers, best first. `probe` is the one of them that a pending pod
+    should watch, None if that is not worth it.
     """
 
     choice: Choice
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 def choose(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Answer:
-    """Ask the job's policy; `tiers` is its grid, one or more, and `status` the decision's draft."""
+    """Ask the job's policy. `tiers` is its grid, at least one tier; `status` is the draft of the decision."""
     outlook, wanted = look_ahead(snapshot, status, tiers), snapshot.job.spec.capacity.policy
     missing = _missing(wanted, outlook)
     policy: Policy = "Ordered" if missing else wanted
@@ -45,10 +45,10 @@ def choose(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTi
 
 
 def probe(view: View, choice: Choice, better: Sequence[TierView]) -> str | None:
-    """The tier whose nodes a pending pod should wait for while the job is, or waits, elsewhere; None if there is none.
+    """The tier for whose nodes a pending pod should wait while the job is elsewhere or waits; None if there is none.
 
-    Of the tiers that would be better, the best of which nobody knows how it is, else the best. One that is up needs no
-    probe, nor do the others as long as it proves itself.
+    Among the better tiers it is the best one whose state is not known, otherwise the best one. A tier that is up needs
+    no probe. While it proves itself, the other tiers need none either.
     """
     if not choice.watch or choice.tier != (view.here.name if view.here else None):
         return None
@@ -59,10 +59,10 @@ def probe(view: View, choice: Choice, better: Sequence[TierView]) -> str | None:
 
 
 def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierView]:
-    """The tiers that the policy would rather be on, best first.
+    """The tiers that the policy prefers to the present one, best first.
 
-    Under Deadline these are the Spot tiers; but a job whose deadline is not promised, because no dedicated tier can be
-    had, asks for that as well, and on a Spot tier for nothing else.
+    Under Deadline these are the Spot tiers. While the deadline is not promised because no dedicated tier is up, they
+    are the dedicated tiers too; a job on a Spot tier then wants only those.
     """
     if policy == "Ordered":
         return better_in_order(view)
@@ -76,7 +76,7 @@ def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierVie
 
 
 def _missing(wanted: Policy, outlook: Outlook) -> Missing | None:
-    """What the policy that is wanted lacks."""
+    """What the job's own policy lacks, None if it lacks nothing."""
     if wanted == "Deadline":
         return outlook.missing
     if wanted == "Cheapest" and all(tier.price is None for tier in outlook.view.tiers):

@@ -1,4 +1,4 @@
-"""Which tier next. Policy `Ordered`: a fresh walk of the grid, top to bottom, at every new attempt."""
+"""Policy Ordered without a measured choice: the tiers in the order of the grid, and how long a pod waits for each."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ DEFAULT_ACQUIRE_TIMEOUT = timedelta(minutes=5)
 
 
 def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:
-    """The tier of that name, or None."""
+    """The tier with that name, or None."""
     for tier in tiers:
         if tier.name == name:
             return tier
@@ -18,15 +18,15 @@ def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:
 
 
 def next_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier:
-    """The tier below `name`; from the bottom, or from a tier that is gone, the walk starts again at the top."""
+    """The tier below `name`. After the last tier, or if `name` is not in the grid, the first one."""
     names = [tier.name for tier in tiers]
     return tiers[(names.index(name) + 1) % len(tiers)] if name in names else tiers[0]
 
 
 def acquire_timeout(tier: ProfileTier, cluster: ClusterView, config: OperatorConfig) -> timedelta:
-    """How long a pod may wait for a node of this tier.
+    """How long a pod may wait for a node of this tier: acquireTimeout if it is set.
 
-    Where no node matches, an autoscaler has to bring one: that takes longer, unless the tier says how long it may take.
+    Otherwise 5 minutes if a node matches the tier, and longer if none does, because an autoscaler must bring one.
     """
     if tier.acquire_timeout is not None:
         return tier.acquire_timeout

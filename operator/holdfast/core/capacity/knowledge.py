@@ -1,7 +1,7 @@
-"""What is known of the tiers: every function folds one event into it. Pure; all of it lives in status.
+"""What a job knows of its tiers. Each function folds one event into `status.tiers`.
 
-Each event is folded in by the same patch that records it (an attempt's node, its first step, its end), so that a crash
-cannot count it twice, and deciding again from the same status gives the same knowledge.
+The patch that records an event (an attempt's node, its first step, its end) also folds it in. So a crash cannot count
+an event twice, and a second decision from the same status finds the same knowledge.
 """
 
 from datetime import datetime, timedelta
@@ -11,19 +11,19 @@ from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Observatio
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.spells import (
-    NOT_THE_TIER,
+    NOT_A_TIER_LOSS,
     Spell,
+    extend_spell,
     patience,
-    stored,
-    watched,
+    stored_spell,
     with_attempt,
 )
 
 Known = tuple[TierKnowledge, ...]
 
-ENOUGH_STEPS = 5  # fewer say little about the pace
-SETTLED_STEPS = 100  # of fewer, what was known of the pace before counts too
-TICK = timedelta(milliseconds=100)  # times are rounded up to it: status stays small, and quick to read
+ENOUGH_STEPS = 5  # a pace needs at least so many steps
+SETTLED_STEPS = 100  # with fewer steps, the earlier pace counts too
+TICK = timedelta(milliseconds=100)  # times are rounded up to this, which keeps status small
 ZERO = timedelta(0)
 
 
@@ -32,12 +32,13 @@ def find(known: Known, tier: str) -> TierKnowledge | None:
     return next((one for one in known if one.tier == tier), None)
 
 
-def got_node(
+def record_node(
     known: Known, attempt: Attempt, node_created_at: datetime | None = None, up_since: datetime | None = None
 ) -> Known:
-    """The attempt has just got its node, which was made at `node_created_at`; `up_since`: since when one could be had.
+    """The attempt has just got its node.
 
-    How long a Spot tier kept a pod waiting is a time to acquire only if the tier was not out meanwhile.
+    `node_created_at` is when the Node object was created, `up_since` since when the tier could give one. On a Spot tier
+    the time to acquire counts only if the node came in time: later, the tier was out in between.
     """
     one, at, asked = _open(known, attempt.tier.name), attempt.scheduled_at, attempt.created_at or attempt.raised_at
     if at is None:
@@ -50,16 +51,16 @@ def got_node(
             update={
                 "acquire": _measure(one.acquire, took) if in_time else one.acquire,
                 "observation": _observe(one.observation, asked, node_created_at),
-                **spell_fields(watched(stored(one), Seen.UP, min(up_since or at, at), at)),
+                **spell_fields(extend_spell(stored_spell(one), Seen.UP, min(up_since or at, at), at)),
             }
         ),
     )
 
 
-def first_step(known: Known, attempt: Attempt) -> Known:
+def record_first_step(known: Known, attempt: Attempt) -> Known:
     """The attempt has just taken its first step.
 
-    One that came up beside another waited for that one to leave: it does not tell how long a start takes.
+    A successor does not count: it waited for its predecessor to leave, so its time says nothing about a start.
     """
     if attempt.scheduled_at is None or attempt.progress_at is None or attempt.predecessor is not None:
         return known
@@ -68,23 +69,23 @@ def first_step(known: Known, attempt: Attempt) -> Known:
     return _put(known, one.model_copy(update={"start": _measure(one.start, took)}))
 
 
-def refused(known: Known, tier: str, asked: datetime, now: datetime) -> Known:
+def record_refusal(known: Known, tier: str, asked: datetime, now: datetime) -> Known:
     """A pod has waited for a node of the tier since `asked`, and gives up."""
     one = _open(known, tier)
-    return _put(known, one.model_copy(update=spell_fields(watched(stored(one), Seen.REFUSED, asked, now))))
+    return _put(known, one.model_copy(update=spell_fields(extend_spell(stored_spell(one), Seen.REFUSED, asked, now))))
 
 
-def ended(known: Known, record: AttemptRecord, *, infrastructure: bool = False) -> Known:
+def record_end(known: Known, record: AttemptRecord, *, infrastructure: bool = False) -> Known:
     """An attempt is over. `infrastructure`: a loss in which something broke, but no node was taken back."""
     if record.scheduled_at is None:
         if record.reason == "AcquireTimeout":
-            return refused(known, record.tier, record.raised_at, record.ended_at)
+            return record_refusal(known, record.tier, record.raised_at, record.ended_at)
         return known
     one = _open(known, record.tier)
-    lost = record.kind is EndKind.LOSS and not infrastructure and record.reason not in NOT_THE_TIER
-    spell = watched(stored(one), Seen.UP, record.scheduled_at, record.ended_at)
+    lost = record.kind is EndKind.LOSS and not infrastructure and record.reason not in NOT_A_TIER_LOSS
+    spell = extend_spell(stored_spell(one), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
-        spell = watched(spell, Seen.LOST, record.ended_at, record.ended_at)
+        spell = extend_spell(spell, Seen.LOST, record.ended_at, record.ended_at)
     return _put(
         known,
         one.model_copy(
@@ -107,10 +108,10 @@ def pace_of(
     last_at: datetime | None,
     before: timedelta | None = None,
 ) -> timedelta | None:
-    """The mean time of a step, saves and all, if `before` was known of the tier.
+    """The mean time of a step, saves included; `before` is the pace that was known of the tier.
 
-    The first steps of an attempt, without a save among them, are weighed with that; if there are not enough of them, or
-    the clock says nonsense, it stays.
+    Fewer than 100 steps may not contain a save, so they are averaged with `before`. With fewer than 5 steps, or times
+    that are not in order, the pace stays `before`.
     """
     if first is None or first_at is None or last is None or last_at is None or last - first < ENOUGH_STEPS:
         return before
@@ -123,26 +124,26 @@ def pace_of(
 
 
 def pace_now(attempt: Attempt, before: timedelta | None = None) -> timedelta | None:
-    """The pace of an attempt that is not over, if `before` was known of its tier."""
+    """The pace of an attempt that is not over; `before` is the pace that was known of its tier."""
     return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at, before)
 
 
-def present(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:
-    """What the job knows with what its attempts, which are not over, show at this moment: what it can tell others.
+def with_attempts(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:
+    """The job's knowledge, updated by what its attempts that are not over show now: what other jobs may learn from it.
 
     A pod that has waited for its `patience` shows that its tier is out.
     """
     known = status.tiers
     for attempt in (status.current, status.successor):
         if attempt is not None:
-            known = shown(known, attempt, asking, now)
+            known = record_sight(known, attempt, asking, now)
     return known
 
 
-def shown(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> Known:
-    """With what an attempt shows of its tier at this moment: that it is up, or that a pod waits in vain."""
+def record_sight(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> Known:
+    """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits in vain."""
     one = _open(known, attempt.tier.name)
-    spell = with_attempt(stored(one), attempt, patience(attempt.tier, one, asking), now)
+    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, asking), now)
     return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))
 
 
@@ -154,14 +155,14 @@ def _measure(before: Measured | None, took: timedelta) -> Measured:
 
 
 def _observe(before: Observation | None, asked: datetime, node_created_at: datetime | None) -> Observation | None:
-    """Billed once a node was made because a pod asked: then there is an autoscaler, whatever stood there later."""
+    """Billed once a node was created after a pod had asked for it: then there is an autoscaler."""
     if node_created_at is None or before == "Billed":
         return before
     return "Billed" if node_created_at > asked else "Free"
 
 
 def spell_fields(spell: Spell | None) -> dict[str, Seen | datetime]:
-    """Its fields in status."""
+    """The spell as fields of status."""
     return {"state": spell.state, "since": spell.since, "seen_at": spell.seen_at} if spell else {}
 
 
@@ -170,7 +171,7 @@ def _open(known: Known, tier: str) -> TierKnowledge:
 
 
 def _put(known: Known, one: TierKnowledge) -> Known:
-    """With this entry in the place of the one before; a tier that is new when there are very many pushes one out."""
+    """Replace the entry of this tier, or add it. If there are too many entries, one is dropped."""
     places = [index for index, other in enumerate(known) if other.tier == one.tier]
     if places:
         return (*known[: places[0]], one, *known[places[0] + 1 :])
@@ -178,7 +179,7 @@ def _put(known: Known, one: TierKnowledge) -> Known:
 
 
 def _bounded(known: Known) -> Known:
-    """Without those of which nothing was seen for the longest time, if they are too many."""
+    """At most MAX_TIERS entries: those that were seen longest ago are dropped."""
     if len(known) <= MAX_TIERS:
         return known
     newest = sorted(known, key=lambda one: (one.seen_at is not None, one.seen_at and one.seen_at.timestamp(), one.tier))

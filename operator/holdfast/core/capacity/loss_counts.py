@@ -1,8 +1,8 @@
-"""How often a tier took nodes back, and how long they were had, counted over all jobs of a profile. Pure.
+"""How often a tier took nodes back, and for how long its nodes were used, counted over all jobs of a profile.
 
-Every job counts for itself, in its own status, and takes its counts along when it is deleted. So a profile keeps a
-total, and beside it the level: the sum of what its jobs had counted when the total was written. An operator that takes
-over adds what the level has risen by since then, and nothing twice; what was written is never taken back.
+Each job counts in its own status, and its counts go when the job is deleted. So a profile stores two things: a total
+per tier, and the level: the sum of what its present jobs had counted when the total was written. A new operator adds to
+the total by how much the level has risen since then. So nothing is counted twice, and no count is lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 
-MEMORY: Final = 100  # losses; a market changes, and what is long past is not to outweigh what is so now
+MEMORY: Final = 100  # losses; a market changes, and old losses must not outweigh recent ones
 LONG: Final = LONGEST / 2
 MOST: Final = 2**31 - 1
 ZERO: Final = timedelta(0)
@@ -22,74 +22,74 @@ _HOUR: Final = timedelta(hours=1)
 _EXACT: Final = Decimal("0.000001")
 
 
-class Tally(NamedTuple):
-    """Nodes that were taken back, and how long nodes were had. A difference of two may be negative."""
+class LossCount(NamedTuple):
+    """How many nodes a tier took back, and how long its nodes were used. A difference of two may be negative."""
 
     losses: int = 0
-    had: timedelta = ZERO
+    node_time: timedelta = ZERO
 
-    def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
-        return Tally(self.losses + other.losses, self.had + other.had)
+    def plus(self, other: "LossCount") -> "LossCount":
+        """The sum of both."""
+        return LossCount(self.losses + other.losses, self.node_time + other.node_time)
 
-    def minus(self, other: "Tally") -> "Tally":
-        """Without the other."""
-        return Tally(self.losses - other.losses, self.had - other.had)
-
-
-Tallies = Mapping[str, Tally]  # by tier
-NOTHING: Final = Tally()
+    def minus(self, other: "LossCount") -> "LossCount":
+        """The difference of both."""
+        return LossCount(self.losses - other.losses, self.node_time - other.node_time)
 
 
-def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, Tally]:
-    """What a job has counted by now: of attempts that are over, and the time of those that are not."""
-    found = {one.tier: Tally(one.losses, one.had) for one in status.tiers if one.losses or one.had}
+LossCounts = Mapping[str, LossCount]  # by tier
+NOTHING: Final = LossCount()
+
+
+def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, LossCount]:
+    """What a job has counted by now, including the node time of attempts that are not over."""
+    found = {one.tier: LossCount(one.losses, one.had) for one in status.tiers if one.losses or one.had}
     for attempt in (status.current, status.successor):
         if attempt is not None and attempt.scheduled_at is not None:
-            tier, had = attempt.tier.name, max(now - attempt.scheduled_at, ZERO)
-            found[tier] = found.get(tier, NOTHING).plus(Tally(0, had))
+            tier, used = attempt.tier.name, max(now - attempt.scheduled_at, ZERO)
+            found[tier] = found.get(tier, NOTHING).plus(LossCount(0, used))
     return found
 
 
-def total(several: Iterable[Tallies]) -> dict[str, Tally]:
-    """The sum of all."""
-    found: dict[str, Tally] = {}
-    for tallies in several:
-        for tier, tally in tallies.items():
-            found[tier] = found.get(tier, NOTHING).plus(tally)
+def total(several: Iterable[LossCounts]) -> dict[str, LossCount]:
+    """The sum of all, by tier."""
+    found: dict[str, LossCount] = {}
+    for counts in several:
+        for tier, count in counts.items():
+            found[tier] = found.get(tier, NOTHING).plus(count)
     return found
 
 
-def taken_over(status: CapacityProfileStatus, level: Tallies) -> dict[str, Tally]:
-    """The totals of a profile whose jobs have counted `level` by now, though nobody watched since it was written.
+def take_over(status: CapacityProfileStatus, level: LossCounts) -> dict[str, LossCount]:
+    """The totals of a profile for an operator that has just started; `level` is what its jobs have counted by now.
 
-    A level that fell shows that jobs are gone. What they had counted is in the total already.
+    A level that fell shows that jobs were deleted. The total contains what they had counted.
     """
-    found = {one.tier: Tally(one.losses, one.had) for one in status.tiers}
-    before = {one.tier: Tally(one.losses, float(one.hours) * _HOUR) for one in status.counted}
+    found = {one.tier: LossCount(one.losses, one.had) for one in status.tiers}
+    before = {one.tier: LossCount(one.losses, float(one.hours) * _HOUR) for one in status.counted}
     for tier, now in level.items():
         rise = now.minus(before.get(tier, NOTHING))
-        found[tier] = found.get(tier, NOTHING).plus(Tally(max(rise.losses, 0), max(rise.had, ZERO)))
+        found[tier] = found.get(tier, NOTHING).plus(LossCount(max(rise.losses, 0), max(rise.node_time, ZERO)))
     return found
 
 
-def faded(tally: Tally) -> Tally:
-    """A total that is not too long a memory: both numbers halved, more than once if need be; how they relate stays."""
-    losses, had = max(tally.losses, 0), max(tally.had, ZERO)
-    while losses >= MEMORY or had > LONG:
-        losses, had = losses // 2, had / 2
-    return Tally(losses, had)
+def fade(count: LossCount) -> LossCount:
+    """The total, with both numbers halved until they are below the limits. Their ratio stays."""
+    losses, node_time = max(count.losses, 0), max(count.node_time, ZERO)
+    while losses >= MEMORY or node_time > LONG:
+        losses, node_time = losses // 2, node_time / 2
+    return LossCount(losses, node_time)
 
 
-def written(level: Tallies, tiers: Iterable[str]) -> tuple[Counted, ...]:
-    """The level as status keeps it, of these tiers; without those of which nothing was counted."""
+def stored_level(level: LossCounts, tiers: Iterable[str]) -> tuple[Counted, ...]:
+    """The level of these tiers as status stores it, without tiers of which nothing was counted."""
     return tuple(
-        Counted(tier=tier, losses=min(tally.losses, MOST), hours=_hours(tally.had))
+        Counted(tier=tier, losses=min(count.losses, MOST), hours=_hours(count.node_time))
         for tier in tiers
-        if (tally := level.get(tier, NOTHING)) != NOTHING
+        if (count := level.get(tier, NOTHING)) != NOTHING
     )
 
 
-def _hours(had: timedelta) -> Decimal:
-    exact = Decimal(had // timedelta(microseconds=1)) / Decimal(3_600_000_000)
+def _hours(span: timedelta) -> Decimal:
+    exact = Decimal(span // timedelta(microseconds=1)) / Decimal(3_600_000_000)
     return exact.quantize(_EXACT, ROUND_HALF_UP)

@@ -1,4 +1,4 @@
-"""What work costs on a tier, and whether going to a better one pays: for the policies that know no deadline."""
+"""What work costs on a tier, and whether a move to a better tier pays: for policies without a deadline."""
 
 from dataclasses import dataclass
 from math import inf
@@ -10,13 +10,13 @@ LEAST_USEFUL = 0.01  # share of the time on a tier that is useful at the very le
 
 
 def useful(view: View, tier: TierView) -> float:
-    """The share of the time on a tier that is useful: each loss costs a changeover, and half of what is at risk."""
+    """The share of time on a tier that is useful: each loss costs a changeover and half of the work at risk."""
     lost = tier.changeover + view.at_risk / 2 / tier.speed
-    return max(1.0 - lost / tier.life, LEAST_USEFUL)
+    return max(1.0 - lost / tier.lifetime, LEAST_USEFUL)
 
 
-def rate(view: View, tier: TierView) -> float | None:
-    """Expected money for the work that the reference tier does in an hour, the way there included; None: no price."""
+def cost_rate(view: View, tier: TierView) -> float | None:
+    """Expected cost of an hour's work of the reference tier, with the changeover; None without a price."""
     if tier.unit_price is None:
         return None
     entry = view.changing if tier.name == view.tier else tier.changeover
@@ -24,61 +24,66 @@ def rate(view: View, tier: TierView) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """Whether to leave a tier on which the job is well for a better one.
+class MoveValue:
+    """Whether a job that trains should move to a better tier.
 
-    `held` is for how many seconds the better one has been up, `after` for how many it has to be; infinite if going
+    `up_for` is for how many seconds the better tier has been up, `after` is how many are needed; infinite if the move
     does not pay at all.
     """
 
     after: float
-    held: float
+    up_for: float
 
     @property
     def now(self) -> bool:
-        """Whether it is time."""
-        return self.held >= self.after
+        """True if the job should move now."""
+        return self.up_for >= self.after
 
     @property
     def in_words(self) -> str:
-        """Why, or why not yet."""
+        """Why the job moves, or why it does not move yet."""
         if self.after == inf:
-            return "going back would not pay any more"
+            return "going back no longer pays"
         if self.after == 0:
-            return "it can be had now"
+            return "it is up now"
         verb = "pays" if self.now else "pays only"
-        return f"up for {span(self.held)}, and going back {verb} after {span(self.after)}"
+        return f"up for {span(self.up_for)}, and going back {verb} after {span(self.after)}"
 
 
 def ratio(here: TierView, there: TierView) -> float:
-    """How many times dearer useful work is here; if prices say nothing, or that it is not, as is usual for Spot."""
-    dear, cheap = here.unit_price, there.unit_price
-    if dear is None or cheap is None or dear <= cheap:
-        return USUAL_RATIO
-    return min(dear / cheap, MAX_RATIO) if cheap else MAX_RATIO
+    """How many times more expensive useful work is here than there.
 
-
-def move(view: View, here: TierView, there: TierView) -> Move:
-    """The move between two tiers, at the job's return policy, which is not Never.
-
-    Spot has to prove itself, for a fresh spell usually ends soon; a tier that nobody takes away does not.
+    If a price is missing, or work here is not more expensive, the usual ratio of Spot, 3.
     """
-    held, times = there.held or 0.0, ratio(here, there)
+    high, low = here.unit_price, there.unit_price
+    if high is None or low is None or high <= low:
+        return USUAL_RATIO
+    return min(high / low, MAX_RATIO) if low else MAX_RATIO
+
+
+def move_value(view: View, here: TierView, there: TierView) -> MoveValue:
+    """The value of a move between two tiers. The job's return policy is not Never.
+
+    A Spot tier must first be up for some time, because a new spell usually ends soon. A dependable tier need not.
+    """
+    up_for, times = there.spell_age or 0.0, ratio(here, there)
     if not _pays(view, here, there, times):
-        return Move(inf, held)
+        return MoveValue(inf, up_for)
     if there.dependable or view.returns == "Eager":
-        return Move(0.0, held)
-    return Move(proof(view, (here.changeover + there.changeover) / 2, times, inf), held)
+        return MoveValue(0.0, up_for)
+    return MoveValue(proof(view, (here.changeover + there.changeover) / 2, times, inf), up_for)
 
 
 def _pays(view: View, here: TierView, there: TierView, times: float) -> bool:
-    """Whether what is saved there is more than what the way costs: in the work that is left, and, if the node is not
-    expected to be kept for so long, in its life, with the way back and what a loss takes. Eager asks for no more than
-    the first.
+    """True if a move saves more than it costs.
+
+    It must save more than its changeover on the remaining work. If the node is expected to be lost before the work is
+    done, it must also, in the node's lifetime, save more than the way there, the way back and the work that a loss
+    takes. Return policy Eager asks for the first only.
     """
     if view.work * (times - 1) <= there.changeover * there.speed:
         return False
-    if view.returns == "Eager" or there.life * there.speed >= view.work:
+    if view.returns == "Eager" or there.lifetime * there.speed >= view.work:
         return True
     cost = there.changeover + (here.changeover + view.at_risk / here.speed) * times
-    return there.life * (times - 1) > cost
+    return there.lifetime * (times - 1) > cost

@@ -1,4 +1,4 @@
-"""How long a node of a tier can be expected to be kept: the mean time between two losses. Pure."""
+"""How long a job may expect to keep a node of a tier: the mean time between two losses."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -7,14 +7,16 @@ from holdfast.api.knowledge import TierKnowledge
 from holdfast.api.profile import TierKind
 from holdfast.core.observe.config import Assumptions
 
-REMEMBERED: Final = timedelta(hours=24)  # what nobody has looked at for longer may have become better
+REMEMBERED: Final = timedelta(
+    hours=24
+)  # counts of a tier that was not seen for longer do not apply: it may have improved
 ZERO: Final = timedelta(0)
 
 
-def kept(own: TierKnowledge | None, shared: TierKnowledge | None, now: datetime) -> tuple[int, timedelta]:
-    """Losses of a tier, and how long its nodes were had: as counted by who had the most of them, this job or all.
+def loss_counts(own: TierKnowledge | None, shared: TierKnowledge | None, now: datetime) -> tuple[int, timedelta]:
+    """Losses on a tier and total node time, from this job or from the profile, whichever has more node time.
 
-    Nothing if that was long ago.
+    Both are 0 if the tier was not seen for 24 hours.
     """
     known = shared if own is None or (shared and shared.had > own.had) else own
     if known is None or (known.seen_at is not None and now - known.seen_at > REMEMBERED):
@@ -22,7 +24,10 @@ def kept(own: TierKnowledge | None, shared: TierKnowledge | None, now: datetime)
     return known.losses, known.had
 
 
-def mean_life(kind: TierKind, losses: int, had: timedelta, assumed: Assumptions) -> float:
-    """Seconds. What is assumed of the kind counts as one more node that was lost, so that few losses say little."""
-    prior = assumed.spot_life if kind == "Spot" else assumed.other_life
-    return (had + prior).total_seconds() / (losses + 1)
+def mean_lifetime(kind: TierKind, losses: int, node_time: timedelta, assumed: Assumptions) -> float:
+    """The expected lifetime of a node in seconds.
+
+    The assumed lifetime of the kind counts like one more node that was lost, so that few losses change little.
+    """
+    prior = assumed.spot_lifetime if kind == "Spot" else assumed.other_lifetime
+    return (node_time + prior).total_seconds() / (losses + 1)

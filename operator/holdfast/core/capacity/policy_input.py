@@ -1,4 +1,4 @@
-"""What a capacity rule sees, and what it answers. All times are seconds; there is no clock, only spans of time."""
+"""The input and the answer of a capacity policy. All times are seconds; there is no clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,58 +12,58 @@ Returns = Literal["Never", "Eager", "Slack"]
 
 @dataclass(frozen=True, slots=True)
 class TierView:
-    """One tier, as a rule sees it.
+    """One tier, as a policy sees it.
 
-    `speed` is useful work per hour relative to the reference dedicated tier, above 0; a CPU tier may have 0.02.
-    `available` says whether the tier can be had now, None if nobody knows; `held` for how long it has been so, None if
-    nobody knows. `changeover` is what a move to the tier typically costs: the time in which it is paid for and does
-    nothing useful. `worst_changeover` is the longest that has to be reckoned with, and not below `changeover`. `life`
-    is for how long a node of the tier can be expected to be kept. `refused` is for how long ago a job that has been
-    nowhere since asked for it in vain, None if it did not, or if the tier has come up after that.
+    `speed` is useful work per hour relative to the reference tier, above 0; a CPU tier may have 0.02. `available` is
+    True if the tier is up, False if it is out, None if that is not known; `spell_age` is for how long that has been so,
+    None if that is not known. `changeover` is the typical cost of a move to the tier: the time that is paid for and
+    does no useful work. `worst_changeover` is the longest changeover to plan with, at least `changeover`. `lifetime` is
+    for how long the job may expect to keep a node of the tier. `refused_ago` is how long ago the tier refused this
+    job's present search for a node; None if it did not, or if the tier came up after that.
     """
 
     name: str
     kind: Kind
-    price: Decimal | None = None  # an hour, any currency; zero for nodes that are paid for anyway
+    price: Decimal | None = None  # per hour, in any currency; 0 for nodes that are paid for anyway
     speed: float = 1.0
     available: bool | None = None
-    held: float | None = None
+    spell_age: float | None = None
     changeover: float = 0.0
     worst_changeover: float = 0.0
-    life: float = inf
-    refused: float | None = None
+    lifetime: float = inf
+    refused_ago: float | None = None
     unit_price: float | None = field(init=False, compare=False)
-    """Price of the work that the reference tier does in an hour, None if the price is not known."""
+    """Price of the work that the reference tier does in an hour; None if the price is not known."""
 
     def __post_init__(self) -> None:
         if not self.speed > 0:
             raise ValueError(f"tier {self.name}: speed must be above 0; got {self.speed}")
         if not 0 <= self.changeover <= self.worst_changeover:
-            wanted = "changeover must be 0 or more, and not above worst_changeover"
+            wanted = "changeover must be from 0 to worst_changeover"
             raise ValueError(f"tier {self.name}: {wanted}; got {self.changeover} and {self.worst_changeover}")
-        if not self.life > 0:
-            raise ValueError(f"tier {self.name}: life must be above 0; got {self.life}")
+        if not self.lifetime > 0:
+            raise ValueError(f"tier {self.name}: lifetime must be above 0; got {self.lifetime}")
         object.__setattr__(self, "unit_price", None if self.price is None else float(self.price) / self.speed)
 
     @property
     def dependable(self) -> bool:
-        """Nobody takes the tier away once the job is on it."""
+        """True if nobody takes the tier away once the job is on it."""
         return self.kind != "Spot"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A job, and the tiers it may use.
+    """A job, and the tiers that it may use.
 
-    `tier` is where the job is, None while it is nowhere (a tier that is not among `tiers` counts as nowhere), and
-    `changing` how much of the changeover to it is still to come, at most. `work` is what is left to do, in seconds on
-    the reference tier, and infinite if nobody knows; `left` the time to the deadline, negative once it has passed, and
-    infinite without one. `at_risk` is the most work that a
-    loss can cost: the age of the checkpoint just before the next one is committed. The rule is asked again within
-    `step`, and at once if a tier comes, goes or is lost. `paid_watch` says that to know whether Spot is up one has to
-    hold a node of it, as where an autoscaler brings one, and `watch_limit` for how long it may be held beside the one
-    that works. `returns` is when a job that is well where it is goes back to a better tier: Never, at once (Eager), or
-    once the move can be expected to pay for itself (Slack).
+    `tier` is the tier that the job is on, None if it is on none; a name that is not in `tiers` counts as none.
+    `changing` is how much of the changeover to it is still ahead, at most. `work` is the remaining work in seconds on
+    the reference tier, infinite if it is not known. `left` is the time to the deadline: negative if it has passed,
+    infinite if there is none. `at_risk` is the most work that a loss can cost: the age of the newest checkpoint just
+    before the next one is committed. The policy is asked again within `step`, and at once if a tier comes up, goes out
+    or is lost. `paid_watch`: to know whether Spot is up, a job must pay for a node of it, because an autoscaler brings
+    the nodes. `watch_limit` is for how long a second node may run beside the one that trains. `returns` says when a job
+    that trains goes back to a better tier: Never, at once (Eager), or once the move is expected to pay for itself
+    (Slack).
     """
 
     tiers: tuple[TierView, ...]
@@ -79,19 +79,18 @@ class View:
 
     @property
     def here(self) -> TierView | None:
-        """The tier that the job is on."""
+        """The tier that the job is on, None if it is on none."""
         return next((tier for tier in self.tiers if tier.name == self.tier), None) if self.tier else None
 
 
 class Choice(NamedTuple):
-    """What a rule answers.
+    """What a policy answers.
 
-    `tier` is the tier to be on, or to try; None is to wait on none. `again_within` is when the rule has to be asked
-    again at the latest, in seconds, above 0; a tier that comes, goes or is lost is always a reason to ask. `watch` is
-    False where it makes no difference to the rule whether Spot is up, so that nothing has to be paid to know. `late`
-    is by how many seconds the deadline will be missed if all goes well from here on, 0 if it can be met. `promised`
-    says that the deadline is met whatever Spot does, and `urgent` that it is so only if the job goes there now, and
-    does not stay where it is for as long as that takes.
+    `tier` is the tier to be on or to ask; None means to wait on no tier. `again_within`: ask again after so many
+    seconds at the latest, above 0. A tier that comes up, goes out or is lost is always a reason to ask. `watch` is
+    False if it makes no difference to the policy whether Spot is up, so that nobody has to pay to know it. `late` is by
+    how many seconds the job misses the deadline if nothing goes wrong from here on, 0 if it meets it. `promised`: the
+    job meets the deadline whatever Spot does. `urgent`: it does so only if it goes to `tier` now.
     """
 
     tier: str | None

@@ -1,7 +1,7 @@
-"""What a profile knows of its tiers: what its jobs tell, folded into what it remembers of jobs that are gone. Pure.
+"""What a CapacityProfile knows of its tiers: what its present jobs know, merged with what the profile remembers.
 
-Folding the same news in again changes nothing, and the order of jobs does not matter. How losses are counted is said in
-holdfast.core.capacity.loss_counts.
+The profile remembers what deleted jobs have found out. Merging the same news again changes nothing, and the order of
+the jobs does not matter. Losses are counted in holdfast.core.capacity.loss_counts.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from typing import Final
 from holdfast.api.knowledge import MAX_MEASURED, Measured, Seen, TierKnowledge
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity.knowledge import Known, find, spell_fields
-from holdfast.core.capacity.loss_counts import NOTHING, Tallies, Tally, written
-from holdfast.core.capacity.spells import FRESH, Spell, prevailing, stored
+from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts, stored_level
+from holdfast.core.capacity.spells import FRESH, Spell, prevailing_spell, stored_spell
 
-RENEW: Final = timedelta(minutes=5)  # what was seen is written again so often; it must not look stale to other jobs
+RENEW: Final = timedelta(minutes=5)  # a tier's seen_at is written so often, so that it does not look old to other jobs
 SECOND: Final = timedelta(seconds=1)
 
 
@@ -24,14 +24,14 @@ def profile_status(
     before: CapacityProfileStatus,
     jobs: Sequence[Known],
     *,
-    totals: Tallies,
-    level: Tallies,
+    totals: LossCounts,
+    level: LossCounts,
     now: datetime,
 ) -> CapacityProfileStatus:
-    """The status of a profile with these tiers, at most MAX_TIERS, of which nothing else is remembered.
+    """The status of a profile with these tiers (at most MAX_TIERS). Other tiers are forgotten.
 
-    `before` is what it says now; `jobs` is what each of its jobs can tell others; `totals` and `level` are what was
-    counted. The pace of a job says nothing about another one, and is left out.
+    `before` is the present status, `jobs` is what each job of the profile knows, `totals` and `level` are as in
+    loss_counts. A job's pace says nothing about another job, and is left out.
     """
     known = []
     for tier in tiers:
@@ -43,12 +43,12 @@ def profile_status(
         out=", ".join(one.tier for one in known if one.state not in (None, Seen.UP)),
         seen_at=max((one.seen_at for one in known if one.seen_at), default=None),
         tiers=tuple(known),
-        counted=written(level, tiers),
+        counted=stored_level(level, tiers),
     )
 
 
 def is_news(before: CapacityProfileStatus, after: CapacityProfileStatus) -> bool:
-    """True if others should hear of it: not only time went by, or what was seen will soon look stale."""
+    """True if other jobs need the new status: something other than times changed, or a time is 5 minutes old."""
     if _timeless(before) != _timeless(after):
         return True
     for one in after.tiers:
@@ -58,21 +58,21 @@ def is_news(before: CapacityProfileStatus, after: CapacityProfileStatus) -> bool
     return False
 
 
-def turned(before: CapacityProfileStatus, after: CapacityProfileStatus) -> bool:
-    """True if a tier came or went, which is a reason to ask every policy again."""
+def availability_changed(before: CapacityProfileStatus, after: CapacityProfileStatus) -> bool:
+    """True if a tier came up or went out: then every job's policy is asked again."""
     return any(_up(find(before.tiers, one.tier)) != _up(one) for one in after.tiers)
 
 
-def pool(several: Sequence[Measured]) -> Measured | None:
-    """All times together: of those that are recent evenly spaced ones, from the shortest to the longest."""
+def pool_measured(several: Sequence[Measured]) -> Measured | None:
+    """All measurements together; the recent ones are thinned out evenly from the shortest to the longest."""
     times = sorted(time for one in several for time in one.recent)
     if not times:
         return None
     return Measured(recent=tuple(_spread(times, MAX_MEASURED)), worst=max(one.worst for one in several))
 
 
-def remembered(before: Measured | None, jobs: Measured | None) -> Measured | None:
-    """What the jobs measured; as long as that is little, what the profile remembers is added."""
+def merge_measured(before: Measured | None, jobs: Measured | None) -> Measured | None:
+    """What the jobs measured; while that is little, filled up with what the profile remembers."""
     if before is None or jobs is None:
         return jobs or before
     if (room := MAX_MEASURED - len(jobs.recent)) <= 0:
@@ -82,16 +82,15 @@ def remembered(before: Measured | None, jobs: Measured | None) -> Measured | Non
     return Measured(recent=tuple(times), worst=max(before.worst, jobs.worst))
 
 
-def followed(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> Spell | None:
-    """The spell that all who ever watched the tier make of it: it is as old as their watch without a gap.
+def merge_spells(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> Spell | None:
+    """Combine all observations of a tier into one spell; it starts where gap-free observation starts.
 
-    A job that kept its node while another one was refused does not show that there was one to be had: the tier is up
-    from the last refusal on.
+    While one job keeps its node, the tier may refuse another one. So the tier counts as up only since the last refusal.
     """
-    if before is not None:  # what somebody wrote by hand, or another clock, must not hold back all news to come
+    if before is not None:  # a time in the future (another clock, an edit by hand) must not outweigh all later news
         before = before._replace(seen_at=min(before.seen_at, now), since=min(before.since, now))
     spells = [spell for spell in (before, *jobs) if spell]
-    best = prevailing(spells)
+    best = prevailing_spell(spells)
     if best is None:
         return None
     since = best.since
@@ -99,25 +98,25 @@ def followed(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> Spel
         since = before.since
     if best.up:
         since = max([since, *(spell.seen_at for spell in spells if spell.state is Seen.REFUSED)])
-    return best._replace(since=min(since, best.seen_at))  # the news that counts may be older than others
+    return best._replace(since=min(since, best.seen_at))  # the prevailing spell may be older than others
 
 
-def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: Tally, now: datetime) -> TierKnowledge:
-    told = [spell for one in jobs if (spell := stored(one))]
+def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: LossCount, now: datetime) -> TierKnowledge:
+    seen = [spell for one in jobs if (spell := stored_spell(one))]
     observed = {one.observation for one in (before, *jobs)}
     return TierKnowledge(
         tier=before.tier,
-        **spell_fields(followed(stored(before), told, now)),
+        **spell_fields(merge_spells(stored_spell(before), seen, now)),
         observation="Billed" if "Billed" in observed else "Free" if "Free" in observed else None,
-        acquire=remembered(before.acquire, pool([one.acquire for one in jobs if one.acquire])),
-        start=remembered(before.start, pool([one.start for one in jobs if one.start])),
+        acquire=merge_measured(before.acquire, pool_measured([one.acquire for one in jobs if one.acquire])),
+        start=merge_measured(before.start, pool_measured([one.start for one in jobs if one.start])),
         losses=count.losses,
-        had=count.had // SECOND * SECOND,
+        had=count.node_time // SECOND * SECOND,
     )
 
 
 def _spread(times: Sequence[timedelta], places: int) -> Iterable[timedelta]:
-    """At most so many of these sorted times, evenly spaced; of one, the middle."""
+    """At most `places` of these sorted times, evenly spaced; the middle one if there is one place."""
     last = len(times) - 1
     if last < places:
         return times
@@ -125,7 +124,7 @@ def _spread(times: Sequence[timedelta], places: int) -> Iterable[timedelta]:
 
 
 def _timeless(status: CapacityProfileStatus) -> object:
-    """What does not change by itself while jobs run."""
+    """The parts of a status that do not change merely because time passes."""
     known = [one.model_copy(update={"seen_at": None, "had": timedelta(0)}) for one in status.tiers]
     return known, [(one.tier, one.losses) for one in status.counted]
 

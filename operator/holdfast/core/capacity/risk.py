@@ -1,4 +1,4 @@
-"""DeadlineAtRisk: whether the deadline will be missed, by how much, and why nothing can be promised."""
+"""Condition DeadlineAtRisk: whether the job will miss its deadline, by how much, and why nothing can be promised."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ from holdfast.core.capacity.safety_net import find_net, spare
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """The condition DeadlineAtRisk: True if the deadline may be missed, Unknown if nobody can tell."""
+    """The condition DeadlineAtRisk: True if the job may miss the deadline, Unknown if that cannot be said."""
 
     status: Literal["True", "False", "Unknown"]
     reason: str
@@ -19,7 +19,7 @@ class Risk:
 
 
 def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
-    """The risk of a job that has a deadline; `choice` is what its policy answered."""
+    """The risk of a job that has a deadline; `choice` is the answer of its policy."""
     view = outlook.view
     if view.work <= 0:
         return Risk("False", "Done", "the work is done")
@@ -30,24 +30,24 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
         return Risk("Unknown", outlook.missing.reason, outlook.missing.message)
     late = lateness(view, choice)
     if late >= 1:
-        return Risk("True", "Late", f"late by {span(late)} even if nothing is lost from here on")
+        return Risk("True", "Late", f"late by {span(late)} even if no node is lost from now on")
     if not any(tier.dependable and view.work / tier.speed <= view.left for tier in view.tiers):
         return Risk("True", "NoDedicatedTier", "no dedicated tier is fast enough: nothing can be promised")
     if choice.promised:
         return Risk("False", "InTime", "the deadline is met whatever Spot does")
     net = find_net(view)
     if net is not None and net.tier.available is False and net.tier.name != view.tier:
-        return Risk("True", "DedicatedRefused", f"{net.tier.name} cannot be had now: nothing can be promised")
+        return Risk("True", "DedicatedRefused", f"{net.tier.name} is out: nothing can be promised")
     if net is not None and spare(view, net.tier) < 0:
         short = span(-spare(view, net.tier))
-        return Risk("True", "NoSlackLeft", f"in time if nothing is lost; if all goes badly, {short} late")
-    return Risk("False", "InTime", "in time as things stand; only policy Deadline keeps it so")
+        return Risk("True", "NoSlackLeft", f"in time if no node is lost; {short} late in the worst case")
+    return Risk("False", "InTime", "in time at the present pace; only policy Deadline guarantees it")
 
 
 def lateness(view: View, choice: Choice) -> float:
-    """By how many seconds the job is late if all goes well where it is or is to be; 0 if it is in time.
+    """By how many seconds the job is late if nothing goes wrong on the tier of `choice`; 0 if it is in time.
 
-    Where the deadline is promised, a slower tier is left in time.
+    While the deadline is promised, policy Deadline leaves a tier that is too slow in time.
     """
     if choice.late or choice.promised:
         return choice.late

@@ -1,7 +1,7 @@
-"""The search of a job that has no node: whose turn it is, so that every tier is asked, however many there are. Pure.
+"""Which tier a job without a node asks next, so that it asks every tier, however many there are.
 
-A refusal is forgotten after a while, for it says nothing about now. Where there are more tiers than can be asked in
-that while, a rule that took the best of those that may be had would ask a few in turn for ever, and never the others.
+A refusal is forgotten after 15 minutes, because it says nothing about now. A grid may have more tiers than a job can
+ask in that time. A rule that always took the best tier that may be up would then ask the same few tiers for ever.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ PAUSES = frozenset(("Suspended", "BudgetExceeded"))
 
 
 def refusals(history: Sequence[AttemptRecord]) -> Mapping[str, datetime]:
-    """By tier, when it was last given up without a node, of those that were since the job last had a node.
+    """By tier, when the job last gave up waiting for it; only refusals since the job last had a node.
 
-    `history` is that of status, which keeps at least as many of these records as the grid has tiers. A job that was
-    suspended begins anew.
+    `history` is the one in status, which keeps at least as many of these records as the grid has tiers. After a
+    suspension the search starts again.
     """
     nowhere = takewhile(lambda record: record.scheduled_at is None and record.reason not in PAUSES, reversed(history))
     found: dict[str, datetime] = {}
@@ -29,6 +29,6 @@ def refusals(history: Sequence[AttemptRecord]) -> Mapping[str, datetime]:
 
 
 def whose_turn(tiers: Sequence[TierView]) -> Sequence[TierView]:
-    """Those of the tiers that this search has not asked in vain yet; if there are none, the one asked longest ago."""
-    unasked = [tier for tier in tiers if tier.refused is None]
-    return unasked or sorted(tiers, key=lambda tier: -(tier.refused or 0.0))[:1]
+    """The tiers that have not refused this search yet; if all have, only the one that refused it longest ago."""
+    unasked = [tier for tier in tiers if tier.refused_ago is None]
+    return unasked or sorted(tiers, key=lambda tier: -(tier.refused_ago or 0.0))[:1]

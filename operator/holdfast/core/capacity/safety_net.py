@@ -1,6 +1,7 @@
-"""The hard safety net: as long as it allows what the job does, a dependable tier still makes the deadline.
+"""The safety net: policy Deadline does only what still leaves time to finish on a dependable tier.
 
-It is checked before any wish to save money, and knows nothing of prices.
+A dependable tier is one that nobody takes away (Dedicated, CPU). The net is the dependable tier on which the job would
+finish first. Policy Deadline checks the net before it tries to save money. The net does not look at prices.
 """
 
 from typing import NamedTuple
@@ -9,10 +10,11 @@ from holdfast.core.capacity.policy_input import TierView, View
 
 
 class Net(NamedTuple):
-    """The dependable tier that finishes first, and what is left beyond the time it needs.
+    """The net's tier, and the time that is left beyond what the job needs there.
 
-    `slack` is the time left minus the time of the work on that tier, without any changeover. `reserve` is what the way
-    there can cost at worst: its worst changeover, and the work that a loss can cost done again.
+    `slack` is the time to the deadline minus the time of the remaining work on that tier, without a changeover.
+    `reserve` is what the way to that tier costs in the worst case: its worst changeover, and the work that a loss makes
+    the job repeat.
     """
 
     tier: TierView
@@ -20,33 +22,35 @@ class Net(NamedTuple):
     reserve: float
 
     def room(self, view: View, tier: TierView | None) -> float:
-        """How long the job may be on `tier` (None: on none) before only the net is left; negative: not at all.
+        """Seconds that the job may be on `tier` (None: on none) before it must go to the net; negative: not at all.
 
-        It is what remains of the slack if the tier is lost at the worst moment, less the step in which nobody asks.
+        This is the slack that is left if the tier is lost at the worst moment, minus one `step`: the longest time in
+        which the policy is not asked.
         """
         if tier is None:
             return self.slack - self.reserve - view.step
         if tier.dependable:
             return max(self.slack - self.reserve - view.step, spare(view, tier))
         changing = view.changing if tier.name == view.tier else tier.worst_changeover
-        blind = 0.0 if tier.available or tier.name == view.tier else view.step  # an attempt may end without a node
-        return self.slack - changing - self.reserve - view.step * self.drift(tier) - blind
+        unseen = 0.0 if tier.available or tier.name == view.tier else view.step  # the attempt may get no node
+        return self.slack - changing - self.reserve - view.step * self.drift(tier) - unseen
 
     def drift(self, tier: TierView) -> float:
-        """Seconds of slack that an hour's second on `tier` uses up: 0 where it is as fast as the net, 1 where idle."""
+        """Seconds of slack that a second on `tier` uses up: 0 if it is as fast as the net, up to 1 if it is idle."""
         return max(1.0 - tier.speed / self.tier.speed, 0.0)
 
 
 def spare(view: View, tier: TierView) -> float:
-    """What is left at the end if the job goes to `tier` now, at the worst changeover, and stays; negative: late."""
+    """Seconds left at the deadline if the job goes to `tier` now at its worst changeover; negative: late."""
     changing = view.changing if tier.name == view.tier else tier.worst_changeover
     return view.left - view.work / tier.speed - changing
 
 
 def find_net(view: View) -> Net | None:
-    """The net of this view, or None if no dependable tier is in the grid.
+    """The net of this view, or None if the grid has no dependable tier.
 
-    Tiers that cannot be had now count only if no other can be had; the tier that the job is on is had.
+    A tier that is out counts only if every dependable tier is out. The tier that the job is on always counts as
+    available.
     """
     best: Net | None = None
     best_key = (False, 0.0)

@@ -1,6 +1,5 @@
 """What is seen: views of pods and nodes, the trainer's report, notices, the situation of one attempt.
 
-Belongs here: parsing and small questions about one observed object.
-Does not belong here: any decision, any change of status.
-Layers: the lowest room of core; imports api alone.
+Belongs here: parsing, and small questions about one observed object. Does not belong here: any decision, any change of
+status. Layers: the lowest room of core; imports api alone.
 """

@@ -1,7 +1,7 @@
-"""Small immutable views of the Kubernetes objects that decisions are made from.
+"""Small immutable views of nodes, and of all nodes of the cluster.
 
-They are parsed once per watch event from raw JSON. A field that no decision reads is not here, so two views are equal
-exactly when a decision could not tell the objects apart.
+A view is parsed from raw JSON once per watch event. It has only fields that some decision reads, so two views are equal
+exactly if no decision can tell the objects apart.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
-from holdfast.core.observe.raw import Raw, _time
+from holdfast.core.observe.raw import Raw, parse_optional_time
 
 Derived = TypeVar("Derived")
 
@@ -28,7 +28,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node. Heartbeats do not change it."""
+    """One node. A heartbeat does not change it."""
 
     name: str
     uid: str
@@ -56,16 +56,16 @@ class NodeView:
             taints=tuple(Taint(t["key"], t.get("value", ""), t.get("effect", "")) for t in spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
             ready=ready.get("status") == "True",
-            ready_changed_at=_time(ready.get("lastTransitionTime")),
-            created_at=_time(meta.get("creationTimestamp")),
+            ready_changed_at=parse_optional_time(ready.get("lastTransitionTime")),
+            created_at=parse_optional_time(meta.get("creationTimestamp")),
             maintenance=event.get("message", "") or "VMEventScheduled" if event.get("status") == "True" else "",
-            termination_at=_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
-            deleted_at=_time(meta.get("deletionTimestamp")),
+            termination_at=parse_optional_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
+            deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
         )
 
 
 class ClusterView:
-    """All nodes at one moment. Build a new one when a node changes; what is derived is computed once."""
+    """All nodes at one moment. A change of a node makes a new view. What is derived from the nodes is computed once."""
 
     def __init__(self, nodes: Iterable[NodeView] = ()) -> None:
         self.nodes: Mapping[str, NodeView] = {node.name: node for node in nodes}
@@ -77,10 +77,11 @@ class ClusterView:
         return tuple(node for node in self.nodes.values() if not node.ready)
 
     def outage(self, node: NodeView, now: datetime) -> bool:
-        """True if this node fell silent together with half or more of all nodes: then it is the network, not the node.
+        """True if at least half of all nodes fell silent together with this one: then the network failed, not the node.
 
-        "Together" means at least two nodes within a minute of each other; a cluster of one node cannot tell. Nodes that
-        have just come back count too, or the last ones to return from an outage would be taken for dead.
+        "Together" means within a minute, and at least two nodes. A cluster with one node cannot tell, and counts as an
+        outage. Nodes that have just come back count too: otherwise the last nodes to return from an outage would count
+        as lost.
         """
         if node.ready_changed_at is None:
             return False
@@ -91,7 +92,7 @@ class ClusterView:
         return 2 * together >= len(self.nodes) and (together > 1 or len(self.nodes) == 1)
 
     def came_back(self, node: NodeView, now: datetime) -> tuple[datetime, ...]:
-        """When nodes became Ready, in the last minute, that were there and not Ready after this one fell silent."""
+        """When nodes became Ready in the last minute that existed, and were not Ready, after this node fell silent."""
         at = node.ready_changed_at
         return tuple(
             other.ready_changed_at
@@ -106,7 +107,7 @@ class ClusterView:
         return self.once(key, lambda: sum(key <= node.labels.items() for node in self.nodes.values()))
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """What `derive` says, asked only once for each key: it must depend on the key and these nodes alone."""
+        """The result of `derive`, computed once per key. It must depend only on the key and these nodes."""
         if key not in self._derived:
             self._derived[key] = derive()
         found: Derived = self._derived[key]

@@ -1,7 +1,7 @@
-"""Notices: every sign that a node or a pod is about to be lost.
+"""Notices: every sign that a node or a pod will soon be lost.
 
-Keys and meanings are those that the clouds' node termination handlers, Karpenter, the cluster autoscaler and Kubernetes
-itself set; each row names who.
+The taints and their meanings are those of the clouds' node termination handlers, Karpenter, the cluster autoscaler and
+Kubernetes.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from holdfast.core.observe.pods import PodView
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something will take the pod away at about `deadline`. `node` is set if it is the node that goes."""
+    """The pod will be taken away at about `deadline`. `node` is set if the whole node goes."""
 
     reason: str
     message: str
@@ -24,7 +24,7 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class _Sign:
     reason: str
-    leaves: timedelta  # what the announcing system usually leaves, if it does not say
+    leaves: timedelta  # the time until the end, if the notice does not say it
 
 
 _TWO_MINUTES = timedelta(minutes=2)
@@ -43,7 +43,7 @@ TAINTS = {
     "remediator.aks.microsoft.com/unschedulable": _Sign("NodeRemediation", _THIRTY_SECONDS),
     "node.kubernetes.io/out-of-service": _Sign("NodeOutOfService", timedelta(0)),
 }
-# Of notices on nodes; those on pods are Kubernetes' own words.
+# Reasons of notices on nodes. Notices on pods have the reasons of Kubernetes.
 NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted"))
 
 
@@ -58,7 +58,7 @@ def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timed
 def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
     if pod.deleted_at:  # the deletion timestamp is the end of the grace period, not its start
         reason, deadline = pod.disruption or "PodDeleted", pod.deleted_at
-        if pod.deletion_grace is not None:  # the timestamp is the API server's clock, which may be wrong
+        if pod.deletion_grace is not None:  # the timestamp is of the API server's clock, which may differ from ours
             whole = timedelta(seconds=pod.deletion_grace)
             deadline = now + whole if deadline < now else min(deadline, now + whole)
         return Notice(reason, pod.disruption_message or f"pod {pod.name} is being deleted", deadline)

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Self
 
 from holdfast.api import names
-from holdfast.core.observe.raw import LONG_AGO, Raw, _time
+from holdfast.core.observe.raw import LONG_AGO, Raw, parse_optional_time
 
 NUMBER = re.compile("[0-9]{1,9}")
 
 
 def _ran_at(text: str | None) -> datetime | None:
-    """Like `_time`; a container runtime writes the year 1 or 1970 for what never happened."""
-    time = _time(text)
+    """Like `parse_optional_time`; container runtimes write the year 1 or 1970 for "never", which gives None."""
+    time = parse_optional_time(text)
     return time if time and time > LONG_AGO else None
 
 
@@ -46,7 +46,7 @@ class ContainerView:
                 ended_at=_ran_at(end.get("finishedAt")),
             )
         if run := state.get("running"):
-            return cls(name=raw["name"], running=True, started_at=_time(run.get("startedAt")))
+            return cls(name=raw["name"], running=True, started_at=parse_optional_time(run.get("startedAt")))
         wait = state.get("waiting") or {}
         return cls(name=raw["name"], waiting=wait.get("reason", "ContainerCreating"), message=wait.get("message", ""))
 
@@ -68,37 +68,37 @@ class PodView:
     node: str | None = None
     reason: str = ""
     message: str = ""
-    deleted_at: datetime | None = None  # deletionTimestamp: when it is to be gone, not when deletion was asked for
-    deletion_grace: int | None = None  # deletionGracePeriodSeconds; 0: somebody deleted it by force
-    finalized: bool = False  # our finalizer is still on it
+    deleted_at: datetime | None = None  # deletionTimestamp: when the grace period ends, not when deletion was requested
+    deletion_grace: int | None = None  # deletionGracePeriodSeconds; 0: deleted by force
+    finalized: bool = False  # it still has Holdfast's finalizer
     scheduled_at: datetime | None = None
-    nominated: bool = False  # the scheduler or an autoscaler has a node in mind
+    nominated: bool = False  # the scheduler or an autoscaler has chosen a node
     unscheduled_reason: str = ""  # reason of PodScheduled=False
     unscheduled_message: str = ""
     disruption: str = ""  # reason of DisruptionTarget=True
     disruption_message: str = ""
     init: tuple[ContainerView, ...] = ()
     trainer: ContainerView | None = None
-    protected: bool = False  # still carries the do-not-disrupt annotations
-    tier: str = ""  # the name of the tier it was made for
-    program: str = ""  # digest of the program and storage it was made for; empty if it does not say
+    protected: bool = False  # it still has the do-not-disrupt annotations
+    tier: str = ""  # name of the tier that the pod was made for
+    program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
 
     @property
     def ended(self) -> bool:
-        """True if the trainer can do no more work here: the pod's phase is final or its trainer container ended."""
+        """True if the trainer can do no more work here: the pod's phase is final, or its trainer container ended."""
         return self.phase in ("Succeeded", "Failed") or (self.trainer is not None and self.trainer.ended)
 
     @property
     def calm(self) -> bool:
-        """True if the pod is well or on its way up: nothing about it is urgent."""
+        """True if nothing about the pod is urgent: it has not ended, is not deleted and is not disrupted."""
         return not (self.ended or self.deleted_at or self.disruption)
 
     @classmethod
     def parse(cls, raw: Raw) -> Self | None:
-        """The view of a pod, or None if it is not one that Holdfast made: labels, name and owner must agree.
+        """The view of a pod, or None if Holdfast did not make it: labels, name and owner must agree.
 
-        A copy of a pod carries its labels, and often its owner, but not its name. A pod whose job was deleted without
-        its pods has no owner any more: it belongs to no job, whose UID is then empty.
+        A copy of a pod has its labels, and often its owner, but not its name. A pod without an owner, because its job
+        was deleted without its pods, belongs to no job: its job UID is empty.
         """
         meta, status = raw["metadata"], raw.get("status") or {}
         labels = meta.get("labels") or {}
@@ -127,14 +127,14 @@ class PodView:
             attempt=int(attempt),
             rank=int(rank),
             phase=status.get("phase", "Pending"),
-            created_at=_time(meta.get("creationTimestamp")),
+            created_at=parse_optional_time(meta.get("creationTimestamp")),
             node=(raw.get("spec") or {}).get("nodeName"),
             reason=status.get("reason", ""),
             message=status.get("message", ""),
-            deleted_at=_time(meta.get("deletionTimestamp")),
+            deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
             deletion_grace=meta.get("deletionGracePeriodSeconds"),
             finalized=names.POD_FINALIZER in (meta.get("finalizers") or ()),
-            scheduled_at=_time(scheduled.get("lastTransitionTime")) if is_scheduled else None,
+            scheduled_at=parse_optional_time(scheduled.get("lastTransitionTime")) if is_scheduled else None,
             nominated=bool(status.get("nominatedNodeName")),
             unscheduled_reason="" if is_scheduled else scheduled.get("reason", ""),
             unscheduled_message="" if is_scheduled else scheduled.get("message", ""),

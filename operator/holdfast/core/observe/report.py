@@ -1,4 +1,4 @@
-"""What a trainer reported: the newest progress report of one pod."""
+"""The newest progress report of a pod's trainer."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""How a job stands: what its status says together with what is seen of the current attempt's pod."""
+"""The situation of a job: its status together with what is seen of an attempt's pod."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,10 +16,10 @@ from holdfast.core.observe.snapshot import Snapshot
 class Sight(StrEnum):
     """What is seen of the current attempt's pod."""
 
-    NOTHING = "nothing"  # there is no current attempt, or its pod must not exist yet
-    CREATED = "just created"  # by this very decision
-    ABSENT = "absent"  # it should exist; never seen on a node
-    VANISHED = "vanished"  # it was on a node and is no more
+    NOTHING = "nothing"  # there is no attempt, or its pod must not exist yet
+    CREATED = "just created"  # by this decision
+    ABSENT = "absent"  # the pod should exist; it was never seen on a node
+    VANISHED = "vanished"  # the pod was on a node and no longer exists
     PENDING = "waiting for a node"
     PLACED = "on a node"  # the trainer does not run yet
     RUNNING = "running"
@@ -29,7 +29,7 @@ class Sight(StrEnum):
 
 
 class Situation(NamedTuple):
-    """One job at one moment of a decision. `status` is the decision's draft, not what is stored."""
+    """One attempt of a job at one moment of a decision. `status` is the decision's draft, not the stored status."""
 
     now: datetime
     status: TrainingJobStatus
@@ -45,10 +45,10 @@ class Situation(NamedTuple):
         """The state of the current attempt."""
         return self.attempt.state if self.attempt else None
 
-    def told(self, at: datetime | None, since: datetime) -> datetime:
-        """When something was that another machine tells of: now if it does not say when, and never before `since`.
+    def clamp_time(self, at: datetime | None, since: datetime) -> datetime:
+        """Clamp another machine's timestamp to [since, now]; None becomes now.
 
-        Clocks differ, and a kubelet and a scheduler tell whole seconds: without that a program would start before its
+        Clocks differ, and a kubelet and a scheduler report whole seconds: otherwise a program could start before its
         pod had a node.
         """
         return max(min(at or self.now, self.now), since)
@@ -57,7 +57,7 @@ class Situation(NamedTuple):
 def look(
     snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset(), *, successor: bool = False
 ) -> Situation:
-    """The situation of the current attempt, or of its successor; `created`: attempts whose pods are just created."""
+    """The situation of the current attempt or its successor; `created`: attempts whose pods this decision creates."""
     attempt = status.successor if successor else status.current
     if attempt is None or attempt.state is AttemptState.INTENDED:
         return Situation(snapshot.now, status, Sight.NOTHING, attempt)
@@ -73,23 +73,23 @@ def look(
 
 
 def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
-    """The pod of an attempt (rank 0), or None; once it was on a node, another of its name is not it."""
+    """The pod of an attempt (rank 0), or None. Once it was on a node, another pod with its name does not count."""
     known = attempt.pods[0].uid if attempt.pods else None
     mine = (pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0)
     return next((pod for pod in mine if known in (None, pod.uid)), None)
 
 
 def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
-    """True if the pod may be computing, or may yet start to.
+    """True if the pod may be computing, or may still start.
 
-    A pod whose end nobody saw, but that status already counts as over (its node fell silent and the storage fence keeps
-    it harmless, or its node is gone), is not live. But another pod under its name is: an operator whose view of the job
-    was old may have made it.
+    A pod that status counts as lost (its node fell silent and the storage fence makes it harmless, or its node is gone)
+    is not live, although nobody saw its end. Another pod with its name is live: an operator with an old view of the job
+    may have made it.
     """
     if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
         return False
     lost = next((one for one in status.history if one.number == pod.attempt and one.estimated), None)
-    if lost is None or pod.node is None:  # what was lost had a node
+    if lost is None or pod.node is None:  # the lost pod had a node
         return True
     return lost.pod_uid not in (None, pod.uid)
 

@@ -1,4 +1,4 @@
-"""Everything a decision is made from."""
+"""The input of a decision: one job and what surrounds it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,17 +32,17 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()  # every pod that carries the job's UID, ended ones included
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
-    profile: CapacityProfile | None = None  # None also if capacity.profile names one that is not there
+    profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None
-    listening_since: datetime | None = None  # when this operator began to take reports
-    progress_slot: bool = True  # the cluster-wide limit of progress writes leaves room for one now
+    listening_since: datetime | None = None  # since when this operator takes reports
+    progress_slot: bool = True  # the cluster-wide limit of progress writes allows one now
     config: OperatorConfig = field(default_factory=OperatorConfig)
     grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)
-    """The tiers that the job may use, best first; empty if its profile is not there."""
+    """The tiers that the job may use, best first; empty if its profile does not exist."""
 
     def __post_init__(self) -> None:
         capacity = self.job.spec.capacity
-        if capacity.profile is None:  # inline tiers, in the shape of a profile's; made once, for it is asked for often
+        if capacity.profile is None:  # inline tiers, as tiers of a profile; made once because they are read often
             tiers = tuple([ProfileTier(**dict(tier)) for tier in capacity.tiers])
         else:
             tiers = self.profile.spec.tiers if self.profile else ()

@@ -1,6 +1,6 @@
 """The verdict: one JSON line that the launcher or the init container left as its termination message.
 
-It comes from a user's container, so it is read with suspicion: bounded, typed, and None if it is not what we wrote.
+It comes from a user's container, so it is not trusted: its size and types are checked, and anything else gives None.
 """
 
 import json
@@ -13,7 +13,7 @@ from holdfast.api.scalars import EXACT
 
 
 class Verdict(BaseModel):
-    """Why the program ended, in its launcher's words."""
+    """Why the program ended, as its launcher reports it."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 

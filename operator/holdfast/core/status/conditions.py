@@ -1,4 +1,4 @@
-"""Conditions: the words of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
+"""Conditions of a job: those of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
 from typing import Literal, get_args
 
@@ -12,27 +12,27 @@ ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
 def set_conditions(draft: Draft, s: Situation) -> None:
-    """Bring all conditions in line with the status; a condition's time moves only when its status does."""
+    """Set all conditions as the status says."""
     status, reason = draft.status, draft.status.reason
-    said = status.decision.reason if status.decision else ""
+    explanation = status.decision.reason if status.decision else ""
     current = status.current
     on_node = current is not None and current.state in ON_NODE
     phase = status.phase or Phase.ACQUIRING
-    _set(draft, "CapacityAcquired", on_node, "NodeFound" if on_node else reason or phase, said)
-    _set(draft, "Progressing", phase in (Phase.RUNNING, Phase.MIGRATING), reason or phase, said)
+    _set(draft, "CapacityAcquired", on_node, "NodeFound" if on_node else reason or phase, explanation)
+    _set(draft, "Progressing", phase in (Phase.RUNNING, Phase.MIGRATING), reason or phase, explanation)
     _set(draft, "Complete", phase is Phase.COMPLETED, reason if phase.final and reason else "NotFinished")
     failed = phase is Phase.FAILED
-    _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", said if failed else "")
+    _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", explanation if failed else "")
     draining = current is not None and current.drain is not None and current.drain.reason in get_args(Hold)
     suspended = phase is Phase.SUSPENDED
     why = (reason or "Suspended") if suspended else "Suspending" if draining else "NotSuspended"
     _set(draft, "Suspended", suspended, why)
-    _reachable(draft, s)
-    _saves(draft, s)
+    _set_progress_unreachable(draft, s)
+    _set_checkpoint_failing(draft, s)
 
 
-def _reachable(draft: Draft, s: Situation) -> None:
-    """ProgressUnreachable: a trainer that used to report says nothing. Training goes on; silence is never a hang."""
+def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
+    """ProgressUnreachable: a trainer that has reported before is silent. Training goes on; silence is not a hang."""
     silent = False
     heard = s.report.received_at if s.report else draft.snapshot.listening_since
     if heard and s.attempt and s.attempt.fenced and s.sight is Sight.RUNNING:
@@ -41,19 +41,19 @@ def _reachable(draft: Draft, s: Situation) -> None:
         if not silent:
             draft.wake(limit)
     if silent or find_condition(draft, "ProgressUnreachable"):
-        message = "the trainer's reports do not arrive; training goes on" if silent else ""
+        message = "no reports arrive from the trainer; training goes on" if silent else ""
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
 
 
-def _saves(draft: Draft, s: Situation) -> None:
-    """CheckpointFailing: the trainer's saves fail. Training goes on, but a loss of the pod would cost more and more."""
+def _set_checkpoint_failing(draft: Draft, s: Situation) -> None:
+    """CheckpointFailing: the trainer's saves fail. Training goes on, but a loss of the pod costs more and more."""
     known = find_condition(draft, "CheckpointFailing")
     failing = known is not None and known.status == "True"
     error = s.report.save_error if s.report else None
     if failing and s.report is None and s.sight is Sight.RUNNING:
-        return  # an operator that has just come has not heard the trainer yet
+        return  # an operator that has just started has no report yet
     if failing and error and not draft.changed:
-        return  # every try may fail in other words: they alone are not worth a write
+        return  # every save may fail with another text: that alone is not worth a write
     if error and not failing:
         draft.event("CheckpointFailing", error, warning=True)
     if error or known:
@@ -69,7 +69,7 @@ def find_condition(draft: Draft, kind: str) -> Condition | None:
 
 
 def drop_condition(draft: Draft, kind: str) -> None:
-    """What does not apply any more is not said."""
+    """Remove a condition that no longer applies."""
     if find_condition(draft, kind):
         draft.set(conditions=tuple(one for one in draft.status.conditions if one.type != kind))
 
@@ -77,10 +77,10 @@ def drop_condition(draft: Draft, kind: str) -> None:
 def set_condition(
     draft: Draft, kind: str, state: Literal["True", "False", "Unknown"], reason: str, message: str = ""
 ) -> None:
-    """Set one condition; its time moves only when its status does."""
+    """Set one condition; its transition time changes only when its status does."""
     old, generation, message = find_condition(draft, kind), draft.snapshot.job.metadata.generation, message[:1024]
-    said = (state, reason, message, generation)
-    if old is not None and (old.status, old.reason, old.message, old.observed_generation) == said:
+    new_values = (state, reason, message, generation)
+    if old is not None and (old.status, old.reason, old.message, old.observed_generation) == new_values:
         return
     new = Condition(
         type=kind,

@@ -1,7 +1,7 @@
-"""What is to be expected, for people: the choice in words, and conditions that say in time what will not be met.
+"""What people can expect: the reason of the policy's choice, the forecast, and early warnings for deadline and budget.
 
-Figures change with every second. They alone are never worth a write: a text is renewed when what it says has changed in
-kind, or together with something else.
+The numbers in these texts change every second, and a new number alone is not worth a write. A text is written again
+when its meaning changes, or together with another change.
 """
 
 from datetime import timedelta
@@ -25,22 +25,22 @@ from holdfast.core.successor.change_tier import wake_for_choice
 State = Literal["True", "False", "Unknown"]
 
 
-def set_prospects(draft: Draft) -> None:
-    """Bring decision.reason and the conditions of policy, deadline and budget in line with what the policy says."""
+def set_forecast_conditions(draft: Draft) -> None:
+    """Set decision.reason and the conditions of policy, deadline and budget as the policy says."""
     capacity = draft.snapshot.job.spec.capacity
     plain = capacity.policy == "Ordered" and capacity.deadline is None and capacity.budget is None
     changed = not plain and draft.changed
     if draft.status.phase and draft.status.phase.final:
-        _conclude(draft)
+        _set_deadline_outcome(draft)
         return
     _explain(draft, changed=changed)
-    _policy(draft, changed=changed)
-    _deadline(draft, changed=changed)
-    _budget(draft, changed=changed)
+    _set_policy_fallback(draft, changed=changed)
+    _set_deadline_at_risk(draft, changed=changed)
+    _set_budget_at_risk(draft, changed=changed)
 
 
 def forecast(draft: Draft) -> Forecast:
-    """What the job will have cost when it is done, and how much of the time to its deadline may yet be wasted."""
+    """The expected cost of the job, and how much time to its deadline may still be wasted."""
     answer, status = ask(draft), draft.status
     if answer is None or (status.phase and status.phase.final):
         return Forecast()
@@ -57,56 +57,58 @@ def forecast(draft: Draft) -> Forecast:
 
 
 def _rough(seconds: float) -> timedelta:
-    """Not below 0; from an hour on without the seconds, which nobody reads."""
+    """At least 0; from an hour on, whole minutes."""
     whole = int(min(max(seconds, 0.0), LONGEST.total_seconds()))
     return timedelta(seconds=whole if whole < HOUR else whole - whole % 60)
 
 
 def _explain(draft: Draft, *, changed: bool) -> None:
-    """The reason of the choice, for as long as the job does as it says; its time is when that began."""
-    current, said = draft.status.current, draft.status.decision
-    if current is None or current.departure or said is None or in_order(draft):
+    """Set decision.reason to the reason of the policy's choice while the job does what the policy says.
+
+    The decision's time is when the job began to do that.
+    """
+    current, note = draft.status.current, draft.status.decision
+    if current is None or current.departure or note is None or in_order(draft):
         return
     doing = {AttemptState.RUNNING: "Run", AttemptState.ACQUIRING: "Acquire"}.get(current.state)
     answer = ask(draft)
-    if answer is None or said.action != doing:
+    if answer is None or note.action != doing:
         return
     reason = answer.choice.reason
-    if _head(said.reason) != _head(reason):
-        draft.say(said.action, reason)
-    elif changed and said.reason != reason:
-        draft.set(decision=said.model_copy(update={"reason": reason}))
+    if _tier_in(note.reason) != _tier_in(reason):
+        draft.say(note.action, reason)
+    elif changed and note.reason != reason:
+        draft.set(decision=note.model_copy(update={"reason": reason}))
 
 
-def _head(reason: str) -> str:
+def _tier_in(reason: str) -> str:
     """The tier that a reason begins with."""
     return reason.partition(":")[0]
 
 
-def _policy(draft: Draft, *, changed: bool) -> None:
-    """PolicyFallback: the policy lacks something, and tiers are tried in order meanwhile."""
-    wanted, answer = draft.snapshot.job.spec.capacity.policy, ask(draft) if _asks(draft) else None
+def _set_policy_fallback(draft: Draft, *, changed: bool) -> None:
+    """PolicyFallback: the policy lacks something, and tiers are tried in order until it has it."""
+    wanted, answer = (
+        draft.snapshot.job.spec.capacity.policy,
+        ask(draft) if draft.snapshot.job.spec.capacity.policy != "Ordered" else None,
+    )
     if answer is None:
         drop_condition(draft, "PolicyFallback")
     elif answer.missing is None:
         _say(draft, "PolicyFallback", "False", wanted, f"policy {wanted} is in force", changed=changed)
     else:
-        text = f"policy {wanted}: {answer.missing.message}; tiers are tried in their order meanwhile"
+        text = f"policy {wanted}: {answer.missing.message}; tiers are tried in order until then"
         _say(draft, "PolicyFallback", "True", answer.missing.reason, text, changed=changed)
 
 
-def _asks(draft: Draft) -> bool:
-    return draft.snapshot.job.spec.capacity.policy != "Ordered"
-
-
-def _deadline(draft: Draft, *, changed: bool) -> None:
+def _set_deadline_at_risk(draft: Draft, *, changed: bool) -> None:
     """DeadlineAtRisk, while there is a deadline."""
     deadline = draft.snapshot.job.spec.capacity.deadline
     if deadline is None:
         drop_condition(draft, "DeadlineAtRisk")
         return
     if (answer := ask(draft)) is None:
-        return  # without a grid nothing can be said; what was said stays
+        return  # without a grid nothing is known: the condition stays as it is
     found = deadline_risk(answer.outlook, answer.choice)
     _say(draft, "DeadlineAtRisk", found.status, found.reason, found.message, changed=changed)
     wake_for_choice(draft, answer)
@@ -114,8 +116,8 @@ def _deadline(draft: Draft, *, changed: bool) -> None:
         draft.wake(deadline)
 
 
-def _conclude(draft: Draft) -> None:
-    """A deadline is met or missed once the job is complete."""
+def _set_deadline_outcome(draft: Draft) -> None:
+    """Once the job is complete, say if it met its deadline."""
     deadline, finished = draft.snapshot.job.spec.capacity.deadline, draft.status.finished_at
     if deadline is None or finished is None or draft.status.phase is not Phase.COMPLETED:
         return
@@ -126,8 +128,8 @@ def _conclude(draft: Draft) -> None:
     _say(draft, "DeadlineAtRisk", found.status, found.reason, found.message, changed=True)
 
 
-def _budget(draft: Draft, *, changed: bool) -> None:
-    """BudgetAtRisk, while there is a budget: said long before the job has to stop."""
+def _set_budget_at_risk(draft: Draft, *, changed: bool) -> None:
+    """BudgetAtRisk, while there is a budget: True long before the job must stop."""
     if draft.snapshot.job.spec.capacity.budget is None:
         drop_condition(draft, "BudgetAtRisk")
         return

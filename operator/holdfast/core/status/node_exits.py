@@ -1,7 +1,6 @@
-"""What a new status tells that the one before did not: attempts that left their nodes, what interruptions took.
+"""Attempts that left their nodes, and costs of interruptions, that are new in a status.
 
-History has both from one patch on, and neither changes after it: whoever compares each status with the one before sees
-each of them once.
+Both enter status.history in one patch and never change, so comparing consecutive statuses counts each exactly once.
 """
 
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from holdfast.core.attempt.why_ended import KUBELET_REASONS, NOT_BEGUN, STORAGE_
 from holdfast.core.books.ledger import totals_of
 from holdfast.core.observe.notices import NOTICE_REASONS
 
-OTHER = "Other"  # a reason that somebody else made up: a program, a kubelet or a controller of its own kind
-OUT_OF_RESOURCE = "OutOfResource"  # a kubelet says OutOfcpu, OutOfnvidia.com/gpu: whatever its node lacks
+OTHER = "Other"  # a reason that Holdfast does not know: of a program, a kubelet or another controller
+OUT_OF_RESOURCE = "OutOfResource"  # a kubelet reports OutOfcpu, OutOfnvidia.com/gpu: the resource that its node lacks
 
 _OWN = frozenset(
     ("BudgetExceeded", "DeadlineExceeded", "Fenced", "KeepingDeadline", "Killed", "MoveRequested", "NeverEnded",
@@ -36,22 +35,22 @@ REASONS = frozenset((OTHER, OUT_OF_RESOURCE, "Evicted")).union(
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """An attempt that left its node, although training was neither complete nor had it failed by itself."""
+class NodeExit:
+    """An attempt that left its node although training was not complete and the program had not failed."""
 
     kind: TierKind
-    """Kind of the tier that it left."""
+    """Kind of the tier that the attempt left."""
     reason: str
     """Why, one of REASONS."""
 
 
-def moves(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Move, ...]:
+def node_exits(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[NodeExit, ...]:
     """The attempts that left their nodes since the status before."""
     if before.ledger.attempts == after.ledger.attempts:
         return ()
     known = {record.number for record in before.history}
     return tuple(
-        Move(totals.kind, known_reason(record.reason))
+        NodeExit(totals.kind, known_reason(record.reason))
         for record in after.history
         if record.number not in known
         and record.kind in (EndKind.LOSS, EndKind.STOPPED)
@@ -60,8 +59,8 @@ def moves(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Move, ..
     )
 
 
-def recoveries(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Recovery, ...]:
-    """What interruptions took, of which that became known since the status before."""
+def new_recoveries(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Recovery, ...]:
+    """The costs of interruptions that became known since the status before."""
     known = {record.number for record in before.history if record.recovery is not None}
     return tuple(
         record.recovery for record in after.history if record.recovery is not None and record.number not in known
@@ -69,7 +68,7 @@ def recoveries(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Rec
 
 
 def known_reason(reason: str) -> str:
-    """The reason if it is one of REASONS, else what stands for it there."""
+    """The reason if it is one of REASONS, otherwise OTHER or OUT_OF_RESOURCE."""
     if reason in REASONS:
         return reason
     return OUT_OF_RESOURCE if reason.startswith("OutOf") else OTHER

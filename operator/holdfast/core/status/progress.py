@@ -1,4 +1,4 @@
-"""From what a trainer reports to status.progress and status.checkpoint, at a bounded rate."""
+"""Copy the trainer's reports into status.progress and status.checkpoint, at a bounded rate."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -10,11 +10,11 @@ from holdfast.core.draft import Draft
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Situation
 
-FAR = 100 * 365 * 86_400  # seconds; nobody waits for an ETA beyond this
+FAR = 100 * 365 * 86_400  # seconds; a later ETA is not shown
 
 
 def take_progress(draft: Draft, s: Situation) -> None:
-    """Put the newest report into status: with any other change for free, else at most every status_interval."""
+    """Put the newest report into status: with any other change at once, otherwise once per status_interval."""
     report = _newest(draft)
     progress = draft.status.progress
     if report is None or report.received_at == progress.updated_at:
@@ -25,7 +25,7 @@ def take_progress(draft: Draft, s: Situation) -> None:
         draft.wake(due)
         return
     if not changed and not draft.snapshot.progress_slot:
-        return  # it stands in the line for a slot, and comes back with it
+        return  # the job waits for a slot, and is decided again when it gets one
     draft.set(progress=_progress(draft, report, running=s.report is report))
     if saved := _checkpoint(report):
         draft.set(checkpoint=saved)
@@ -35,10 +35,10 @@ def take_progress(draft: Draft, s: Situation) -> None:
 
 
 def _newest(draft: Draft) -> Report | None:
-    """The newest report of the newest attempt that said anything; one that waits at the fence has nothing to say.
+    """The newest report of the newest attempt; a report of an attempt that waits at the fence does not count.
 
-    An older pod that is kept for its logs is not asked again once the pod of a later attempt, which had come further,
-    is gone.
+    If the pod of a later attempt, which was further, is gone, an older pod that is kept for its logs does not count
+    again.
     """
     found = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
     if not found:
@@ -67,7 +67,10 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
 
 
 def _checkpoint(report: Report) -> CheckpointStatus | None:
-    """The newest commit, or None; what does not fit into status is a program's mistake and not worth a failed job."""
+    """The newest commit, None if there is none or it does not fit into status.
+
+    A commit that does not fit is an error of the program and must not fail the job.
+    """
     saved = report.checkpoint
     if saved is None:
         return None
@@ -86,7 +89,7 @@ def _percent(step: int, goal: int | None) -> str | None:
 
 
 def _eta(report: Report, step: int, goal: int | None) -> datetime | None:
-    """When the goal is reached at the present speed, or None if that cannot be said."""
+    """When the job reaches its goal at the present pace, or None if that is not known."""
     if not goal or report.seconds_per_step is None:
         return None
     try:

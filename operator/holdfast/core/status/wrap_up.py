@@ -1,4 +1,4 @@
-"""What every decision ends with: pods that are not wanted, conditions, columns, time to live."""
+"""What every decision ends with: deletion of unwanted pods, conditions, phase and reason, costs, time to live."""
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.scalars import format_duration
@@ -12,34 +12,35 @@ from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
-from holdfast.core.status.forecast import forecast, set_prospects
+from holdfast.core.status.forecast import forecast, set_forecast_conditions
 
 KEPT_FOR_LOGS = 2
+KEEP_POD = "KeepPod"  # the decision's action while many nodes are silent
 
 
-def upkeep(draft: Draft, s: Situation) -> None:
-    """Bring everything in line with what was decided. Changes nothing once it has converged."""
-    logs = _worth_keeping(draft)
+def wrap_up(draft: Draft, s: Situation) -> None:
+    """Bring pods and status in line with what was decided. Changes nothing the second time."""
+    logs = _pods_kept_for_logs(draft)
     for pod in draft.snapshot.pods:
-        _tidy(draft, pod, logs)
+        _tidy_pod(draft, pod, logs)
     stored = draft.snapshot.job.status.phase
     if draft.snapshot.job.metadata.deletion_timestamp:
         return
     if stored is None or not stored.final:
-        _say_that_it_is_held(draft, s)
-        _columns(draft, s)
-        set_prospects(draft)
+        _explain_silent_nodes(draft, s)
+        _set_columns(draft, s)
+        set_forecast_conditions(draft)
         set_conditions(draft, s)
-        _account(draft)
-    _expire(draft)
+        _update_costs(draft)
+    _delete_expired(draft)
 
 
-def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
-    """A pod of an attempt that is over is ended, released, and in the end removed; one of a later one is left alone.
+def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
+    """Delete and release the pod of an attempt that is over. A pod of a later attempt than status knows stays.
 
-    A later attempt than status knows of means that our view of the job is stale: that pod is somebody's hope, unless
-    the job is over. What is done here needs no status patch, so it must be right in every future of this view; and an
-    attempt that was given up never comes back.
+    Such a pod shows that this view of the job is old: the pod may be needed, unless the job is over. These actions need
+    no status patch, so they must be right in every future of this view. They are, because an attempt that was given up
+    never comes back.
     """
     job, current, stored = draft.snapshot.job, draft.status.current, draft.snapshot.job.status.phase
     if job.metadata.deletion_timestamp:
@@ -48,8 +49,8 @@ def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
         return
     successor = draft.status.successor
     wanted = [one.number for one in (current, successor) if one]
-    hoped_for = pod.attempt > draft.status.attempt and not (stored and stored.final)
-    if pod.attempt in wanted or hoped_for:
+    may_be_needed = pod.attempt > draft.status.attempt and not (stored and stored.final)
+    if pod.attempt in wanted or may_be_needed:
         draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
         if draining:
             delete_again(draft, pod)
@@ -62,21 +63,21 @@ def _tidy(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
         draft.delete_pod(pod)
 
 
-def _worth_keeping(draft: Draft) -> tuple[PodView, ...]:
-    """The newest pods that have ended on a node: people read their logs."""
+def _pods_kept_for_logs(draft: Draft) -> tuple[PodView, ...]:
+    """The newest pods that ended on a node: people read their logs."""
     ended = [p for p in draft.snapshot.pods if p.phase in ("Succeeded", "Failed") and p.node and p.deleted_at is None]
     return tuple(sorted(ended, key=lambda pod: pod.attempt)[-KEPT_FOR_LOGS:])
 
 
-def _columns(draft: Draft, s: Situation) -> None:
-    """Phase, tier, node and reason, as `kubectl get` shows them."""
+def _set_columns(draft: Draft, s: Situation) -> None:
+    """Set phase, tier, node and reason, as `kubectl get` shows them."""
     status, generation = draft.status, draft.snapshot.job.metadata.generation
     if status.phase and status.phase.final:
         draft.set(observed_generation=generation, tier=None, node=None)
         return
     current = status.current
     if current is None and not status.suspended_at and (profile := _missing_profile(draft)):
-        _say_it_is_missing(draft, profile)
+        _explain_missing_profile(draft, profile)
     draft.set(
         observed_generation=generation,
         phase=_phase(draft),
@@ -86,8 +87,8 @@ def _columns(draft: Draft, s: Situation) -> None:
     )
 
 
-def _account(draft: Draft) -> None:
-    """What the job has cost by now, and what is to come; with any other change for free, but no reason to write."""
+def _update_costs(draft: Draft) -> None:
+    """Update the cost so far and the forecast, if there is another change: they alone are not a reason to write."""
     tiers = draft.snapshot.grid
     for role in Role:
         attempt = draft.status.current if role is Role.CURRENT else draft.status.successor
@@ -99,15 +100,15 @@ def _account(draft: Draft) -> None:
         draft.set(forecast=forecast(draft))
 
 
-def _say_that_it_is_held(draft: Draft, s: Situation) -> None:
-    """Why nothing is done about a silent node, and that it answers again."""
+def _explain_silent_nodes(draft: Draft, s: Situation) -> None:
+    """Explain why a silent node's pod is kept, and that the node answers again."""
     if s.attempt is None or s.attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or s.node is None:
         return
     if s.sight is Sight.SILENT and draft.snapshot.cluster.outage(s.node, s.now):
         limit = format_duration(draft.snapshot.config.outage_hold)
-        until = f"held for {limit}" if harmless(draft) else "held"
-        draft.say("Hold", f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
-    elif s.sight is not Sight.SILENT and draft.status.decision and draft.status.decision.action == "Hold":
+        until = f"its pod is kept for {limit}" if harmless(draft) else "its pod is kept"
+        draft.say(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
+    elif s.sight is not Sight.SILENT and draft.status.decision and draft.status.decision.action == KEEP_POD:
         draft.say("Run", f"node {s.node.name} answers again")
 
 
@@ -149,20 +150,20 @@ def _reason(draft: Draft, s: Situation) -> str | None:
 
 
 def _missing_profile(draft: Draft) -> str | None:
-    """The name of the job's capacity profile if there is none of that name."""
+    """The name of the job's capacity profile if no such profile exists, otherwise None."""
     return draft.snapshot.job.spec.capacity.profile if draft.snapshot.profile is None else None
 
 
-def _say_it_is_missing(draft: Draft, profile: str) -> None:
+def _explain_missing_profile(draft: Draft, profile: str) -> None:
     text = f"capacity profile {profile} does not exist: create it, or name another one in spec.capacity.profile"
-    said = draft.status.decision
+    before = draft.status.decision
     draft.say("Wait", text)
-    if said != draft.status.decision:
+    if before != draft.status.decision:
         draft.event("ProfileNotFound", text, warning=True)
 
 
-def _expire(draft: Draft) -> None:
-    """A finished job goes when its time to live is over."""
+def _delete_expired(draft: Draft) -> None:
+    """Delete a finished job when its time to live is over."""
     ttl, finished = draft.snapshot.job.spec.ttl_after_finished, draft.status.finished_at
     if ttl is None or finished is None:
         return

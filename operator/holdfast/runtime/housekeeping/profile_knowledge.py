@@ -15,8 +15,8 @@ from time import monotonic
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity import loss_counts, profile_knowledge
-from holdfast.core.capacity.knowledge import present
-from holdfast.core.capacity.loss_counts import NOTHING, Tallies, Tally
+from holdfast.core.capacity.knowledge import with_attempts
+from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
@@ -36,21 +36,21 @@ class ProfileCount:
     `counts` are the counts of each job at that time, by job UID; `status` is the status written last.
     """
 
-    def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, Tallies]) -> None:
+    def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, LossCounts]) -> None:
         self._counts = dict(counts)
-        self._totals = loss_counts.taken_over(status, self.level)
+        self._totals = loss_counts.take_over(status, self.level)
 
-    def join(self, uid: str, counts: Tallies) -> None:
+    def join(self, uid: str, counts: LossCounts) -> None:
         """Count for a job that uses the profile from now on. Its earlier counts belong to another profile."""
         self._counts.setdefault(uid, counts)
 
-    def update(self, uid: str, counts: Tallies) -> None:
+    def update(self, uid: str, counts: LossCounts) -> None:
         """Add what the job has counted since its last update."""
         before = self._counts.get(uid, counts)
         for tier, now in counts.items():
             rise = now.minus(before.get(tier, NOTHING))
             # Node time may fall by seconds, when an attempt turns out to have ended earlier. Losses never fall.
-            rise = Tally(max(rise.losses, 0), rise.had)
+            rise = LossCount(max(rise.losses, 0), rise.node_time)
             self._totals[tier] = self._totals.get(tier, NOTHING).plus(rise)
         self._counts[uid] = counts
 
@@ -64,13 +64,13 @@ class ProfileCount:
         return set(self._counts)
 
     @property
-    def level(self) -> dict[str, Tally]:
+    def level(self) -> dict[str, LossCount]:
         """The counts of these jobs together."""
         return loss_counts.total(self._counts.values())
 
-    def totals(self, tiers: Iterable[str]) -> dict[str, Tally]:
+    def totals(self, tiers: Iterable[str]) -> dict[str, LossCount]:
         """All counts of these tiers, faded; other tiers are forgotten."""
-        self._totals = {tier: loss_counts.faded(self._totals[tier]) for tier in tiers if tier in self._totals}
+        self._totals = {tier: loss_counts.fade(self._totals[tier]) for tier in tiers if tier in self._totals}
         return self._totals
 
 
@@ -91,7 +91,7 @@ class _Entry:
 class ProfileStatusWriter:
     """Writes the status of every CapacityProfile. Use it inside one event loop.
 
-    `every` is in seconds, `asking` as in `present`. From `begin` on the cache reports every change of a job to it.
+    `every` is in seconds, `asking` as in `with_attempts`. From `begin` on the cache reports every change of a job to it.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class ProfileStatusWriter:
                     "cannot write the status of CapacityProfile %s: %s; next try in %.0fs", name, error, self._every
                 )
             return True
-        if profile_knowledge.turned(profile.status, status):
+        if profile_knowledge.availability_changed(profile.status, status):
             self._decide_again(self._jobs(name))
         return True
 
@@ -208,7 +208,7 @@ class ProfileStatusWriter:
         return profile_knowledge.profile_status(
             tiers,
             profile.status,
-            [present(job.status, now, self._asking) for job in jobs],
+            [with_attempts(job.status, now, self._asking) for job in jobs],
             totals=count.totals(tiers),
             level=count.level,
             now=now,

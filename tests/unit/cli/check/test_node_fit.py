@@ -12,11 +12,16 @@ TIER = Tier(name="spot", kind="Spot", accelerator="nvidia.com/gpu", node_selecto
 TRAINER = Trainer(image="x", accelerators_per_node=2, resources=Resources(cpu="4", memory="8Gi"))
 
 
-def node(gpus: int = 2, cpu: str = "8", taints: tuple[dict[str, str], ...] = (), **spec: Any) -> dict[str, Any]:
+def node(
+    gpus: int = 2, cpu: str = "8", taints: tuple[dict[str, str], ...] = (), ready: str = "True", **spec: Any
+) -> dict[str, Any]:
     return {
-        "metadata": {"labels": {"tier": "spot", "other": "x"}},
+        "metadata": {"name": "n1", "uid": "u1", "labels": {"tier": "spot", "other": "x"}},
         "spec": {"taints": list(taints), **spec},
-        "status": {"allocatable": {"cpu": cpu, "memory": "32Gi", "nvidia.com/gpu": str(gpus)}},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "32Gi", "nvidia.com/gpu": str(gpus)},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
     }
 
 
@@ -34,7 +39,8 @@ def test_a_node_with_labels_and_room_fits() -> None:
         (node(cpu="3999m"), "cpu 3999m is less than 4"),
         (node(unschedulable=True), "cordoned"),
         (node(taints=(TAINT,)), "taint spot is not tolerated"),
-        ({"metadata": {"labels": {"tier": "spot"}}}, "cpu 0 is less than 4"),
+        (node(ready="False"), "not ready"),
+        ({**node(), "status": {"conditions": node()["status"]["conditions"]}}, "cpu 0 is less than 4"),
     ],
 )
 def test_what_is_wrong_with_a_node_is_said(bad: dict[str, Any], reason: str) -> None:

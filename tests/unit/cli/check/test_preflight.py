@@ -16,8 +16,11 @@ SECRET = "/api/v1/namespaces/vision/secrets/keys"
 CREDENTIALS = {"spec/checkpoint/storage/s3/credentialsSecret": "keys"}
 PROFILE = {"spec/capacity": {"profile": "good"}}
 NODE = {
-    "metadata": {"labels": {"holdfast.dev/tier": "spot"}},
-    "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}},
+    "metadata": {"name": "n1", "uid": "u1", "labels": {"holdfast.dev/tier": "spot"}},
+    "status": {
+        "allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
 }
 NOT_FOUND = ApiError(404, "NotFound", "not found")
 FORBIDDEN = ApiError(403, "Forbidden", "no")

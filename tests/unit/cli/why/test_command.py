@@ -14,7 +14,7 @@ from tests.unit.core.table.policy_cases import PAUSED, SAYS, WORK, known, traini
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.knowledge import Seen, TierKnowledge
-from holdfast.api.status import CheckpointStatus, Decision, Ledger, Phase, Progress, TierTotals
+from holdfast.api.status import CheckpointStatus, DecisionNote, Ledger, Phase, Progress, TierTotals
 from holdfast.cli.why.as_json import as_json
 from holdfast.cli.why.reasons import Reasons, find_reasons
 from holdfast.cli.why.screen import show
@@ -44,7 +44,7 @@ def running(**changes: Any):
         "tier": "spot",
         "node": "n1",
         "tiers": (spot,),
-        "decision": Decision(action="Run", reason="spot: up for 1.9 h, stay", at=at(-300)),
+        "decision": DecisionNote(action="Run", reason="spot: up for 1.9 h, stay", at=at(-300)),
         "progress": Progress(step=900, steps=100_000),
         "checkpoint": CheckpointStatus(step=880, uri="s3://x", committed_at=at(-20)),
         "ledger": LEDGER,
@@ -115,7 +115,7 @@ WORK, TIME AND MONEY
   slack              10h00m can be wasted before only dedicated still meets the
                      deadline; 26m10s of it is reserved for the move there
   deadline at risk   no (InTime): the deadline is met whatever Spot does
-  budget             14.37 of 100 spent; finishing on spot takes about 29.23;
+  budget             14.37 of 100 spent; finishing on spot costs about 29.23;
                      85.63 left
   cost               14.37 so far, 43.59 expected in the end
   savings            14.03 more than on dedicated only
@@ -169,8 +169,8 @@ def test_where_nodes_may_not_be_seen_it_says_so_and_goes_on():
 
 def test_what_a_policy_lacks_is_named():
     screen = shown(asked(under("Deadline", a_status(None))), width=100)
-    assert "Ordered, in place of Deadline: spot: the first that may be had" in screen
-    assert "how long a step takes is not known before the first of them were taken; until then tiers" in screen
+    assert "Ordered, in place of Deadline: spot: the first that may be up" in screen
+    assert "the time of a step is not known before the first steps are done; until then tiers" in screen
     assert "unknown (PaceUnknown)" in screen
 
 

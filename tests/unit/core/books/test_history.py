@@ -1,4 +1,4 @@
-"""Attempts that are over: bounded, counted once, and what an interruption cost."""
+"""Attempts that are over: bounded, counted once, with the cost of interruptions."""
 
 import json
 from datetime import timedelta
@@ -84,8 +84,8 @@ def test_the_first_step_settles_the_last_interruption():
     assert (after.ledger.steps_lost, after.ledger.seconds_lost) == (30, timedelta(seconds=300))
 
 
-def test_a_checkpoint_proves_steps_that_nobody_was_told_of():
-    """The operator was away, and the node was gone before the end of the pod could be told."""
+def test_a_resumed_checkpoint_proves_steps_that_were_not_reported():
+    """The operator was away, and the node was gone before the pod's end could be reported."""
     after = settle(record(4, first_step=1, last_step=1, steps=1), resumed=148)
     assert (after.history[0].last_step, after.history[0].steps, after.history[0].steps_lost) == (148, 148, 0)
 
@@ -113,7 +113,7 @@ def test_a_suspension_is_not_lost_time():
     assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
 
 
-def test_clocks_that_disagree_lose_no_negative_time():
+def test_lost_time_is_never_negative():
     assert settle(record(4, last_step=480, last_step_at=at(900)), resumed=480).ledger.seconds_lost == timedelta(0)
 
 
@@ -124,7 +124,7 @@ def test_the_record_of_an_attempt():
     assert (entry.resumed_step, entry.started_at, entry.ended_at) == (499, at(-500), at(-1))
 
 
-def test_the_verdict_knows_steps_that_no_report_told():
+def test_the_verdict_has_steps_that_no_report_had():
     before = job(status(attempt(fenced=True, first_step=500)))
     view = ended(1, 0, verdict("drained", "SavedAndLeft", step=705), deleted_at=at(0))
     assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705
@@ -150,14 +150,14 @@ def test_an_end_costs_what_its_node_cost_to_a_hundredth_of_a_cent():
     assert gone.status.ledger.spent == Decimal("1.0000")
 
 
-def test_a_tier_without_a_price_costs_nothing_that_is_known():
+def test_the_cost_of_a_tier_without_a_price_is_not_known():
     free = tier().model_copy(update={"price_per_node_hour": None})
     gone = settled(snapshot(job(status(attempt(fenced=True, tier=free, scheduled_at=at(-1000)))), ended(1, 1)))
     assert gone.status.history[-1].cost is None
     assert gone.status.ledger.spent == 0
 
 
-def test_a_live_attempt_is_never_folded_away_by_those_that_were_to_follow_it():
+def test_a_live_attempt_is_never_folded_because_of_its_successors():
     """Twenty-five successors were lost while attempt 1 trained on."""
     current = attempt(1, fenced=True, first_step=500)
     stored = status(current)

@@ -66,7 +66,7 @@ def test_time_that_runs_backwards_costs_nothing():
     assert ledger.hours(timedelta(seconds=-5)) == 0
 
 
-def test_cost_so_far_is_written_with_other_changes_and_is_no_change_itself():
+def test_the_cost_so_far_alone_is_not_written():
     given = job(status(running()))
     first = settled(snapshot(given, pod(), reports=[stepped()]))
     assert first.status.ledger.spent == Decimal("1.0200")  # an hour at 1.02
@@ -74,7 +74,7 @@ def test_cost_so_far_is_written_with_other_changes_and_is_no_change_itself():
     assert merge_patch(first.status, settled(later).status) == {}
 
 
-def test_a_price_that_changes_holds_from_then_on():
+def test_a_new_price_applies_from_now_on():
     raised = running(tier=tier().model_copy(update={"price_per_node_hour": Decimal(4)}))
     changed = settled(snapshot(job(status(raised)), pod())).status  # the grid says 1.02
     assert (changed.current.charged, changed.current.priced_at) == (Decimal("4.0000"), at(0))
@@ -89,12 +89,12 @@ def test_a_price_that_changes_before_there_is_a_node_costs_nothing():
     assert (changed.charged, changed.priced_at, changed.tier.price_per_node_hour) == (0, None, Decimal("1.02"))
 
 
-def test_a_price_that_is_taken_away_keeps_what_was_charged():
+def test_a_removed_price_keeps_the_charge_so_far():
     free = ledger.reprice(running(), None, at(0))
     assert ledger.charge(free, free.scheduled_at, at(7200)) == Decimal("1.0200")
 
 
-def test_an_attempt_that_nobody_saw_on_its_node_costs_all_the_same():
+def test_an_attempt_that_was_not_seen_on_its_node_costs_the_same():
     """The operator was down from before the pod had a node until after its end."""
     raised = attempt(state=AttemptState.ACQUIRING, raised_at=at(-4000))
     over = settled(snapshot(job(status(raised)), ended(1, 1, scheduled_at=at(-3601)))).status
@@ -102,18 +102,18 @@ def test_an_attempt_that_nobody_saw_on_its_node_costs_all_the_same():
     assert over.history[-1].cost == Decimal("1.0200")
 
 
-def test_an_end_that_nobody_saw_is_marked():
+def test_an_end_that_was_not_seen_is_marked():
     lost = settled(snapshot(job(status(running())))).status
     (totals,) = lost.ledger.by_tier
     assert totals.estimated == totals.spent == Decimal("1.0200")
 
 
-def test_what_was_saved_against_dedicated():
-    """100 steps at 9 s each on dedicated at 3.06 an hour, less an hour of spot."""
+def test_money_saved_versus_dedicated():
+    """100 steps at 9 s each on dedicated at 3.06 an hour, minus an hour of spot."""
     given = status(running())
     assert ledger.as_of(given, (tier("spot"), tier("dedicated")), at(0)).saved_versus_dedicated == "-0.2550"
     assert ledger.as_of(given, (tier("spot"), tier("cpu")), at(0)).saved_versus_dedicated is None
-    slow = status(running(tier=tier("cpu")))  # how fast dedicated is cannot be known from a CPU
+    slow = status(running(tier=tier("cpu")))  # a CPU tier says nothing about the pace on dedicated
     assert ledger.as_of(slow, (tier("dedicated"),), at(0)).saved_versus_dedicated is None
 
 
@@ -126,14 +126,14 @@ def test_goodput(lost, paused, goodput):
     assert ledger.as_of(given, (), at(0)).goodput == goodput
 
 
-def test_a_suspension_that_lasts_is_no_time_that_was_lost():
+def test_a_present_suspension_is_not_lost_time():
     sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, training=timedelta(seconds=900))
     given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-9000)), suspended_at=at(-8000))
     assert ledger.as_of(given, (), at(0)).goodput == "0.900"
 
 
 @given(st.lists(st.integers(-10_000, 10_000), min_size=5, max_size=5), st.integers(0, 100))
-def test_the_parts_of_a_recovery_sum_up_whatever_clocks_say(marks, lost):
+def test_the_parts_of_a_recovery_sum_up_with_any_clocks(marks, lost):
     since, over, scheduled, started, first = (at(seconds) for seconds in marks)
     before = record(ended_at=over, steps=11, first_step_at=at(-100), last_step_at=at(-50))
     parts = ledger.split(before, since, attempt(2, scheduled_at=scheduled, started_at=started), first, lost)

@@ -1,4 +1,4 @@
-"""The budget: never more than it, and said long before."""
+"""The budget: a job never spends more, and people are warned long before."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -22,20 +22,20 @@ def on_dedicated(spent, **given):
     return forecast(HUNDRED, Decimal(spent), view(**fields), DEDICATED, leaving=120)
 
 
-def test_enough():
+def test_a_budget_that_is_enough():
     found = on_dedicated(50)
     assert (found.rest, found.short, found.pause, found.again_within) == (Decimal(30), False, False, LOOK)
-    assert found.reason == "50.00 of 100 spent; finishing on dedicated takes about 30.00"
+    assert found.reason == "50.00 of 100 spent; finishing on dedicated costs about 30.00"
 
 
-def test_it_says_long_before():
+def test_a_short_budget_is_reported_long_before():
     found = on_dedicated("70.01")
     assert (found.short, found.pause) == (True, False)
-    assert found.reason == "70.01 of 100 spent; finishing on dedicated takes about 30.00: 0.01 too much"
+    assert found.reason == "70.01 of 100 spent; finishing on dedicated costs about 30.00: 0.01 too much"
     assert on_dedicated(70).short is False
 
 
-def test_it_stops_while_there_is_money_to_leave():
+def test_the_job_stops_while_there_is_money_to_leave():
     assert on_dedicated("99.89").pause is False
     found = on_dedicated("99.90")  # two minutes at 3 an hour
     assert (found.pause, found.short) == (True, True)
@@ -44,12 +44,12 @@ def test_it_stops_while_there_is_money_to_leave():
     assert on_dedicated("99.90", work=inf).short is True
 
 
-def test_it_asks_again_when_the_money_is_down():
+def test_the_forecast_is_asked_again_before_the_money_is_used_up():
     assert on_dedicated("99").again_within == pytest.approx(1200 - 120)
     assert on_dedicated("99.90").again_within == 1
 
 
-def test_a_tier_is_not_entered_for_nothing():
+def test_a_job_does_not_start_without_money_for_useful_work():
     """Two changeovers of 600 s, one of them useful work, and 120 s to leave cost 1.10."""
     nowhere = {"tier": None, "work": 10 * HOUR}
     assert on_dedicated("98.89", **nowhere).pause is False
@@ -59,20 +59,20 @@ def test_a_tier_is_not_entered_for_nothing():
     assert forecast(HUNDRED, Decimal("98.90"), view(**nowhere), SPOT, leaving=120).pause is False
 
 
-def test_a_pause_is_not_lifted_by_what_is_left_of_it():
+def test_a_paused_job_does_not_start_with_the_money_that_was_left():
     left = Decimal("99.90")
     assert on_dedicated(left).pause is True
     assert on_dedicated(left, tier=None).pause is True
 
 
-def test_a_successor_is_paid_for_too():
+def test_a_successor_costs_money_too():
     both = forecast(HUNDRED, Decimal("99.88"), view(tier="dedicated"), DEDICATED, leaving=120, others=Decimal(1))
     assert both.pause is True
     assert on_dedicated("99.88").pause is False
 
 
-def test_losses_and_starts_count_in_what_is_to_come():
-    lossy = replace(SPOT, life=HOUR)
+def test_expected_losses_and_starts_are_part_of_the_cost():
+    lossy = replace(SPOT, lifetime=HOUR)
     found = forecast(HUNDRED, Decimal(0), view(work=10 * HOUR), lossy, leaving=120)
     assert found.rest == pytest.approx(Decimal(10 * 6 / 5 + 1 / 6), abs=Decimal("0.001"))
     assert forecast(HUNDRED, Decimal(0), view(work=HOUR), CPU, leaving=120).rest == pytest.approx(
@@ -80,16 +80,16 @@ def test_losses_and_starts_count_in_what_is_to_come():
     )
 
 
-def test_what_is_not_known_is_said():
+def test_an_unknown_cost_is_reported():
     free = forecast(HUNDRED, Decimal(50), view(tier="dedicated"), replace(DEDICATED, price=None), leaving=120)
     assert (free.rest, free.pause, free.short, free.again_within) == (None, False, False, LOOK)
     assert free.reason == (
-        "50.00 of 100 spent; what the rest costs is not known; dedicated has no price and counts as free"
+        "50.00 of 100 spent; the cost of the remaining work is not known; dedicated has no price and counts as free"
     )
     assert on_dedicated(50, work=inf).rest is None
 
 
-def test_what_costs_nothing_is_never_stopped():
+def test_a_free_tier_never_stops():
     nothing = replace(DEDICATED, price=Decimal(0))
     assert forecast(Decimal(0), Decimal(5), view(tier="dedicated"), nothing, leaving=120).pause is False
     assert on_dedicated(0, work=inf).pause is False
@@ -106,7 +106,7 @@ MONEY = st.decimals("0", "10000", places=4)
     reaction=st.floats(0, 1),
 )
 def test_it_never_overspends(budget, price, leaving, reaction):
-    """Asked when it says it must be, and stopped when it says so, a job spends no more than its budget.
+    """A job that asks and stops when the forecast says so spends at most its budget.
 
     It is asked a second later at most, which the time to leave has to hold.
     """

@@ -1,4 +1,4 @@
-"""The one question that decisions ask."""
+"""Which tier a job should be on, and which one a pending pod should watch."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -9,7 +9,7 @@ from tests.support.decisions.tier_views import CPU, DEDICATED, NOWHERE, SECOND, 
 
 from holdfast.core.capacity.choose import NO_PRICES, RULES, better_tiers, choose, probe
 
-OUT, UNKNOWN = replace(SPOT, available=False), replace(SPOT, available=None, held=None)
+OUT, UNKNOWN = replace(SPOT, available=False), replace(SPOT, available=None, spell_age=None)
 REFUSED = replace(DEDICATED, available=False)
 FREE = [{name: value for name, value in one.items() if name != "pricePerNodeHour"} for one in TIERS]
 
@@ -34,13 +34,13 @@ def answer(given_status, tiers=TIERS, *, goal=100_000, **capacity):
         ("Deadline", {"goal": None}, "Ordered", "GoalMissing"),
     ],
 )
-def test_a_policy_that_lacks_something_gives_way_to_the_order(policy, changes, asked, missing):
+def test_ordered_replaces_a_policy_that_lacks_something(policy, changes, asked, missing):
     found = answer(status(training()), policy=policy, **changes)
     assert (found.policy, found.missing and found.missing.reason) == (asked, missing)
     assert found.choice == RULES[asked](found.outlook.view)
 
 
-def test_before_the_first_steps_the_order_counts():
+def test_before_the_first_steps_ordered_is_used():
     found = answer(status(attempt()), policy="Deadline")
     assert (found.policy, found.missing.reason, found.choice.tier) == ("Ordered", "PaceUnknown", "spot")
     assert "pricePerNodeHour" in NO_PRICES.message
@@ -68,17 +68,17 @@ SECOND_SPOT = replace(UNKNOWN, name="second", price=Decimal("0.9"))
     ("policy", "given_view", "probed"),
     [
         ("Deadline", view(OUT, DEDICATED, tier="dedicated"), "spot"),
-        ("Deadline", view(OUT, SECOND_SPOT, DEDICATED, tier="dedicated"), "second"),  # nobody knows how it is
+        ("Deadline", view(OUT, SECOND_SPOT, DEDICATED, tier="dedicated"), "second"),  # its state is not known
         ("Deadline", view(OUT, replace(SECOND_SPOT, available=False), DEDICATED, tier="dedicated"), "second"),
         ("Deadline", view(SPOT, SECOND_SPOT, DEDICATED, tier="dedicated"), None),  # it proves itself
         ("Deadline", view(OUT, DEDICATED, tier="dedicated", work=300), None),  # not worth it
-        ("Deadline", view(replace(OUT, held=0.0), DEDICATED), "spot"),  # waits
-        ("Deadline", view(replace(OUT, held=0.0), DEDICATED, tier="gone"), "spot"),
+        ("Deadline", view(replace(OUT, spell_age=0.0), DEDICATED), "spot"),  # waits
+        ("Deadline", view(replace(OUT, spell_age=0.0), DEDICATED, tier="gone"), "spot"),
         ("Deadline", view(), None),  # goes there
         ("Deadline", view(tier="spot"), None),
-        ("Deadline", view(SPOT, SECOND_SPOT, tier="spot"), None),  # without a net one stays where one is
+        ("Deadline", view(SPOT, SECOND_SPOT, tier="spot"), None),  # without a net, the job stays
         ("Deadline", view(SPOT, REFUSED, tier="spot"), "dedicated"),  # its net is out
-        ("Deadline", view(OUT, REFUSED, CPU, tier="cpu"), "spot"),  # its net is slow, and anything else is better
+        ("Deadline", view(OUT, REFUSED, CPU, tier="cpu"), "spot"),  # its net is slow, and every other tier is better
         ("Deadline", view(REFUSED, CPU, tier="cpu"), "dedicated"),
         ("Ordered", view(OUT, SECOND_SPOT, DEDICATED, tier="dedicated"), "second"),
         ("Ordered", view(OUT, DEDICATED, CPU, tier="dedicated"), "spot"),
@@ -88,6 +88,6 @@ SECOND_SPOT = replace(UNKNOWN, name="second", price=Decimal("0.9"))
         ("Cheapest", view(CPU, DEDICATED, tier="dedicated"), None),  # not cheaper
     ],
 )
-def test_what_is_worth_a_probe(policy, given_view, probed):
+def test_which_tier_a_probe_watches(policy, given_view, probed):
     choice = RULES[policy](given_view)
     assert probe(given_view, choice, better_tiers(given_view, choice, policy)) == probed

@@ -1,4 +1,4 @@
-"""The Deadline rule, case by case; that it is never late is shown in tests/unit/simulate."""
+"""Policy Deadline, case by case. tests/unit/simulate shows that it is never late."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view, views
 
-from holdfast.core.capacity.deadline import LOOK, deadline, patience, proof, span
+from holdfast.core.capacity.deadline import LOOK, deadline, outage_wait, proof, span
 from holdfast.core.capacity.policy_input import View
 
 HOUR = 3600.0
@@ -17,59 +17,59 @@ REFUSED = replace(DEDICATED, available=False)
 
 
 def held(tier, seconds):
-    return replace(tier, held=seconds)
+    return replace(tier, spell_age=seconds)
 
 
-def test_spot_that_runs_is_kept():
+def test_a_job_on_spot_stays():
     choice = deadline(view(held(SPOT, 2 * HOUR), DEDICATED, tier="spot"))
     assert choice.tier == "spot"
     assert choice.reason == "spot: up for 2.0 h, stay; 8.0 h of slack for 40.0 h of work"
     assert choice.promised
 
 
-def test_spot_that_is_up_is_taken():
+def test_a_job_without_a_node_takes_spot():
     assert deadline(view()).tier == "spot"
     assert deadline(view(tier="gone")).tier == "spot"  # a tier that left the grid
 
 
-def test_spot_that_nobody_knows_of_is_tried():
-    unknown = replace(SPOT, available=None, held=None)
+def test_spot_of_unknown_state_is_tried():
+    unknown = replace(SPOT, available=None, spell_age=None)
     assert deadline(view(unknown, DEDICATED)).tier == "spot"
     assert deadline(view(unknown, replace(SPOT, name="known"), DEDICATED)).tier == "known"
     assert deadline(view(unknown, DEDICATED, tier="dedicated")).tier == "dedicated"
     assert deadline(view(unknown, DEDICATED, tier="spot")).tier == "spot"
 
 
-def test_from_dedicated_spot_has_to_prove_itself():
+def test_spot_must_prove_itself_before_the_job_leaves_dedicated():
     need = 600 * (1.5 / 2 + 0.2 / (8 / 40))  # 1,050 s
     young = deadline(view(held(SPOT, need - 100), DEDICATED, tier="dedicated"))
     assert (young.tier, young.again_within) == ("dedicated", pytest.approx(100))
-    assert young.reason.startswith("dedicated: spot is back for 16 min; going back pays once it has held 18 min")
+    assert young.reason.startswith("dedicated: spot has been up for 16 min; going back pays after 18 min")
     old = deadline(view(held(SPOT, need + 1), DEDICATED, tier="dedicated"))
-    assert (old.tier, old.again_within) == ("spot", 600)  # a slow one uses up slack from then on
+    assert (old.tier, old.again_within) == ("spot", 600)  # a slow tier uses up slack from then on
 
 
-def test_while_spot_is_out_dedicated_stays():
+def test_a_job_on_dedicated_stays_while_spot_is_out():
     stays = deadline(view(OUT, DEDICATED, tier="dedicated"))
     assert (stays.tier, "Spot is out" in stays.reason) == ("dedicated", True)
     unseen = deadline(view(OUT, replace(SPOT, name="b", available=None), DEDICATED, tier="dedicated"))
-    assert (unseen.tier, "nobody sees Spot up" in unseen.reason) == ("dedicated", True)
+    assert (unseen.tier, "Spot is not known to be up" in unseen.reason) == ("dedicated", True)
 
 
-def test_an_outage_is_waited_for_while_it_is_young():
+def test_a_job_waits_while_the_outage_is_young():
     wait = 300 / (1 - 4 * 8 / 40)  # 1,500 s
     young = deadline(view(held(OUT, wait - 100), DEDICATED, tier="spot"))
     assert (young.tier, young.again_within) == (None, pytest.approx(100))
-    assert young.reason.startswith("wait: Spot is out for 23 min; wait up to 25 min")
+    assert young.reason.startswith("wait: Spot has been out for 23 min; wait up to 25 min")
     assert deadline(view(held(OUT, wait + 1), DEDICATED)).tier == "dedicated"
 
 
-def test_with_several_tiers_an_outage_begins_with_the_last_of_them():
+def test_an_outage_of_several_tiers_begins_with_the_last_of_them():
     young, old = held(OUT, 600), held(replace(OUT, name="old"), 9 * HOUR)
     assert deadline(view(old, young, DEDICATED)).tier is None
 
 
-def test_with_ample_slack_one_waits_for_as_long_as_it_takes():
+def test_with_ample_slack_a_job_waits_without_limit():
     choice = deadline(view(held(OUT, 9 * HOUR), DEDICATED, left=51 * HOUR))
     assert (choice.tier, choice.again_within) == (None, LOOK)
     assert "ample" in choice.reason
@@ -78,9 +78,9 @@ def test_with_ample_slack_one_waits_for_as_long_as_it_takes():
 @pytest.mark.parametrize(
     ("slack", "tier", "words"),
     [
-        (4300, "dedicated", "Spot is out"),
+        (4300, "dedicated", "Spot has been out"),
         (4100, "dedicated", "keep one round trip"),  # 3 * 1,200 and a step
-        (3000, None, "hold out for Spot"),
+        (3000, None, "wait for Spot"),
         (2400, "dedicated", "too little for Spot"),
         (1500, "dedicated", "it is time to go"),
     ],
@@ -91,7 +91,7 @@ def test_the_last_slack(slack, tier, words):
     assert choice.promised
 
 
-def test_spot_is_left_while_the_net_still_holds():
+def test_the_job_leaves_spot_before_the_net_is_lost():
     assert deadline(view(tier="spot", left=40 * HOUR + 1200)).tier == "spot"
     left = deadline(view(tier="spot", left=40 * HOUR + 1199))
     assert (left.tier, "a loss of spot could make the job late" in left.reason) == ("dedicated", True)
@@ -109,16 +109,16 @@ def test_too_little_slack_to_leave_dedicated():
 def test_a_deadline_that_cannot_be_met(tier, available):
     choice = deadline(view(replace(SPOT, available=available), DEDICATED, tier=tier, left=38 * HOUR))
     assert (choice.tier, choice.late, choice.promised) == ("dedicated", 2 * HOUR + 600, False)
-    assert choice.reason.endswith("the work takes 40.0 h here: 2.2 h late if nothing is lost")
+    assert choice.reason.endswith("the work takes 40.0 h here: 2.2 h late if no node is lost")
 
 
-def test_a_deadline_that_is_over():
+def test_a_deadline_that_has_passed():
     choice = deadline(view(tier="dedicated", left=-HOUR))
     assert (choice.tier, choice.late) == ("dedicated", 41 * HOUR)
-    assert "the deadline is over" in choice.reason
+    assert "the deadline has passed" in choice.reason
 
 
-def test_in_time_if_all_goes_well_is_not_promised():
+def test_in_time_without_losses_is_not_a_promise():
     choice = deadline(view(left=40 * HOUR + 900))  # between the typical and the worst changeover
     assert (choice.tier, choice.late, choice.promised) == ("dedicated", 0, False)
 
@@ -142,14 +142,14 @@ def test_work_that_is_done():
         ((OUT, replace(SPOT, name="unknown", available=None)), None, "unknown"),
         ((SPOT, REFUSED), None, "spot"),
         ((OUT, REFUSED), None, "dedicated"),
-        ((OUT, REFUSED, CPU), None, "cpu"),  # slow is better than nothing
+        ((OUT, REFUSED, CPU), None, "cpu"),  # a slow tier is better than none
         ((OUT, REFUSED, CPU), "cpu", "cpu"),
         ((OUT, REFUSED, replace(CPU, available=False)), "cpu", "cpu"),
         ((OUT, REFUSED, replace(CPU, available=False)), None, "dedicated"),
         ((), None, None),
     ],
 )
-def test_what_cannot_be_promised_is_said(tiers, on, tier):
+def test_a_job_without_a_net_is_not_promised(tiers, on, tier):
     choice = deadline(View(tiers, on, 40 * HOUR, 48 * HOUR))
     assert (choice.tier, choice.promised) == (tier, False)
     assert "the deadline cannot be promised" in choice.reason
@@ -164,7 +164,7 @@ def test_a_cpu_tier_that_is_fast_enough_promises():
 # Prices
 
 
-def test_the_oldest_spot_is_taken_weighed_by_price():
+def test_the_oldest_spot_tier_wins_weighted_by_price():
     old, young = held(SPOT, 5 * HOUR), replace(SPOT, name="young")
     assert deadline(view(young, old, DEDICATED)).tier == "spot"
     assert deadline(view(young, replace(old, price=Decimal("1.2")), DEDICATED)).tier == "spot"
@@ -172,7 +172,7 @@ def test_the_oldest_spot_is_taken_weighed_by_price():
     assert deadline(view(young, replace(old, speed=0.5), DEDICATED)).tier == "young"
 
 
-def test_the_cheapest_dedicated_tier_that_can_be_had_and_is_in_time():
+def test_the_fallback_is_the_cheapest_dedicated_tier_that_is_up_and_in_time():
     cheap = replace(DEDICATED, name="cheap", price=Decimal(2))
     tiers = (OUT, DEDICATED, cheap)
     assert deadline(view(*tiers, left=40 * HOUR + 2000)).tier == "cheap"
@@ -184,11 +184,11 @@ def test_the_cheapest_dedicated_tier_that_can_be_had_and_is_in_time():
 
 
 @pytest.mark.parametrize("price", [Decimal(3), Decimal(4)])
-def test_spot_that_is_no_cheaper_is_left_alone(price):
+def test_spot_that_is_not_cheaper_is_not_used(price):
     assert deadline(view(replace(SPOT, price=price), DEDICATED)).tier == "dedicated"
 
 
-def test_spot_that_became_dearer_is_left():
+def test_the_job_leaves_spot_that_became_more_expensive():
     assert deadline(view(replace(SPOT, price=Decimal(4)), DEDICATED, tier="spot")).tier == "dedicated"
     assert deadline(view(replace(SPOT, price=Decimal("3.1")), DEDICATED, tier="spot")).tier == "spot"
 
@@ -201,7 +201,7 @@ def test_without_prices_spot_counts_as_cheaper(spot, dedicated):
     assert deadline(view(*tiers)).tier == "spot"
 
 
-def test_all_for_nothing():
+def test_all_tiers_are_free():
     free = Decimal(0)
     assert deadline(view(replace(SPOT, price=free), replace(DEDICATED, price=free))).tier == "dedicated"
 
@@ -215,25 +215,25 @@ def test_a_slow_tier_is_a_place_to_wait_only_if_its_work_is_cheap():
     assert deadline(view(OUT, DEDICATED, free, tier="cpu", left=40 * HOUR + 1500)).tier == "dedicated"
 
 
-def test_a_slower_dedicated_tier_that_is_in_time_is_no_place_to_leave_without_a_reason():
+def test_a_job_stays_on_a_slower_dedicated_tier_that_is_in_time():
     slow = replace(DEDICATED, name="slow", speed=0.9, price=Decimal(2))
     given_view = view(OUT, DEDICATED, slow, tier="slow", left=70 * HOUR)
     assert deadline(given_view).tier == "slow"
     assert deadline(replace(given_view, tier=None)).tier is None  # ample slack
 
 
-# What it costs to know
+# Paid watching
 
 
-def test_where_the_proof_is_paid_for_it_is_half_as_long():
+def test_a_paid_proof_is_half_as_long():
     young = view(held(SPOT, 600), DEDICATED, tier="dedicated")
     assert deadline(young).tier == "dedicated"
     assert deadline(replace(young, paid_watch=True)).tier == "spot"
 
 
-def test_a_node_that_is_paid_for_has_no_longer_to_prove_itself_than_it_may_be_held():
+def test_a_paid_proof_is_not_longer_than_the_watch_limit():
     young = replace(view(held(SPOT, 300), DEDICATED, tier="dedicated"), watch_limit=300.0)
-    assert deadline(young).tier == "dedicated"  # to watch costs nothing, and takes as long as it takes
+    assert deadline(young).tier == "dedicated"  # watching is free, so the proof has its full length
     assert deadline(replace(young, paid_watch=True)).tier == "spot"
     assert deadline(replace(young, paid_watch=True, watch_limit=600.0)).tier == "dedicated"
 
@@ -269,10 +269,10 @@ def test_eager_goes_back_at_once_but_never_at_a_risk():
     eager = deadline(young)
     assert (eager.tier, eager.reason.split(";")[0]) == ("spot", "spot: up for 1 s, and returnPolicy is Eager")
     assert deadline(replace(young, left=40 * HOUR + 2399)).tier == "dedicated"
-    assert deadline(replace(young, work=300)).tier == "dedicated"  # it would not pay even if nothing were lost
+    assert deadline(replace(young, work=300)).tier == "dedicated"  # it does not pay even without a loss
 
 
-def test_never_goes_back_unless_the_deadline_demands_it():
+def test_never_goes_back_unless_the_deadline_requires_it():
     cheap = replace(DEDICATED, name="cheap", price=Decimal(2))
     stays = view(held(SPOT, 99 * HOUR), cheap, DEDICATED, tier="dedicated", returns="Never")
     choice = deadline(stays)
@@ -300,8 +300,8 @@ def test_thresholds():
     free = view(SPOT, DEDICATED)
     assert proof(free, 600, 3, 0.2) == pytest.approx(600 * 1.75)
     assert proof(free, 600, 1.0, 0.2) == proof(free, 600, 1.1, 0.2)
-    assert patience(600, 3, 0.125) == pytest.approx(600)
-    assert patience(600, 3, 0.25) == float("inf")
+    assert outage_wait(600, 3, 0.125) == pytest.approx(600)
+    assert outage_wait(600, 3, 0.25) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -312,12 +312,12 @@ def test_spans(seconds, words):
     assert span(seconds) == words
 
 
-def test_where_nothing_is_promised_no_tier_is_asked_again_before_all_were():
-    asked = replace(SPOT, available=None, held=None, refused=1000.0)
-    other = replace(asked, name="other", price=Decimal(2), refused=None)
+def test_without_a_promise_every_tier_is_asked_before_one_is_asked_again():
+    asked = replace(SPOT, available=None, spell_age=None, refused_ago=1000.0)
+    other = replace(asked, name="other", price=Decimal(2), refused_ago=None)
     assert deadline(view(asked, other, CPU)).tier == "other"
-    assert deadline(view(asked, replace(other, refused=900.0), CPU)).tier == "cpu"
-    assert deadline(view(asked, replace(other, refused=900.0), replace(CPU, refused=800.0))).tier == "spot"
+    assert deadline(view(asked, replace(other, refused_ago=900.0), CPU)).tier == "cpu"
+    assert deadline(view(asked, replace(other, refused_ago=900.0), replace(CPU, refused_ago=800.0))).tier == "spot"
 
 
 @given(views())
@@ -341,15 +341,15 @@ def test_what_is_promised_rests_on_a_tier(given_view):
 
 
 def test_it_takes_microseconds():
-    """The best of many short runs, since others use this machine too; 50 us is the limit, a third of it is usual."""
-    spots = [replace(SPOT, name=f"spot-{number}", available=False, held=600.0 * number) for number in range(14)]
+    """The best of many short runs, because the machine is shared. The limit is 50 us; a third of it is usual."""
+    spots = [replace(SPOT, name=f"spot-{number}", available=False, spell_age=600.0 * number) for number in range(14)]
     crowded = view(*spots, DEDICATED, CPU)
     assert min(repeat(lambda: deadline(crowded), number=20, repeat=50)) / 20 < 50e-6
 
 
 def test_only_the_last_moment_is_urgent():
-    """Then it has to go to the net whether or not there is time to go there without a break."""
+    """Then the job goes to the net even if a successor has no time to start beside it."""
     assert not deadline(view(tier="spot")).urgent
-    assert not deadline(view(tier="spot", left=38 * HOUR)).urgent  # late: nothing is to be saved by a break
+    assert not deadline(view(tier="spot", left=38 * HOUR)).urgent  # late: a break saves nothing
     assert deadline(view(tier="spot", left=40 * HOUR + 1199)).urgent
     assert deadline(view(replace(SPOT, available=False), DEDICATED, left=40 * HOUR + 1799)).urgent

@@ -1,4 +1,4 @@
-"""The grid, the walk down it, and how long a tier has."""
+"""The order of the grid, and how long a pod waits for each tier."""
 
 from datetime import timedelta
 

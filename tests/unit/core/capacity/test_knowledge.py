@@ -7,11 +7,10 @@ from tests.support.decisions.snapshots import NOW, at, attempt, drain, status, t
 from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
 from holdfast.api.attempt import AttemptState, EndKind
-from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Seen, TierKnowledge
+from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Seen, TierKnowledge
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity import knowledge
-from holdfast.core.capacity.measured import at_worst, median
 from holdfast.core.observe.config import Assumptions
 
 UP = seen("Up", -590, -590)
@@ -27,15 +26,15 @@ def only(found):
 
 def test_a_node():
     got = attempt(state=AttemptState.STARTING, created_at=at(-600), scheduled_at=at(-590))
-    assert only(knowledge.got_node((), got)) == known(acquire=measured(10), **UP)
+    assert only(knowledge.record_node((), got)) == known(acquire=measured(10), **UP)
 
 
 @pytest.mark.parametrize(
     ("kind", "took", "counts"), [("spot", 290, True), ("spot", 310, False), ("dedicated", 9000, True)]
 )
-def test_how_long_spot_was_out_is_no_time_to_acquire(kind, took, counts):
+def test_an_outage_of_spot_is_not_a_time_to_acquire(kind, took, counts):
     waited = attempt(tier=tier(kind), created_at=at(0), acquire_deadline=at(300), scheduled_at=at(took))
-    assert (only(knowledge.got_node((), waited)).acquire is not None) == counts
+    assert (only(knowledge.record_node((), waited)).acquire is not None) == counts
 
 
 @pytest.mark.parametrize(
@@ -49,20 +48,20 @@ def test_how_long_spot_was_out_is_no_time_to_acquire(kind, took, counts):
         ("Free", None, "Free"),
     ],
 )
-def test_whether_a_node_stood_there_is_found_out(before, created, found):
+def test_a_node_that_was_created_for_the_pod_makes_the_tier_billed(before, created, found):
     got = attempt(created_at=at(-600))
     made = None if created is None else at(created)
-    assert only(knowledge.got_node((known(observation=before),), got, made)).observation == found
+    assert only(knowledge.record_node((known(observation=before),), got, made)).observation == found
 
 
 def test_the_clock_of_the_scheduler_may_be_behind():
-    assert only(knowledge.got_node((), attempt(created_at=at(-500)))).acquire == measured(0)
+    assert only(knowledge.record_node((), attempt(created_at=at(-500)))).acquire == measured(0)
 
 
 def test_without_a_node_or_a_step_nothing_is_learned():
     waiting = attempt(state=AttemptState.ACQUIRING)
-    assert knowledge.got_node((), waiting) == knowledge.first_step((), waiting) == ()
-    assert knowledge.first_step((), attempt()) == ()
+    assert knowledge.record_node((), waiting) == knowledge.record_first_step((), waiting) == ()
+    assert knowledge.record_first_step((), attempt()) == ()
 
 
 # The first step
@@ -70,18 +69,20 @@ def test_without_a_node_or_a_step_nothing_is_learned():
 
 def test_a_start():
     stepped = attempt(progress_at=at(-400))
-    assert only(knowledge.first_step((), stepped)).start == measured(190)
-    assert knowledge.first_step((), stepped.model_copy(update={"predecessor": 1})) == ()  # it waited at the fence
+    assert only(knowledge.record_first_step((), stepped)).start == measured(190)
+    assert (
+        knowledge.record_first_step((), stepped.model_copy(update={"predecessor": 1})) == ()
+    )  # it waited at the fence
 
 
 def test_times_are_kept_to_a_tenth_of_a_second():
-    assert only(knowledge.first_step((), attempt(progress_at=at(-400 + 1e-6)))).start == measured(190.1)
+    assert only(knowledge.record_first_step((), attempt(progress_at=at(-400 + 1e-6)))).start == measured(190.1)
 
 
 def test_the_last_few_times_are_kept_and_the_worst_of_all():
     found = ()
     for took in (500, 10, 20, 30, 40, 50, 60):
-        found = knowledge.first_step(found, attempt(progress_at=at(-590 + took)))
+        found = knowledge.record_first_step(found, attempt(progress_at=at(-590 + took)))
     assert only(found).start == measured(20, 30, 40, 50, 60, worst=500)
 
 
@@ -89,7 +90,7 @@ def test_the_last_few_times_are_kept_and_the_worst_of_all():
 
 
 def test_a_reclaim():
-    found = only(knowledge.ended((known(**UP, losses=2, had=60 * SECOND),), record()))
+    found = only(knowledge.record_end((known(**UP, losses=2, had=60 * SECOND),), record()))
     assert found == known(losses=3, had=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
 
 
@@ -104,22 +105,22 @@ def test_a_reclaim():
         ({"reason": "NeverEnded"}, False),
     ],
 )
-def test_an_end_that_is_not_the_tiers_doing(changes, infrastructure):
-    found = only(knowledge.ended((), record(**changes), infrastructure=infrastructure))
+def test_an_end_that_the_tier_did_not_cause(changes, infrastructure):
+    found = only(knowledge.record_end((), record(**changes), infrastructure=infrastructure))
     assert (found.losses, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
     assert found.had == 600 * SECOND
 
 
 def test_a_tier_that_gives_no_node():
     waited = record(scheduled_at=None, kind=EndKind.STOPPED, reason="AcquireTimeout")
-    assert only(knowledge.ended((), waited)) == known(**seen("Refused", -700, -60))
+    assert only(knowledge.record_end((), waited)) == known(**seen("Refused", -700, -60))
     lost = (known(**seen("Lost", -900, -800)),)
-    assert only(knowledge.ended(lost, waited)) == known(**seen("Refused", -900, -60))
-    assert knowledge.refused(lost, "spot", at(-700), at(-60)) == knowledge.ended(lost, waited)
+    assert only(knowledge.record_end(lost, waited)) == known(**seen("Refused", -900, -60))
+    assert knowledge.record_refusal(lost, "spot", at(-700), at(-60)) == knowledge.record_end(lost, waited)
 
 
 def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
-    assert knowledge.ended((), record(scheduled_at=None, kind=EndKind.STOPPED, reason="Suspended")) == ()
+    assert knowledge.record_end((), record(scheduled_at=None, kind=EndKind.STOPPED, reason="Suspended")) == ()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
     [
         (401, -60, SECOND, SECOND),
         (101, -360, SECOND, SECOND),
-        (51, -410, SECOND, 5 * SECOND),  # the first steps of an attempt say less than what was known before
+        (51, -410, SECOND, 5 * SECOND),  # few steps are averaged with the earlier pace
         (6, -455, SECOND, 8.6 * SECOND),
         (5, -456, None, 9 * SECOND),
         (401, -460, None, 9 * SECOND),
@@ -137,8 +138,8 @@ def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
 )
 def test_the_pace_needs_a_few_steps_and_a_sane_clock(last, last_at, pace, after_nine):
     given_record = record(last_step=last, last_step_at=None if last_at is None else at(last_at))
-    assert only(knowledge.ended((), given_record)).pace == pace
-    assert only(knowledge.ended((known(pace=9 * SECOND),), given_record)).pace == after_nine
+    assert only(knowledge.record_end((), given_record)).pace == pace
+    assert only(knowledge.record_end((known(pace=9 * SECOND),), given_record)).pace == after_nine
 
 
 def test_the_pace_of_an_attempt_that_runs():
@@ -149,29 +150,29 @@ def test_the_pace_of_an_attempt_that_runs():
     assert knowledge.pace_now(few, 9 * SECOND) == 5 * SECOND
 
 
-def test_a_tier_that_is_had_for_very_long():
-    assert only(knowledge.ended((known(had=LONGEST),), record())).had == LONGEST
+def test_node_time_is_bounded():
+    assert only(knowledge.record_end((known(had=LONGEST),), record())).had == LONGEST
 
 
 # Now
 
 
-def test_what_a_job_can_tell_others_at_this_moment():
-    minute = Assumptions().asking
+def test_what_other_jobs_may_learn_now():
+    minute = Assumptions().acquire_time
     given_status = status(attempt(), tiers=(known(had=60 * SECOND),))
-    assert only(knowledge.present(given_status, NOW, minute)) == known(had=60 * SECOND, **seen("Up", -590, 0))
+    assert only(knowledge.with_attempts(given_status, NOW, minute)) == known(had=60 * SECOND, **seen("Up", -590, 0))
     lost = attempt(state=AttemptState.DRAINING, drain=drain())
-    assert only(knowledge.present(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))
+    assert only(knowledge.with_attempts(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))
     second = tier().model_copy(update={"name": "second"})
     waits = attempt(2, AttemptState.ACQUIRING, tier=second, created_at=at(-61))
-    both = knowledge.present(status(attempt(), successor=waits), NOW, minute)
+    both = knowledge.with_attempts(status(attempt(), successor=waits), NOW, minute)
     assert knowledge.find(both, "second") == known("second", **seen("Refused", -61, 0))
-    assert knowledge.present(status(attempt(2, AttemptState.ACQUIRING)), NOW, minute) == ()
-    assert knowledge.present(status(), NOW, minute) == ()
+    assert knowledge.with_attempts(status(attempt(2, AttemptState.ACQUIRING)), NOW, minute) == ()
+    assert knowledge.with_attempts(status(), NOW, minute) == ()
     patient = status(waits, tiers=(known("second", acquire=measured(62)),))
-    assert only(knowledge.present(patient, NOW, minute)).state is None
+    assert only(knowledge.with_attempts(patient, NOW, minute)).state is None
     quick = status(waits, tiers=(known("second", acquire=measured(1)),))
-    assert only(knowledge.present(quick, NOW, 62 * SECOND)).state is None
+    assert only(knowledge.with_attempts(quick, NOW, 62 * SECOND)).state is None
 
 
 # Bounds
@@ -179,26 +180,17 @@ def test_what_a_job_can_tell_others_at_this_moment():
 
 def test_no_more_tiers_than_the_api_holds():
     many = tuple(known(f"t{number}", **seen("Up", -number, -number)) for number in range(MAX_TIERS))
-    more = knowledge.refused(many, "new", at(-1), at(0))
+    more = knowledge.record_refusal(many, "new", at(-1), at(0))
     assert len(more) == MAX_TIERS
     assert knowledge.find(more, "new")
-    assert knowledge.find(more, "t15") is None  # of which nothing was seen for the longest time
-
-
-# Typical and worst
-
-
-def test_typical_and_worst():
-    assert median(measured(5, 900, 7)) == 7 * SECOND
-    assert median(Measured(worst=SECOND)) == SECOND
-    assert [at_worst(measured(*(10,) * count)) / SECOND for count in (1, 2, 4, 5)] == [20, 15, 12.5, 10]
+    assert knowledge.find(more, "t15") is None  # seen longest ago
 
 
 # Anything
 
 
 @given(histories())
-def test_whatever_happens_fits_into_status_and_survives_a_restart(found):
+def test_any_history_fits_into_status_and_survives_a_restart(found):
     written = TrainingJobStatus(tiers=found).to_object()
     assert TrainingJobStatus.model_validate(written).tiers == found
     assert len({one.tier for one in found}) == len(found) <= MAX_TIERS
@@ -211,12 +203,12 @@ def test_whatever_happens_fits_into_status_and_survives_a_restart(found):
 
 
 @given(histories(), TIERS, TIMES, TIMES)
-def test_a_refusal_that_is_told_twice_is_one(found, name, asked, now):
-    once = knowledge.refused(found, name, asked, now)
-    assert knowledge.refused(once, name, asked, now) == once
+def test_a_refusal_that_is_recorded_twice_counts_once(found, name, asked, now):
+    once = knowledge.record_refusal(found, name, asked, now)
+    assert knowledge.record_refusal(once, name, asked, now) == once
 
 
 def test_events_do_not_touch_other_tiers():
     others = (known("dedicated", **UP), known("cpu"))
-    found = knowledge.ended((others[0], known(), others[1]), record())
+    found = knowledge.record_end((others[0], known(), others[1]), record())
     assert (found[0], found[2]) == others

@@ -1,4 +1,4 @@
-"""How long a node is kept: what losses say, what is assumed before any, and what a pod is told of it."""
+"""Expected lifetime of a node: from losses, from assumptions, and as the pod's environment has it."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from tests.support.decisions.snapshots import CONFIG, TIERS, at, job, profile, s
 from tests.support.decisions.tier_views import known
 
 from holdfast.api.profile import CapacityProfileStatus
-from holdfast.core.capacity.node_lifetime import REMEMBERED, kept, mean_life
+from holdfast.core.capacity.node_lifetime import REMEMBERED, loss_counts, mean_lifetime
 from holdfast.core.decision import CreatePod
 from holdfast.core.observe.config import Assumptions
 
@@ -35,8 +35,8 @@ def seen(losses, hours, ago=timedelta(0)):
         (seen(1, 3, ago=REMEMBERED + HOUR), None, (0, timedelta(0))),
     ],
 )
-def test_who_had_the_most_of_its_nodes_counts(own, shared, found):
-    assert kept(own, shared, NOW) == found
+def test_the_larger_node_time_counts(own, shared, found):
+    assert loss_counts(own, shared, NOW) == found
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_who_had_the_most_of_its_nodes_counts(own, shared, found):
         ("CPU", 0, 0, 720),
     ],
 )
-def test_mean_life(kind, losses, hours, life):
-    assert mean_life(kind, losses, hours * HOUR, ASSUMED) == life * 3600.0
+def test_mean_lifetime(kind, losses, hours, life):
+    assert mean_lifetime(kind, losses, hours * HOUR, ASSUMED) == life * 3600.0
 
 
 @given(st.sampled_from(["Spot", "Dedicated", "CPU"]), st.integers(0, 10**6), st.timedeltas(timedelta(0), 10**4 * HOUR))
 def test_more_losses_are_a_shorter_life_and_more_time_a_longer_one(kind, losses, had):
-    assert 0 < mean_life(kind, losses + 1, had, ASSUMED) < mean_life(kind, losses, had, ASSUMED)
-    assert mean_life(kind, losses, had + HOUR, ASSUMED) > mean_life(kind, losses, had, ASSUMED)
+    assert 0 < mean_lifetime(kind, losses + 1, had, ASSUMED) < mean_lifetime(kind, losses, had, ASSUMED)
+    assert mean_lifetime(kind, losses, had + HOUR, ASSUMED) > mean_lifetime(kind, losses, had, ASSUMED)
 
 
 def told(given_status, shared=None):
-    """What the pod that is created next is told: mean seconds between losses. Deciding again changes nothing."""
+    """The next pod's environment has the mean seconds between losses. Deciding again changes nothing."""
     found, capacity = None, {"tiers": list(TIERS)}
     if shared is not None:
         found = profile(*TIERS).model_copy(update={"status": CapacityProfileStatus(tiers=shared)})

@@ -15,7 +15,7 @@ from holdfast.core.capacity.policy_input import TierView, View
         {"speed": float("nan")},
         {"changeover": -1.0},
         {"changeover": 2.0, "worst_changeover": 1.0},
-        {"life": 0.0},
+        {"lifetime": 0.0},
     ],
 )
 def test_nonsense_is_refused(wrong):

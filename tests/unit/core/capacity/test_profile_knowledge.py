@@ -1,4 +1,4 @@
-"""What several jobs know of the tiers of their profile, and what is remembered of jobs that are gone."""
+"""What the jobs of a profile know of its tiers, merged with what the profile remembers of deleted jobs."""
 
 from itertools import permutations
 
@@ -13,7 +13,7 @@ from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Seen
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import profile_knowledge
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.loss_counts import Tally
+from holdfast.core.capacity.loss_counts import LossCount
 from holdfast.core.capacity.spells import FRESH, Spell
 
 UP = seen("Up", -590, -590)
@@ -40,7 +40,7 @@ def test_several_jobs():
         acquire=measured(1, 9), start=measured(7, worst=70), losses=1, had=SECOND, pace=SECOND, observation="Free", **UP
     )
     other = known(acquire=measured(5), losses=2, had=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
-    counts = {"spot": Tally(3, 3.5 * SECOND)}
+    counts = {"spot": LossCount(3, 3.5 * SECOND)}
     expected = known(
         acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, had=3 * SECOND, observation="Billed",
         **seen("Lost", -100, -100),
@@ -67,12 +67,12 @@ def test_the_same_news_again_is_none(jobs, before):
     once = together(jobs, CapacityProfileStatus(tiers=before))
     assert together(jobs, once) == once
     assert not profile_knowledge.is_news(once, once)
-    assert not profile_knowledge.turned(once, once)
+    assert not profile_knowledge.availability_changed(once, once)
 
 
 @given(st.lists(histories(), max_size=4), histories())
 def test_whatever_happened_fits_into_status(jobs, before):
-    found = together(jobs, CapacityProfileStatus(tiers=before), totals={"spot": Tally(99, SECOND)})
+    found = together(jobs, CapacityProfileStatus(tiers=before), totals={"spot": LossCount(99, SECOND)})
     assert CapacityProfileStatus.model_validate(found.to_object()) == found
     for one in found.tiers:
         assert (one.state is None) == (one.since is None) == (one.seen_at is None)
@@ -101,9 +101,9 @@ def test_no_more_tiers_than_the_profile_has():
 
 def test_what_jobs_knew_stays_known():
     before = CapacityProfileStatus(tiers=(known(acquire=measured(4), observation="Billed", losses=2, **UP),))
-    after = together([], before, totals={"spot": Tally(2)})
+    after = together([], before, totals={"spot": LossCount(2)})
     assert after.tiers == before.tiers
-    newer = together([(known(observation="Free"),)], after, totals={"spot": Tally(2)})
+    newer = together([(known(observation="Free"),)], after, totals={"spot": LossCount(2)})
     assert newer == after, "Free says no more than that nodes stood there"
 
 
@@ -127,8 +127,8 @@ def test_people_see_which_tiers_are_up():
     ],
 )
 def test_what_is_remembered_fills_up_what_jobs_measured(before, jobs, after):
-    assert profile_knowledge.remembered(before, jobs) == after
-    assert profile_knowledge.remembered(after, jobs) == after
+    assert profile_knowledge.merge_measured(before, jobs) == after
+    assert profile_knowledge.merge_measured(after, jobs) == after
 
 
 # Spells
@@ -161,14 +161,14 @@ FRESH_S = FRESH.total_seconds()
     ],
 )
 def test_a_spell_is_as_old_as_everybodys_watch_on_it(before, jobs, after):
-    assert profile_knowledge.followed(before, jobs, NOW) == after
-    assert profile_knowledge.followed(after, jobs, NOW) == after
+    assert profile_knowledge.merge_spells(before, jobs, NOW) == after
+    assert profile_knowledge.merge_spells(after, jobs, NOW) == after
 
 
 def test_a_time_in_the_future_holds_nothing_back_for_long():
-    found = profile_knowledge.followed(spell("Up", 1e6, 2e6), [], NOW)
+    found = profile_knowledge.merge_spells(spell("Up", 1e6, 2e6), [], NOW)
     assert found == spell("Up", 0, 0)
-    assert profile_knowledge.followed(found, [spell("Lost", 6, 6)], at(6)) == spell("Lost", 6, 6)
+    assert profile_knowledge.merge_spells(found, [spell("Lost", 6, 6)], at(6)) == spell("Lost", 6, 6)
 
 
 # What is news
@@ -177,7 +177,7 @@ RUNS = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -90
 
 
 @pytest.mark.parametrize(
-    ("after", "news", "turned"),
+    ("after", "news", "changed"),
     [
         (known(losses=1, had=299 * SECOND, **seen("Up", -900, -1)), False, False),
         (known(losses=1, had=300 * SECOND, **seen("Up", -900, 0)), True, False),
@@ -186,9 +186,10 @@ RUNS = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -90
         (known(losses=1, had=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
     ],
 )
-def test_that_time_goes_by_is_not_news(after, news, turned):
+def test_passing_time_alone_is_not_news(after, news, changed):
     status = CapacityProfileStatus(tiers=(after,))
-    assert (profile_knowledge.is_news(RUNS, status), profile_knowledge.turned(RUNS, status)) == (news, turned)
+    assert profile_knowledge.is_news(RUNS, status) == news
+    assert profile_knowledge.availability_changed(RUNS, status) == changed
 
 
 def test_what_is_counted_is_news_if_a_job_with_losses_is_gone():

@@ -48,8 +48,8 @@ def test_what_was_asked_in_vain_since_the_last_node(history, found):
 
 
 def test_whose_turn_it_is():
-    asked, earlier = replace(SPOT, name="asked", refused=60.0), replace(SPOT, name="earlier", refused=90.0)
-    just_now = replace(SPOT, name="now", refused=0.0)
+    asked, earlier = replace(SPOT, name="asked", refused_ago=60.0), replace(SPOT, name="earlier", refused_ago=90.0)
+    just_now = replace(SPOT, name="now", refused_ago=0.0)
     assert list(whose_turn([asked, DEDICATED, CPU])) == [DEDICATED, CPU]
     assert list(whose_turn([asked, earlier, just_now])) == [earlier]
     assert list(whose_turn([])) == []
@@ -73,15 +73,15 @@ LONG_AGO = (HAD, waited(ended=-1000))
 )
 def test_what_a_rule_sees_of_it(given_status, cluster, refused):
     stands = ClusterView([node("n1", **cluster)] if cluster else [])
-    assert tier_view("spot", given_status, stands).refused == refused
+    assert tier_view("spot", given_status, stands).refused_ago == refused
 
 
 def test_a_tier_that_others_had_since_is_asked_again():
     up = [known(**seen("Up", -50, -10))]
-    assert tier_view("spot", status(history=IN_VAIN), shared=up).refused is None
+    assert tier_view("spot", status(history=IN_VAIN), shared=up).refused_ago is None
     older = [known(**seen("Up", -500, -10))]  # somebody keeps a node: that does not show that there is another one
-    assert tier_view("spot", status(history=LONG_AGO), shared=older).refused is None
-    assert tier_view("spot", status(history=IN_VAIN), shared=older).refused == 100
+    assert tier_view("spot", status(history=LONG_AGO), shared=older).refused_ago is None
+    assert tier_view("spot", status(history=IN_VAIN), shared=older).refused_ago == 100
 
 
 IN_A_DAY = format_time(at(30 * 3600))  # less than 2 h more than the work, far too little for a CPU tier

@@ -10,7 +10,16 @@ from tests.support.decisions.tier_views import known, measured, seen
 
 from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.knowledge import Seen
-from holdfast.core.capacity.spells import FRESH, Spell, patience, prevailing, stored, taken_back, watched, with_attempt
+from holdfast.core.capacity.spells import (
+    FRESH,
+    Spell,
+    extend_spell,
+    loss_known_at,
+    patience,
+    prevailing_spell,
+    stored_spell,
+    with_attempt,
+)
 
 UP, LOST, REFUSED = Seen.UP, Seen.LOST, Seen.REFUSED
 MINUTE = timedelta(minutes=1)
@@ -21,9 +30,9 @@ def spell(state, since, seen_at):
 
 
 def test_what_status_remembers():
-    assert stored(known(**seen("Lost", -60, -30))) == spell(LOST, -60, -30)
-    assert stored(known()) is None
-    assert stored(None) is None
+    assert stored_spell(known(**seen("Lost", -60, -30))) == spell(LOST, -60, -30)
+    assert stored_spell(known()) is None
+    assert stored_spell(None) is None
 
 
 @pytest.mark.parametrize(
@@ -41,7 +50,7 @@ def test_what_status_remembers():
     ],
 )
 def test_a_spell_is_as_old_as_the_watch_on_it(before, state, begun, seen_at, after):
-    assert watched(before, state, at(begun), at(seen_at)) == after
+    assert extend_spell(before, state, at(begun), at(seen_at)) == after
 
 
 @given(
@@ -50,8 +59,8 @@ def test_a_spell_is_as_old_as_the_watch_on_it(before, state, begun, seen_at, aft
 def test_to_see_the_same_again_changes_nothing(events):
     found = None
     for state, begun, lasted in events:
-        found = watched(found, state, at(begun), at(begun + lasted))
-        assert watched(found, state, at(begun), at(begun + lasted)) == found
+        found = extend_spell(found, state, at(begun), at(begun + lasted))
+        assert extend_spell(found, state, at(begun), at(begun + lasted)) == found
         assert found.since <= found.seen_at
 
 
@@ -71,15 +80,15 @@ def test_what_an_attempt_shows(given_attempt, after):
 
 
 def test_a_pod_that_somebody_deleted_says_nothing_about_the_tier():
-    assert taken_back(attempt(state=AttemptState.DRAINING, drain=drain(reason="PodDeleted"))) is None
-    assert taken_back(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
-    assert taken_back(attempt()) is None
+    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain(reason="PodDeleted"))) is None
+    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
+    assert loss_known_at(attempt()) is None
 
 
 def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
     departs = Departure(reason="SpotInterruption", at=at(-10), deadline=at(90), leave_at=at(80))
-    assert taken_back(attempt(departure=departs)) == at(-10)
-    assert taken_back(attempt(departure=departs.model_copy(update={"reason": "PodDeleted"}))) is None
+    assert loss_known_at(attempt(departure=departs)) == at(-10)
+    assert loss_known_at(attempt(departure=departs.model_copy(update={"reason": "PodDeleted"}))) is None
 
 
 @pytest.mark.parametrize(
@@ -96,11 +105,11 @@ def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
     ],
 )
 def test_whom_to_believe(spells, believed):
-    assert prevailing(spells) == prevailing(spells[::-1]) == spells[believed]
+    assert prevailing_spell(spells) == prevailing_spell(spells[::-1]) == spells[believed]
 
 
 def test_nobody_saw_anything():
-    assert prevailing(()) is None
+    assert prevailing_spell(()) is None
 
 
 def test_fresh_is_longer_than_the_time_between_probes():

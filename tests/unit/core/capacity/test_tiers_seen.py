@@ -42,7 +42,7 @@ UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "Lost", "Refuse
 )
 def test_what_was_seen_of_a_tier(spot, cluster, found):
     one = tier_view("spot", status(tiers=(known(**spot),)), cluster)
-    assert (one.available, one.held) == found
+    assert (one.available, one.spell_age) == found
 
 
 @pytest.mark.parametrize(
@@ -59,27 +59,29 @@ def test_what_was_seen_of_a_tier(spot, cluster, found):
 def test_a_tier_may_say_how_it_is_observed(observation, spot, cluster, found):
     tiers = ({**TIERS[0], "observation": observation}, *TIERS[1:])
     one = tier_view("spot", status(tiers=(known(**spot),)), cluster, tiers=tiers)
-    assert (one.available, one.held) == found
+    assert (one.available, one.spell_age) == found
 
 
 def test_a_tier_that_the_job_is_on_is_up():
-    assert tier_view("spot", status(training())).held == 590
-    assert tier_view("spot", status(training(), tiers=(known(**seen("Up", -2000, -590)),))).held == 2000
+    assert tier_view("spot", status(training())).spell_age == 590
+    assert tier_view("spot", status(training(), tiers=(known(**seen("Up", -2000, -590)),))).spell_age == 2000
 
 
 def test_that_others_were_refused_takes_no_node_away():
     refused = [known(**seen("Refused", -100, -10))]
-    assert tier_view("spot", status(training()), shared=refused).held == 590
-    assert tier_view("spot", status(training(), tiers=(known(**seen("Refused", 1, 9)),))).held == 590  # a clock jumped
+    assert tier_view("spot", status(training()), shared=refused).spell_age == 590
+    assert (
+        tier_view("spot", status(training(), tiers=(known(**seen("Refused", 1, 9)),))).spell_age == 590
+    )  # a clock jumped
     assert tier_view("spot", status(), shared=refused).available is False
 
 
 def test_a_notice_ends_a_spell():
     one = tier_view("spot", status(training(state=AttemptState.DRAINING, drain=drain())))
-    assert (one.available, one.held) == (None, None)
+    assert (one.available, one.spell_age) == (None, None)
     waits = attempt(2, AttemptState.ACQUIRING, created_at=at(-90))
     one = tier_view("spot", status(training(state=AttemptState.DRAINING, drain=drain(at=at(-95))), successor=waits))
-    assert (one.available, one.held) == (False, 95)  # out since then, as is known now
+    assert (one.available, one.spell_age) == (False, 95)  # out since then, as is known now
 
 
 def test_a_pod_that_waits_shows_that_spot_is_out_but_not_that_dedicated_is():
@@ -108,10 +110,10 @@ def test_a_pod_may_wait_as_long_as_pods_usually_do():
 
 def test_what_other_jobs_saw_counts_if_it_is_newer():
     mine = status(tiers=(known(**REFUSED),))
-    assert tier_view("spot", mine, shared=[known(**seen("Up", -90, -50))]).held == 90
+    assert tier_view("spot", mine, shared=[known(**seen("Up", -90, -50))]).spell_age == 90
     assert tier_view("spot", mine, shared=[known(**seen("Up", -300, -50))]).available is False  # kept, not got
     assert tier_view("spot", mine, shared=[known(**seen("Up", -300, -150))]).available is False
-    assert tier_view("spot", status(), shared=[known(**seen("Up", -300, -150))]).held == 300
+    assert tier_view("spot", status(), shared=[known(**seen("Up", -300, -150))]).spell_age == 300
 
 
 # What a move costs
@@ -161,7 +163,7 @@ def test_life():
         one = tier_view(
             name, status(tiers=(known(name, **own),) if own else ()), shared=[known(name, **(shared or {}))]
         )
-        return one.life / HOUR
+        return one.lifetime / HOUR
 
     few, many = {"losses": 3, "had": timedelta(hours=10)}, {"losses": 9, "had": timedelta(hours=48)}
     assert life() == 2
@@ -174,7 +176,7 @@ def test_life():
 def test_losses_of_yesterday_are_forgotten_once_nobody_has_looked_for_a_day():
     def life(hours):
         then = -hours * HOUR
-        return tier_view("spot", status(tiers=(known(losses=9, **seen("Refused", then, then)),))).life / HOUR
+        return tier_view("spot", status(tiers=(known(losses=9, **seen("Refused", then, then)),))).lifetime / HOUR
 
     assert (life(24), life(24.1)) == (0.2, 2)
 

@@ -1,4 +1,4 @@
-"""Every sign that a node or a pod is about to be lost, and those that are none."""
+"""Every sign that a node or a pod will be lost, and signs that are not a notice."""
 
 from datetime import timedelta
 
@@ -47,11 +47,11 @@ def test_a_taint_is_a_notice(key, reason, seconds):
         "nvidia.com/gpu",
     ],
 )
-def test_advice_is_no_notice(key):
+def test_advice_is_not_a_notice(key):
     assert found(node_view=node(taints=(key,))) is None
 
 
-def test_a_cordon_is_no_notice():
+def test_a_cordon_is_not_a_notice():
     assert found(node_view=node(unschedulable=True)) is None
 
 

@@ -46,7 +46,7 @@ def test_sight(current, pods, cluster, sight):
     assert look(given, status(current)).sight is sight
 
 
-def test_a_pod_of_this_very_decision():
+def test_a_pod_of_this_decision():
     acquiring = status(attempt(state=A.ACQUIRING))
     assert look(snapshot(job()), acquiring, frozenset({1})).sight is Sight.CREATED
 
@@ -74,5 +74,5 @@ def record(number, *, estimated, uid=None):
         (pod(), {"ledger": {"folded_through": 1}}, False),
     ],
 )
-def test_who_may_be_computing(view, changes, live):
+def test_which_pods_may_be_computing(view, changes, live):
     assert is_live(status(**changes), view) is live

@@ -1,4 +1,4 @@
-"""Conditions: what they say in every phase, and when their time moves."""
+"""Conditions in every phase, and when their transition time moves."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -99,7 +99,7 @@ def unreachable(decision):
     return told(decision).get("ProgressUnreachable")
 
 
-def test_silence_is_told_and_taken_back():
+def test_silence_is_reported_and_withdrawn():
     """Training goes on: nothing but the condition changes."""
     given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(received_at=at(-119))])
     first = settled(given)
@@ -113,7 +113,7 @@ def test_silence_is_told_and_taken_back():
     assert unreachable(settled(heard)) == ("False", "Reporting")
 
 
-def test_an_operator_that_just_came_waits_for_reports_first():
+def test_a_new_operator_first_waits_for_reports():
     given = snapshot(job(status(RUNNING)), pod(), listening_since=at(-10))
     assert unreachable(settled(given)) is None
     assert unreachable(settled(replace(given, listening_since=at(0) - timedelta(minutes=2)))) == ("True", "Silent")
@@ -138,7 +138,7 @@ def saves_fail(error="StorageDenied: no", **changes):
     return snapshot(job(status(RUNNING)), pod(), reports=[stepped(save_error=error)], **changes)
 
 
-def test_saves_that_fail_are_told_once_and_taken_back():
+def test_failing_saves_are_reported_once_and_withdrawn():
     assert failing(settled(saves_fail(None))) is None
     given = saves_fail()
     first = decide(given)
@@ -156,14 +156,14 @@ def reports(error):
     return {"u-1": stepped(received_at=at(59), save_error=error)}
 
 
-def test_other_words_for_the_same_trouble_are_not_written_for_their_own_sake():
+def test_another_error_text_alone_is_not_written():
     given = saves_fail()
     told_first = stored(given.job, settled(given).status)
     other = replace(given, job=told_first, reports={"u-1": stepped(save_error="other words")})
     assert decide(other).status == told_first.status
 
 
-def test_an_operator_that_just_came_does_not_take_it_back():
+def test_a_new_operator_does_not_withdraw_it():
     given = saves_fail()
     fresh = replace(given, job=stored(given.job, settled(given).status), reports={})
     assert failing(settled(fresh)) == ("True", "SaveFailed")

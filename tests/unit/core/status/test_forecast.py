@@ -1,4 +1,4 @@
-"""What people are told of deadline, budget and policy: the choice in words, conditions, and what is odd about a job."""
+"""What people see of deadline, budget and policy: the reason of the choice, and conditions."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -59,7 +59,7 @@ def test_a_deadline_that_can_be_kept():
     assert risk(job(a_status(training()), goal={"steps": 100_000}), pod()) is None
 
 
-def test_a_deadline_in_the_past_is_said_and_the_job_trains_on():
+def test_a_job_trains_on_after_its_deadline():
     decision = decided(under("Deadline", a_status(training()), slack=-WORK - HOUR), pod())
     assert condition(decision, "DeadlineAtRisk") == (
         "True", "DeadlineOver", "the deadline was 60 min ago, and the job will be late by 28.6 h",
@@ -68,9 +68,9 @@ def test_a_deadline_in_the_past_is_said_and_the_job_trains_on():
     assert [event.reason for event in decision.events] == ["TierChosen", "DeadlineAtRisk"]
 
 
-def test_an_impossible_deadline_is_said_with_by_how_much():
+def test_an_impossible_deadline_says_how_late_the_job_will_be():
     late = risk(under("Deadline", a_status(training()), slack=-2 * HOUR), pod())
-    assert late == ("True", "Late", "late by 2.1 h even if nothing is lost from here on")
+    assert late == ("True", "Late", "late by 2.1 h even if no node is lost from now on")
 
 
 def test_without_a_dedicated_tier_nothing_is_promised():
@@ -85,14 +85,14 @@ def test_dedicated_is_refused_too():
     waits = attempt(2, ACQUIRING, tier=TIERS[1], created_at=at(-300), acquire_deadline=at(0))
     given_job = under("Deadline", a_status(waits, tiers=(known(),)), slack=3000, tiers=TIERS[:2])
     found = risk(given_job, pending(2), cluster=NO_NODES)
-    assert found == ("True", "DedicatedRefused", "dedicated cannot be had now: nothing can be promised")
+    assert found == ("True", "DedicatedRefused", "dedicated is out: nothing can be promised")
 
 
 def test_a_deadline_is_watched_under_every_policy():
     watched = under("Ordered", a_status(training()), slack=-2 * HOUR)
     assert risk(watched, pod())[1] == "Late"
     kept = risk(under("Ordered", a_status(training())), pod())
-    assert kept == ("False", "InTime", "in time as things stand; only policy Deadline keeps it so")
+    assert kept == ("False", "InTime", "in time at the present pace; only policy Deadline guarantees it")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_deadline_is_watched_under_every_policy():
         (-WORK + 60, ("False", "Done", "the job was complete before its deadline")),
     ],
 )
-def test_in_the_end_it_was_met_or_missed(slack, said):
+def test_a_complete_job_met_or_missed_its_deadline(slack, said):
     decision = decided(
         under("Deadline", a_status(training()), slack=slack),
         ended(1, 0, DONE),
@@ -111,7 +111,7 @@ def test_in_the_end_it_was_met_or_missed(slack, said):
     assert condition(decision, "DeadlineAtRisk") == said
 
 
-def test_a_deadline_that_was_taken_back_is_not_spoken_of_any_more():
+def test_a_removed_deadline_has_no_condition():
     before = decided(under("Deadline", a_status(training())), pod()).status
     after = decided(under("Ordered", before, deadline=None), pod())
     assert condition(after, "DeadlineAtRisk") is None
@@ -121,18 +121,18 @@ def test_a_deadline_that_was_taken_back_is_not_spoken_of_any_more():
 # What a policy lacks
 
 
-def test_what_a_policy_lacks_is_said():
+def test_what_a_policy_lacks_is_reported():
     capacity = {"tiers": list(TIERS), "policy": "Deadline", "deadline": "2026-11-23T09:00:00Z"}
     decision = decided(job(a_status(training()), capacity=capacity), pod())
     status, reason, message = condition(decision, "PolicyFallback")
     assert (status, reason) == ("True", "GoalMissing")
     assert "set spec.goal.steps" in message
-    assert "tiers are tried in their order meanwhile" in message
+    assert "tiers are tried in order until then" in message
     assert [(event.reason, event.type) for event in decision.events] == [("PolicyFallback", "Warning")]
     assert condition(decision, "DeadlineAtRisk")[:2] == ("Unknown", "GoalMissing")
 
 
-def test_before_the_first_steps_that_is_nothing_to_worry_about():
+def test_an_unknown_pace_before_the_first_steps_is_not_a_warning():
     decision = decided(under("Deadline", a_status(attempt())), pod(), reports=[])
     assert condition(decision, "PolicyFallback")[:2] == ("True", "PaceUnknown")
     assert {event.type for event in decision.events} == {"Normal"}
@@ -142,7 +142,7 @@ def test_before_the_first_steps_that_is_nothing_to_worry_about():
 
 
 def test_prices_of_zero_are_prices():
-    """All that was reserved anyway: the work is free everywhere, and nothing is a reason to move."""
+    """Reserved nodes are free: the work costs nothing on any tier, so no move pays."""
     free = [{**one, "pricePerNodeHour": "0"} for one in TIERS]
     for policy in ("Deadline", "Cheapest"):
         decision = decided(under(policy, a_status(training("dedicated")), tiers=free), pod())
@@ -166,7 +166,7 @@ def test_the_profile_is_deleted_while_the_job_trains():
 @pytest.mark.parametrize("hours", [1, -1])
 @pytest.mark.parametrize("tier", ["spot", "dedicated"])
 def test_the_clock_jumps_by_an_hour(hours, tier):
-    """Nothing is lost or counted, and afterwards it is as quiet as before."""
+    """Nothing is lost or counted, and no further writes follow."""
     calm = decided(under("Deadline", a_status(training(tier))), pod())
     jumped = decided(under("Deadline", calm.status), pod(), now=at(hours * HOUR))
     assert jumped.status.restarts == calm.status.restarts
@@ -177,13 +177,13 @@ def test_the_clock_jumps_by_an_hour(hours, tier):
 # The choice in words
 
 
-def test_the_choice_is_said_and_its_time_is_when_it_was_made():
+def test_the_decision_has_the_reason_and_time_of_the_choice():
     first = decided(under("Deadline", a_status(training(), decision=RUNS)), pod()).status.decision
     assert (first.reason.partition(":")[0], first.at) == ("spot", NOW)
     assert "of slack for 27.5 h of work" in first.reason
 
 
-def test_figures_alone_are_not_worth_a_write():
+def test_new_numbers_alone_are_not_written():
     given_job = under("Deadline", a_status(training(), decision=RUNS), budget="900")
     first = snapshot(given_job, pod(), reports=[SAYS])
     said = decide(first)
@@ -206,11 +206,11 @@ def test_a_policy_is_asked_again_in_time():
 # The budget
 
 
-def test_the_budget_is_said_to_be_short_long_before():
+def test_a_short_budget_is_reported_long_before():
     decision = decided(under("Ordered", a_status(training()), budget="20"), pod())
     status, reason, message = condition(decision, "BudgetAtRisk")
     assert (status, reason) == ("True", "Short")
-    assert message.startswith("0.17 of 20 spent; finishing on spot takes about ")
+    assert message.startswith("0.17 of 20 spent; finishing on spot costs about ")
     assert message.endswith("too much")
     assert decision.status.phase is Phase.RUNNING
     assert ("Warning", "BudgetAtRisk") in [(event.type, event.reason) for event in decision.events]
@@ -218,7 +218,7 @@ def test_the_budget_is_said_to_be_short_long_before():
     assert again.events == ()
 
 
-def test_a_budget_that_lasts_and_one_of_which_nothing_is_known():
+def test_a_budget_that_is_enough_and_one_of_unknown_cost():
     assert condition(decided(under("Ordered", a_status(training()), budget="900"), pod()), "BudgetAtRisk")[:2] == (
         "False", "Enough",
     )  # fmt: skip
@@ -244,7 +244,7 @@ def expected(given_job, *pods, **view):
     return found.cost, found.slack, found.late
 
 
-def test_the_cost_to_expect_is_what_was_spent_and_the_work_left_with_the_losses_of_the_tier():
+def test_the_expected_cost_includes_the_tiers_losses():
     """99,100 steps of 1 s at 1.02 an hour are 28.08, and 590 s were paid for; Spot takes some of it back."""
     cost, slack, late = expected(under("Deadline", a_status(training(), decision=RUNS)), pod())
     assert Decimal("28.25") < cost < 2 * Decimal("28.25")
@@ -260,7 +260,7 @@ def test_a_job_that_will_be_late_has_no_slack():
     assert timedelta(hours=2) <= late <= timedelta(hours=2, minutes=10)
 
 
-def test_nothing_is_foretold_without_a_goal_or_a_price_or_once_the_work_is_done():
+def test_there_is_no_forecast_without_a_goal_or_a_price_or_once_the_work_is_done():
     assert expected(job(a_status(training(), decision=RUNS)), pod()) == (None, None, None)
     free = [{**tier, "pricePerNodeHour": None} for tier in TIERS]
     cost, slack, _ = expected(under("Deadline", a_status(training(), decision=RUNS), tiers=free), pod())
@@ -268,7 +268,7 @@ def test_nothing_is_foretold_without_a_goal_or_a_price_or_once_the_work_is_done(
     assert expected(under("Deadline", a_status(training(), decision=RUNS)), ended(1, 0)) == (None, None, None)
 
 
-def test_a_forecast_is_never_worth_a_write():
+def test_a_forecast_alone_is_not_written():
     given = under("Deadline", a_status(training(), decision=RUNS))
     first = decided(given, pod())
     assert first.status.forecast.at == NOW

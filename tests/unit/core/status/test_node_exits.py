@@ -1,4 +1,4 @@
-"""What a newer status tells: attempts that left their nodes, and what interruptions took."""
+"""What is new in a status: attempts that left their nodes, and costs of interruptions."""
 
 import ast
 from datetime import timedelta
@@ -26,9 +26,9 @@ from tests.support.decisions.snapshots import (
 from holdfast import core
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, Recovery
 from holdfast.api.status import Ledger, TierTotals
-from holdfast.core.status.node_exits import OTHER, REASONS, Move, known_reason, moves, recoveries
+from holdfast.core.status.node_exits import OTHER, REASONS, NodeExit, known_reason, new_recoveries, node_exits
 
-# Calls of core that end an attempt for a reason, and where in their arguments that stands.
+# Calls of core that end an attempt for a reason, and the position of that argument.
 ENDS = {"End": 1, "drain": 0, "drop_successor": 1, "stop_before_start": 2, "retarget": 3, "_unseen": 2, "give_up": 2}
 # Ends of attempts that never had a node, so that nothing moved.
 WITHOUT_NODE = {"AcquireTimeout", "PodRefused", "PodInvalid", "TierRemoved", "OtherTier"}
@@ -41,7 +41,7 @@ def record(number, **changes):
 
 
 def after_end(reason, kind):
-    """The status before and after attempt 1, told to leave for this reason, has ended."""
+    """The status before and after the end of attempt 1, which was ordered to leave for this reason."""
     told = {"order": 1, "reason": reason, "at": at(-2), "deadline": at(98), "kind": kind}
     given_job = job(status(attempt(1, AttemptState.DRAINING, fenced=True, first_step=500, drain=told)))
     decision = settled(snapshot(given_job, ended(1, 0, verdict("drained", "SavedAndLeft"))))
@@ -49,45 +49,45 @@ def after_end(reason, kind):
 
 
 @pytest.mark.parametrize("kind", [EndKind.LOSS, EndKind.STOPPED])
-def test_an_attempt_that_was_told_to_leave_moved_for_that_reason(kind):
+def test_an_attempt_that_was_ordered_to_leave_counts_with_that_reason(kind):
     before, after = after_end("KeepingDeadline", kind)
-    assert moves(before, after) == (Move("Spot", "KeepingDeadline"),)
-    assert moves(after, after) == ()
+    assert node_exits(before, after) == (NodeExit("Spot", "KeepingDeadline"),)
+    assert node_exits(after, after) == ()
 
 
 @pytest.mark.parametrize(
     "message", [verdict("completed", "Exited"), verdict("failed", "Exception"), verdict("misconfigured", "NoBucket")]
 )
-def test_an_attempt_that_ended_by_itself_did_not_move(message):
+def test_an_attempt_that_ended_on_its_own_does_not_count(message):
     given_job = job(status(attempt(1, fenced=True, first_step=500)))
     after = settled(snapshot(given_job, ended(1, 1, message))).status
     assert after.ledger.attempts == 1
-    assert moves(given_job.status, after) == ()
+    assert node_exits(given_job.status, after) == ()
 
 
-def test_an_attempt_without_a_node_did_not_move():
+def test_an_attempt_without_a_node_does_not_count():
     waiting = attempt(2, AttemptState.ACQUIRING, acquire_deadline=at(-1))
     ledger = Ledger(attempts=1, by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1),))
     before = status(waiting, history=(record(1),), ledger=ledger)
     after = settled(snapshot(job(before), pending(2))).status
     assert (after.history[-1].reason, after.current.tier.name) == ("AcquireTimeout", "dedicated")
-    assert moves(before, after) == ()
+    assert node_exits(before, after) == ()
 
 
 def test_the_kind_is_that_of_the_tier_that_was_left():
     before = status(attempt(4, tier=tier("cpu"), fenced=True, first_step=500), history=(record(3),))
     after = settled(snapshot(job(before), ended(4, 137, deleted_at=at(-1)))).status
-    assert moves(before, after) == (Move("CPU", "PodDeleted"),)
+    assert node_exits(before, after) == (NodeExit("CPU", "PodDeleted"),)
 
 
 # Breaks if one patch that ends both attempts counts one of them.
 def test_two_ends_in_one_patch_are_two():
     ledger = status().ledger.model_copy(update={"attempts": 2, "by_tier": (TierTotals(tier="spot", kind="Spot"),)})
     after = status(history=(record(1), record(2, kind=EndKind.STOPPED, reason="NotNeeded")), ledger=ledger)
-    assert moves(status(), after) == (Move("Spot", "NodeGone"), Move("Spot", "NotNeeded"))
+    assert node_exits(status(), after) == (NodeExit("Spot", "NodeGone"), NodeExit("Spot", "NotNeeded"))
 
 
-# Breaks if what a program or a kubelet says becomes a label: there would be no end of series.
+# Breaks if a program's or kubelet's own text becomes a label: the number of series would be unlimited.
 @given(st.text(max_size=128))
 def test_reasons_are_of_a_closed_set(reason):
     assert known_reason(reason) in REASONS
@@ -104,7 +104,7 @@ def test_reasons_are_of_a_closed_set(reason):
         ("", OTHER),
     ],
 )
-def test_words_of_others(said, counted):
+def test_reasons_of_others(said, counted):
     assert known_reason(said) == counted
 
 
@@ -117,7 +117,7 @@ def test_every_reason_of_our_own_is_known():
 
 
 def _reasons(tree):
-    """Reasons of losses and stops that stand in the code as they are."""
+    """Reasons of losses and stops that are literals in the code."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         if name not in ENDS or len(call.args) <= ENDS[name]:
@@ -131,24 +131,24 @@ def _reasons(tree):
 
 
 # Breaks if a recovery is seen at every decision, or not at all.
-def test_a_recovery_is_told_by_the_patch_that_settles_it():
+def test_a_recovery_is_new_in_the_patch_that_settles_it():
     before = status(
         attempt(2, scheduled_at=at(-40), started_at=at(-30)),
         history=(record(1, last_step=500, last_step_at=at(-100), ended_at=at(-90)),),
     )
     view = (pod(2),)
     first = settled(snapshot(job(before), *view, reports=[stepped(2, first_step_at=at(-10), resumed_step=500)])).status
-    (told,) = recoveries(before, first)
+    (told,) = new_recoveries(before, first)
     parts = (told.notice, told.acquire, told.start, told.restore)
     assert [part.total_seconds() for part in parts] == [10, 50, 10, 20]
     later = [stepped(2, step=900, first_step_at=at(-10), resumed_step=500, received_at=at(60))]
     second = settled(snapshot(stored(job(before), first), *view, reports=later, now=at(60))).status
     assert second.progress.step == 900
-    assert recoveries(first, second) == ()
+    assert new_recoveries(first, second) == ()
 
 
-# Breaks if a record that leaves history takes what is known with it, or counts once more.
-def test_what_history_forgets_is_not_told_again():
+# Breaks if a record that leaves history is forgotten or counts twice.
+def test_a_dropped_record_is_not_counted_again():
     settled_one = record(1, recovery=Recovery(notice=timedelta(seconds=3)))
-    assert recoveries(status(), status(history=(settled_one,))) == (settled_one.recovery,)
-    assert recoveries(status(history=(settled_one,)), status(history=(record(2),))) == ()
+    assert new_recoveries(status(), status(history=(settled_one,))) == (settled_one.recovery,)
+    assert new_recoveries(status(history=(settled_one,)), status(history=(record(2),))) == ()

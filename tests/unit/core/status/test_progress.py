@@ -1,4 +1,4 @@
-"""From reports to status: at a bounded rate, and never broken by what a program says."""
+"""From reports to status: at a bounded rate, and safe with any report."""
 
 import pytest
 from tests.support.decisions.snapshots import (
@@ -58,12 +58,12 @@ def test_progress_goes_along_with_any_other_change():
     assert decision.status.progress.updated_at == at(-1)
 
 
-def test_an_old_pods_report_is_not_news():
+def test_an_old_pods_report_is_ignored():
     given = job(status(attempt(2, fenced=True, first_step=1), progress=Progress(step=9, updated_at=at(-1))))
     assert settled(snapshot(given, ended(1), pod(2), reports=[stepped(1)])).status.progress.step == 9
 
 
-def test_the_newest_attempt_speaks():
+def test_the_newest_attempts_report_counts():
     given = job(status(attempt(2, fenced=True, first_step=1)))
     decision = settled(
         snapshot(given, ended(1), pod(2), reports=[stepped(1, 700), stepped(2, 650, received_at=at(-9))])
@@ -106,7 +106,7 @@ def test_a_checkpoint_is_remembered():
 
 
 def test_a_checkpoint_that_does_not_fit_breaks_nothing():
-    """A program may claim any size; the job must still be decided."""
+    """A program may report any size; the decision must not fail."""
     huge = SavedCheckpoint(600, "s3://x", 2**63 - 1, at(-20))
     decision = take(checkpoint=huge)
     assert decision.status.checkpoint is None
@@ -117,8 +117,8 @@ def test_the_last_loss_stays_when_a_report_has_none():
     assert take(before=Progress(loss="1.5", updated_at=at(-60))).status.progress.loss == "1.5"
 
 
-# Breaks if the report of a pod that is kept for its logs takes the place of what a later attempt, now gone, had said.
-def test_an_older_pod_is_not_heard_again_once_a_later_one_is_gone():
+# Breaks if the report of a pod that is kept for its logs replaces that of a later attempt whose pod is gone.
+def test_an_older_pods_report_does_not_return_once_a_later_one_is_gone():
     later = AttemptRecord(
         number=2, tier="spot", kind="Loss", reason="NodeGone", raised_at=at(-900), ended_at=at(-2), first_step=701,
         last_step=900,

@@ -1,4 +1,4 @@
-"""Pods that are not wanted, logs that are, columns, and the time to live."""
+"""Unwanted pods, pods kept for logs, phase and reason, time to live."""
 
 import pytest
 from tests.support.decisions.snapshots import (
@@ -68,8 +68,8 @@ def test_nothing_is_done_twice():
 
 
 @pytest.mark.parametrize("current", [5, None])
-def test_a_pod_of_a_later_attempt_means_that_our_view_is_stale(current):
-    """Deleting it would kill what a newer decision, which we have not seen, has started."""
+def test_a_pod_of_a_later_attempt_means_that_this_view_is_old(current):
+    """Deleting it would end an attempt of a newer decision that is not seen yet."""
     given = running() if current else job(status(attempt=5, suspended_at=at(-9)), suspend=True)
     decision = settled(snapshot(given, *((pod(5),) if current else ()), pod(6)))
     assert decision.actions == ()
@@ -97,7 +97,7 @@ def test_a_final_job_still_ends_and_releases_its_pods():
 
 
 def test_final_is_final():
-    """Nothing that is seen, edited or asked for changes a finished job's status."""
+    """No observation, edit or request changes a finished job's status."""
     given = job(
         status(**FINAL), suspend=True, meta={"generation": 4, "annotations": {"holdfast.dev/move-requested": "x"}}
     )
@@ -106,8 +106,8 @@ def test_final_is_final():
     assert decision.trace == ()
 
 
-def test_a_job_that_is_deleted_only_lets_go():
-    """Garbage collection deletes the pods; the finalizer must not hold them."""
+def test_a_deleted_job_only_releases_its_pods():
+    """Garbage collection deletes the pods; the finalizer must not keep them."""
     given = job(status(attempt(5)), meta={"deletionTimestamp": "2026-11-21T08:59:00Z"})
     decision = settled(snapshot(given, ended(4), pod(5)))
     assert (released(decision), deleted(decision), decision.trace) == (["u-4"], [], ())
@@ -142,9 +142,9 @@ def test_phase_and_reason(current, changes, phase, reason):
     assert (after.phase, after.reason) == (phase, reason)
 
 
-def test_a_job_says_why_it_is_held_in_an_outage():
+def test_a_job_explains_why_its_pod_is_kept_in_an_outage():
     held = settled(snapshot(running(), pod(5), cluster=nodes(silent("n1"), silent("n2")))).status
-    assert held.decision.action == "Hold"
+    assert held.decision.action == "KeepPod"
     assert "together" in next(c.message for c in held.conditions if c.type == "Progressing")
     back = settled(snapshot(job(held), pod(5))).status
     assert (back.decision.action, back.decision.reason) == ("Run", "node n1 answers again")

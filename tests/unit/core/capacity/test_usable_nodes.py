@@ -1,15 +1,15 @@
-"""Nodes that stand there."""
+"""Which nodes pods of a tier may use."""
 
 import pytest
 from tests.support.decisions.snapshots import at, node, silent, tier
 
 from holdfast.api.profile import Toleration
-from holdfast.core.capacity.idle_nodes import standing_since
+from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.nodes import ClusterView, Taint
 
 
 def since(*nodes, **changes):
-    return standing_since(ClusterView(nodes), tier().model_copy(update=changes))
+    return usable_node_since(ClusterView(nodes), tier().model_copy(update=changes))
 
 
 def tainted(key="sick", value="", effect="NoSchedule"):
@@ -17,11 +17,11 @@ def tainted(key="sick", value="", effect="NoSchedule"):
     return type(made)(**{**{f: getattr(made, f) for f in made.__slots__}, "taints": (Taint(key, value, effect),)})
 
 
-def bears(**fields):
+def tolerating(**fields):
     return {"tolerations": (Toleration(**fields),)}
 
 
-def test_the_one_that_stands_longest():
+def test_the_oldest_usable_node_counts():
     assert since(node(), node("n2", ready_changed_at=at(-99_000))) == at(-99_000)
     assert since(node(created_at=at(-60))) == at(-60)  # a new node under an old name
     assert since() is None
@@ -39,23 +39,23 @@ def test_the_one_that_stands_longest():
         tainted(),
     ],
 )
-def test_a_node_that_is_no_use(gone):
+def test_an_unusable_node_does_not_count(gone):
     assert since(gone) is None
 
 
 @pytest.mark.parametrize(
     ("taint", "tolerations", "usable"),
     [
-        (tainted(), bears(key="sick", operator="Exists"), True),
-        (tainted(), bears(operator="Exists"), True),
-        (tainted(), bears(key="sick"), True),  # Equal to no value
-        (tainted(value="x"), bears(key="sick"), False),
-        (tainted(value="x"), bears(key="sick", value="x"), True),
-        (tainted(value="x"), bears(key="sick", value="y"), False),
-        (tainted(), bears(key="sick", operator="Exists", effect="NoExecute"), False),
-        (tainted(), bears(key="other", operator="Exists"), False),
+        (tainted(), tolerating(key="sick", operator="Exists"), True),
+        (tainted(), tolerating(operator="Exists"), True),
+        (tainted(), tolerating(key="sick"), True),  # Equal to no value
+        (tainted(value="x"), tolerating(key="sick"), False),
+        (tainted(value="x"), tolerating(key="sick", value="x"), True),
+        (tainted(value="x"), tolerating(key="sick", value="y"), False),
+        (tainted(), tolerating(key="sick", operator="Exists", effect="NoExecute"), False),
+        (tainted(), tolerating(key="other", operator="Exists"), False),
         (tainted(effect="PreferNoSchedule"), {}, True),
-        (tainted("aws-node-termination-handler/spot-itn"), bears(operator="Exists"), False),  # it is about to go
+        (tainted("aws-node-termination-handler/spot-itn"), tolerating(operator="Exists"), False),  # it is about to go
     ],
 )
 def test_taints(taint, tolerations, usable):
@@ -64,6 +64,6 @@ def test_taints(taint, tolerations, usable):
 
 def test_nodes_are_looked_through_once():
     cluster, other = ClusterView([node()]), tier("dedicated")
-    assert standing_since(cluster, tier()) == standing_since(cluster, tier()) == at(-9000)
-    assert standing_since(cluster, other) is None
+    assert usable_node_since(cluster, tier()) == usable_node_since(cluster, tier()) == at(-9000)
+    assert usable_node_since(cluster, other) is None
     assert cluster.once("key", lambda: 1) == cluster.once("key", lambda: 2) == 1

@@ -1,0 +1,47 @@
+"""Which nodes pods of a tier may use.
+
+Where a usable node waits for pods, Holdfast sees at no cost that the tier can give one.
+"""
+
+from datetime import datetime
+
+from holdfast.api.profile import Tier
+from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.notices import TAINTS
+from holdfast.core.observe.raw import LONG_AGO
+
+
+def why_unusable(node: NodeView, tier: Tier) -> str:
+    """Why a new pod of the tier may not use this node; empty if it may. Labels and free room are not checked.
+
+    A taint that announces the end of the node is never tolerated, whatever the tier says.
+    """
+    if node.unschedulable:
+        return "cordoned"
+    for taint in node.taints:
+        if taint.effect == "PreferNoSchedule" and taint.key not in TAINTS:
+            continue
+        if taint.key in TAINTS or not any(toleration.tolerates(taint) for toleration in tier.tolerations):
+            return f"taint {taint.key} is not tolerated"
+    if not node.ready:
+        return "not ready"
+    return "about to be removed" if node.maintenance or node.deleted_at or node.termination_at else ""
+
+
+def usable_node_since(cluster: ClusterView, tier: Tier) -> datetime | None:
+    """Since when the cluster has a node that the tier may use: the oldest such node counts. None if it has none.
+
+    The node has the tier's labels. It may be full: that is not known.
+    """
+    labels = frozenset(tier.node_selector.items())
+
+    def derive() -> datetime | None:
+        fitting = (n for n in cluster.nodes.values() if labels <= n.labels.items() and not why_unusable(n, tier))
+        return min(map(_ready_since, fitting), default=None)
+
+    return cluster.once((labels, tier.tolerations), derive)
+
+
+def _ready_since(node: NodeView) -> datetime:
+    """When the node became ready. A node that was created after that is a new machine under an old name."""
+    return max(node.ready_changed_at or LONG_AGO, node.created_at or LONG_AGO)
