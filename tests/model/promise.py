@@ -1,4 +1,4 @@
-"""The promise of the Deadline rule, held against many drawn jobs: whatever Spot does, the deadline is met.
+"""The promise of the Deadline rule, tested with many drawn jobs: the deadline is met, with any behaviour of Spot.
 
     python -m tests.model.promise --jobs 10000 [--seed 1] [--traces DIR] [--decide]
 
@@ -47,7 +47,7 @@ class Spy:
         self.gone = 0
 
     def rule(self, view: View) -> Choice:
-        """The Deadline rule, overheard."""
+        """The Deadline rule; its input is kept in `view`."""
         self.view = view
         here = view.here
         on_spot = here is not None and not here.dependable
@@ -105,7 +105,7 @@ def draw(seed: int, recorded: Sequence[Trace] = ()) -> Case:
 
 def _setting(random: Random) -> Setting:
     """A job that dedicated alone finishes in time, even at the worst changeover."""
-    worst = random.choice([120.0, 600.0, 1200.0])  # one of them far below a step, in which nobody asks
+    worst = random.choice([120.0, 600.0, 1200.0])  # one of them far below a step, during which the rule is not asked
     lost = random.choice([0.0, 600.0])
     while True:
         work = exp(random.uniform(log(SHORTEST), log(LONGEST)))

@@ -223,7 +223,7 @@ class Jobs(RuleBasedStateMachine):
     def user_deletes_the_pod(self, job: str, grace: int | None) -> None:
         for pod in [pod for pod in self.world.pods.values() if pod.job == job]:
             if grace == 0 and pod.process == "running":
-                pod.end(self.world.now, 137)  # its kubelet kills it, or who deletes by force says that nothing runs
+                pod.end(self.world.now, 137)  # its kubelet kills it, or a forced deletion says that nothing runs
             self.world.erase(pod, grace)
 
     @rule(job=JOBS)
@@ -373,9 +373,9 @@ class Jobs(RuleBasedStateMachine):
             if job is None:
                 return True
             status = job.view().status
-            # A budget may be used up while the operator is down; nobody raises it here.
-            held = job.spec.get("suspend") or status.reason == "BudgetExceeded"
-            return status.phase in (Phase.COMPLETED, Phase.FAILED) or (status.phase is Phase.SUSPENDED and held)
+            # A budget may be used up while the operator is down; this test does not raise it.
+            paused = job.spec.get("suspend") or status.reason == "BudgetExceeded"
+            return status.phase in (Phase.COMPLETED, Phase.FAILED) or (status.phase is Phase.SUSPENDED and paused)
 
         done = all(not pod.finalized and not pod.deleted_at for pod in self.world.pods.values())
         return done and resting("lib") and resting("plain")
@@ -396,8 +396,4 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(
-    max_examples=100,
-    stateful_step_count=40,
-    suppress_health_check=list(HealthCheck),
-)
+TestJobs.settings = settings(max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck))

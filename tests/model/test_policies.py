@@ -40,7 +40,7 @@ def live(
             world.schedule()
             world.kubelets()
         for pod in [pod for pod in world.pods.values() if pod.job == "lib" and pod.process == "running"]:
-            steps = int(tick.total_seconds()) if pod.first_step is not None else 1  # a first step is heard of at once
+            steps = int(tick.total_seconds()) if pod.first_step is not None else 1  # a first step is reported at once
             world.train(pod, steps)
             if pod.node in world.nodes:
                 operator.hear(pod)

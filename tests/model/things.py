@@ -111,7 +111,7 @@ class Pod:
 
 @dataclass
 class Node:
-    """A machine. `kubelet` and `network` tell what of it works; it is NotReady while its kubelet cannot be heard."""
+    """A machine. `kubelet` and `network` say if they work; it is NotReady while its kubelet is not reachable."""
 
     name: str
     uid: str

@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, **changes: Any) -> None:
         """`changes` are of the spec of job lib."""
-        self.now = NOW + timedelta(milliseconds=600)  # who tells whole seconds is not as late as who does not
+        self.now = NOW + timedelta(milliseconds=600)  # clocks that give whole seconds are behind
         self.jobs = {
             name: Job(name, name == "lib", spec(activeDeadline="365d", **(changes if name == "lib" else {})))
             for name in ("lib", "plain")
@@ -136,7 +136,7 @@ class World:
             self.erase(pod, action.grace)
 
     def erase(self, pod: Pod, grace: int | None = None) -> None:
-        """Deletion by whomever: with a grace, and held back by the finalizer."""
+        """Deletion by anyone, with a grace; the finalizer keeps the object."""
         seconds = pod.grace if grace is None else grace
         end = self.now + timedelta(seconds=seconds)
         if pod.deleted_at is None or end < pod.deleted_at:
@@ -214,7 +214,7 @@ class World:
                     pod.node, pod.scheduled_at = free[0].name, self.now
 
     def kubelets(self) -> None:
-        """Every kubelet that can be heard starts, ends and reports its pods; garbage collection follows."""
+        """Every reachable kubelet starts, ends and reports its pods; garbage collection follows."""
         for pod in list(self.pods.values()):
             node = self.nodes.get(pod.node or "")
             if pod.node and node is None:
@@ -244,7 +244,7 @@ class World:
         self._reap(pod)
 
     def train(self, pod: Pod, steps: int) -> None:
-        """The program of a pod does some work, wherever it runs and whoever has forgotten it."""
+        """The program of a pod does some work, on any node, even if it was forgotten."""
         job = self.jobs.get(pod.job)
         if pod.process != "running" or job is None:
             return
@@ -266,7 +266,7 @@ class World:
         if job.library and job.fence != (pod.attempt, pod.uid):
             pod.end(self.now, 1, verdict("fenced", "Fenced"))
             return
-        assert not (job.library and job.handed_over), "who has handed over trains on"
+        assert not (job.library and job.handed_over), "a pod that has handed over trains on"
         assert pod.step >= job.saved or not job.library
         job.saved = max(job.saved, pod.step)
         if pod.told and not pod.stuck and job.library:
@@ -278,7 +278,7 @@ class World:
 
     @staticmethod
     def _holds(job: Job, pod: Pod) -> bool:
-        """True while a successor waits: nobody has let it pass, and the one before it has not handed over."""
+        """True while a successor waits at the fence: not let pass, and the attempt before has not handed over."""
         if pod.predecessor is None or pod.go or job.fence[0] > pod.attempt:
             return False
         return not (job.handed_over and job.fence[0] >= pod.predecessor)

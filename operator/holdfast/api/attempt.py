@@ -39,7 +39,49 @@ class EndKind(StrEnum):
     LOSS = "Loss"
     FAILURE = "Failure"
     MISCONFIGURED = "Misconfigured"
-    STOPPED = "Stopped"  # by the operator: suspend, move, edit, acquire timeout, delete; it is not counted
+    STOPPED = "Stopped"  # by Holdfast, on request or for another tier; counts as nothing
+
+
+class EndReason(StrEnum):
+    """Why an attempt ended, in the words that Holdfast itself chose.
+
+    A launcher, a kubelet or a controller may give other reasons, and these are kept as they are.
+    """
+
+    # The job's spec, a request, or a budget stopped it.
+    SUSPENDED = "Suspended"
+    BUDGET_EXCEEDED = "BudgetExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"  # spec.activeDeadline
+    MOVE_REQUESTED = "MoveRequested"
+    # It went to another tier, or waited for a node in vain.
+    KEEPING_DEADLINE = "KeepingDeadline"
+    RETURNING = "Returning"
+    ACQUIRE_TIMEOUT = "AcquireTimeout"
+    OTHER_TIER = "OtherTier"
+    TIER_REMOVED = "TierRemoved"
+    # It was a successor, and was given up.
+    NOT_NEEDED = "NotNeeded"
+    NOT_WORTH_IT = "NotWorthIt"
+    OVERLAP_TOO_LONG = "OverlapTooLong"
+    POD_REFUSED = "PodRefused"
+    # It was lost.
+    POD_DELETED = "PodDeleted"
+    POD_FAILED = "PodFailed"
+    POD_GONE = "PodGone"
+    NODE_GONE = "NodeGone"
+    NODE_SILENT = "NodeSilent"
+    START_TIMEOUT = "StartTimeout"
+    NEVER_ENDED = "NeverEnded"  # long after its grace
+    UNREACHABLE = "Unreachable"  # no report arrived after it was let pass the fence
+    FENCED = "Fenced"  # a newer attempt owns the checkpoints
+    KILLED = "Killed"  # from outside
+    # Its program ended, or cannot run.
+    EXITED = "Exited"
+    EXIT_CODE = "ExitCode"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"  # it used more memory or scratch space than it asked for
+    COMMAND_NOT_FOUND = "CommandNotFound"
+    POD_INVALID = "PodInvalid"
 
 
 class Drain(Model):

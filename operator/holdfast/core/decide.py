@@ -3,10 +3,12 @@
 from holdfast.core.decision import Decision
 from holdfast.core.draft import Draft, Role
 from holdfast.core.errors import UndecidedError
+from holdfast.core.observe.situation import Sight
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.progress import take_progress
 from holdfast.core.status.wrap_up import wrap_up
 from holdfast.core.table import candidates
+from holdfast.core.turn import take_turn
 
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
 
@@ -14,8 +16,8 @@ ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in t
 def decide(snapshot: Snapshot) -> Decision:
     """What to do about one job now.
 
-    A decision depends on what is, never on which event arrived: deciding again from the state that a decision leads to
-    changes nothing. Raises UndecidedError if the table does not come to rest, which names the rows.
+    A decision depends on what is seen, never on which event arrived: deciding again from the state that a decision
+    leads to changes nothing. Raises UndecidedError, which names the rows, if rows of the table fire without end.
     """
     draft = Draft(snapshot)
     job = snapshot.job
@@ -27,10 +29,10 @@ def decide(snapshot: Snapshot) -> Decision:
         return draft.finish()
     if alive:
         before = draft.status
-        take_progress(draft, draft.look())
-        if draft.status is not before:  # how far the work has come is what policies go by
+        take_progress(draft, draft.situation())
+        if draft.status is not before:  # policies depend on how far the work has come
             _settle(draft)
-    wrap_up(draft, draft.look())
+    wrap_up(draft, draft.situation())
     return draft.finish()
 
 
@@ -45,17 +47,17 @@ def _settle(draft: Draft) -> None:
 
 
 def _fire(draft: Draft, role: Role) -> bool:
-    """Fire the first row that fits the job's current attempt, or its successor; False if none does."""
-    successor = role is Role.SUCCESSOR
-    if successor and draft.status.successor is None:
+    """Fire the first row that fits the job and its current attempt, or the successor; False if no row fits."""
+    turn = take_turn(draft, role)
+    if turn is None and role is Role.SUCCESSOR:
         return False
-    situation = draft.look(role)
-    draft.role = role
-    for row in candidates(situation.state, situation.sight, successor=successor):
-        if row.when(draft, situation):
-            draft.trace.append(row.name)
-            row.do(draft, situation)
-            draft.role = Role.CURRENT
-            return True
-    draft.role = Role.CURRENT
+    state, sight = (turn.attempt.state, turn.sight) if turn else (None, Sight.NOTHING)
+    for row in candidates(state, sight, successor=role is Role.SUCCESSOR):
+        subject = draft if row.about_job else turn
+        found = row.when(subject)
+        if found is None or found is False:
+            continue
+        draft.trace.append(row.name)
+        row.do(subject) if found is True else row.do(subject, found)
+        return True
     return False

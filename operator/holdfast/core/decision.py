@@ -10,11 +10,11 @@ from holdfast.api.status import TrainingJobStatus
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """POST this pod. "Already exists" is success if owner UID and attempt match, else a Refusal (reason NameTaken).
+    """POST this pod. "Already exists" is success if owner UID and attempt match, otherwise a Refusal (NameTaken).
 
-    `promised` says that it may be made before the status is written: the status that is stored has its number already,
-    or, where the fence tells programs apart, the one before it, and every earlier pod of the job has ended but for the
-    one that it follows.
+    A `promised` pod may be created before the status is written. The stored status has its number already or, where
+    the fence tells programs apart, the number before it; and every earlier pod of the job has ended, except the one
+    that it follows.
     """
 
     attempt: int
@@ -34,7 +34,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """Take our finalizer off: the pod's end is in status. A pod that is gone is success."""
+    """Remove Holdfast's finalizer: the pod's end is in status. Success too if the pod is gone."""
 
     name: str
     uid: str
@@ -42,7 +42,7 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class UnprotectPod:
-    """Take the do-not-disrupt annotations off: the pod is leaving anyway."""
+    """Remove the do-not-disrupt annotations: the pod is leaving anyway."""
 
     name: str
     uid: str
@@ -50,7 +50,7 @@ class UnprotectPod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """DELETE the TrainingJob if it is still as decided on, background propagation: its TTL is over."""
+    """DELETE the TrainingJob, with background propagation, if it has not changed since: its TTL is over."""
 
     uid: str
 
@@ -60,7 +60,7 @@ Action = CreatePod | DeletePod | ReleasePod | UnprotectPod | DeleteJob
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a pod is to do. All open orders are derived from status, so they survive a restart of the operator."""
+    """What a trainer is to do. All open orders are derived from status, so they survive a restart of the operator."""
 
     id: int
     type: Literal["drain", "checkpoint", "go"]
@@ -80,10 +80,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Executed in this order: status patch (if it differs; carries resourceVersion), orders, actions, events.
+    """Executed in this order: status patch (if status differs; with resourceVersion), orders, actions, events.
 
-    An order to drain because of a notice goes out before the patch. If the patch fails nothing else is done and the key
-    is decided again. `trace` names the rules that fired.
+    An order to drain because of a notice goes out before the patch. If the patch fails, nothing else is done and the
+    job is decided again. `trace` names the rows that fired.
     """
 
     status: TrainingJobStatus

@@ -1,4 +1,4 @@
-"""The decision while it is being made: steps change it, `finish` turns it into a Decision."""
+"""The decision while it is made: deeds of rows change it, `finish` turns it into a Decision."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from enum import StrEnum
 from operator import is_not
 from typing import Any, TypeVar
 
-from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
+from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
@@ -21,21 +21,20 @@ Derived = TypeVar("Derived")
 
 
 class Role(StrEnum):
-    """Which of a job's attempts a step is about."""
+    """Which of a job's two attempts is meant; the values are the names of their fields in status."""
 
     CURRENT = "current"
     SUCCESSOR = "successor"
 
 
 class Draft:
-    """Collects what one decision changes. The observed objects are never touched."""
+    """Collects the changes of one decision. The observed objects never change."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.now = snapshot.now
         self.status = snapshot.job.status
         self.created: frozenset[int] = frozenset()
-        self.role = Role.CURRENT
         self.refusal_handled = False
         self.trace: list[str] = []
         self._actions: list[Action] = []
@@ -44,53 +43,40 @@ class Draft:
         self._derived: dict[str, Any] = {}
         self._derived_from: TrainingJobStatus | None = None
         self._seen: tuple[object, ...] = ()
-        self._looks: dict[Role, tuple[frozenset[int], Situation]] = {}
+        self._situations: dict[Role, tuple[Attempt | None, frozenset[int], Situation]] = {}
 
-    @property
-    def attempt(self) -> Attempt:
-        """The attempt that the step is about. Only steps whose row requires one may ask."""
-        attempt = self.status.current if self.role is Role.CURRENT else self.status.successor
-        if attempt is None:
-            raise AssertionError("a step that needs an attempt ran without one")
-        return attempt
+    def attempt(self, role: Role = Role.CURRENT) -> Attempt | None:
+        """The current attempt, or its successor, with what was decided so far; None if there is none."""
+        return self.status.current if role is Role.CURRENT else self.status.successor
 
     @property
     def changed(self) -> bool:
-        """True if the status is to be another one than what is stored."""
+        """True if the status is to differ from the stored one."""
         stored = self.snapshot.job.status
         return self.status is not stored and self.status != stored
 
-    def look(self, role: Role = Role.CURRENT) -> Situation:
-        """How the current attempt stands, or its successor, with what was decided so far; looked at once."""
-        known = self._looks.get(role)
-        if known is None or known[1].status is not self.status or known[0] is not self.created:
-            found = look(self.snapshot, self.status, self.created, successor=role is Role.SUCCESSOR)
-            known = self._looks[role] = (self.created, found)
-        return known[1]
+    def situation(self, role: Role = Role.CURRENT) -> Situation:
+        """What is seen of the current attempt, or of its successor, with what was decided so far."""
+        attempt, known = self.attempt(role), self._situations.get(role)
+        if known is None or known[0] is not attempt or known[1] is not self.created:
+            known = self._situations[role] = (attempt, self.created, look(self.snapshot, attempt, self.created))
+        return known[2]
 
     def set(self, **changes: Any) -> None:
-        """Change fields of the status; it stays as it is if they are these very objects already."""
+        """Change fields of the status; it stays the same object if they are these very objects already."""
         for name, value in changes.items():
             if getattr(self.status, name) is not value:
                 self.status = self.status.model_copy(update=changes)
                 return
 
-    def set_attempt(self, **changes: Any) -> None:
-        """Change fields of the attempt that the step is about."""
-        self.put_attempt(self.attempt.model_copy(update=changes))
-
-    def put_attempt(self, attempt: Attempt | None) -> None:
-        """Another attempt, or none, in place of the one that the step is about."""
-        self.set(**{self.role: attempt})
-
-    def say(self, action: str, reason: str) -> None:
-        """Record the choice in words, once: saying the same again keeps its time."""
+    def explain(self, action: str, reason: str) -> None:
+        """Record the choice in words; the same words again keep their time."""
         said = self.status.decision
         if said is None or (said.action, said.reason) != (action, reason):
             self.set(decision=DecisionNote(action=action, reason=reason, at=self.now))
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Tell people."""
+        """Add an Event for people."""
         self._events.append(Event("Warning" if warning else "Normal", reason, message))
 
     def act(self, action: Action) -> None:
@@ -103,11 +89,18 @@ class Draft:
         self._wake = at if self._wake is None else min(self._wake, at)
 
     def wake_in(self, seconds: float) -> None:
-        """Decide again in so many seconds at the latest."""
+        """Decide again in this many seconds at the latest."""
         self.wake(self.now + timedelta(seconds=seconds))
 
-    def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
-        """What `derive` says, asked again only if attempts, or what is known of them, have changed since."""
+    def is_due(self, at: datetime) -> bool:
+        """True if it is `at` or later; otherwise the job is decided again then."""
+        if self.now >= at:
+            return True
+        self.wake(at)
+        return False
+
+    def memo(self, name: str, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` returns; called again only if attempts, or what is known of them, have changed since."""
         now = self.status
         if now is not self._derived_from:
             seen = (now.current, now.successor, now.tiers, now.progress, now.checkpoint, now.history)
@@ -122,9 +115,9 @@ class Draft:
     def raise_attempt(
         self, tier: ProfileTier, *, retry_at: datetime | None = None, avoid: tuple[str, ...] = ()
     ) -> Attempt:
-        """Raise the attempt number; the new attempt, Intended, is returned and becomes what the caller makes of it.
+        """Raise the attempt number and return a new attempt, Intended; the caller makes it current or successor.
 
-        A pod with a higher number than status knows of means that status was lost: the number goes above that too.
+        A pod with a higher number than status has means that status was lost: the new number is above that too.
         """
         number = max((self.status.attempt, *(pod.attempt for pod in self.snapshot.pods))) + 1
         self.set(attempt=number)
@@ -138,27 +131,26 @@ class Draft:
         )
 
     def create_pod(self, attempt: Attempt) -> None:
-        """Create the pod of an attempt: after its status is written, but for the very first and what is promised."""
+        """Create the pod of an attempt after its status is written; the first pod and a promised one do not wait."""
         snapshot, tier = self.snapshot, attempt.tier
         shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
         losses, node_time = loss_counts(find(self.status.tiers, tier.name), shared, self.now)
         life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed)
         manifest = build_pod(snapshot.job, attempt, snapshot.config, life)
-        self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt.number)))
+        self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt)))
         self.created |= {attempt.number}
 
-    def _promised(self, number: int) -> bool:
-        """True if the stored status has this number, and the pod before it, and every other, was seen to end.
+    def _promised(self, attempt: Attempt) -> bool:
+        """True if the stored status has this number, and the pod before it, and every other pod, was seen to end.
 
-        Where the fence tells programs apart the next number will do as well, and a successor need not see the end of
-        the one that it follows.
+        Where the fence tells programs apart, the number after the stored one is enough, and the pod that a successor
+        follows need not have ended.
         """
         stored, pods = self.snapshot.job.status, self.snapshot.pods
         before, ahead = stored.current, int(stored.library and stored.successor is None)
-        seen = before is None or before.number == number or any(pod.attempt == before.number for pod in pods)
-        followed = before.number if before and self.role is Role.SUCCESSOR else None
-        clear = all(pod.ended or pod.attempt == followed for pod in pods)
-        return number <= stored.attempt + ahead and seen and clear
+        seen = before is None or before.number == attempt.number or any(pod.attempt == before.number for pod in pods)
+        clear = all(pod.ended or pod.attempt == attempt.predecessor for pod in pods)
+        return attempt.number <= stored.attempt + ahead and seen and clear
 
     def next_order(self) -> int:
         """The id of a new order."""
@@ -167,28 +159,12 @@ class Draft:
         return order
 
     def order_checkpoint(self) -> None:
-        """Tell the current attempt's trainer to save; an order that is still open is replaced."""
+        """Order the current attempt's trainer to save; the new order replaces one that is still open."""
         order = self.next_order()
         self.set(requests=self.status.requests.model_copy(update={"checkpoint_order": order}))
 
-    def drain(
-        self, reason: str, message: str, deadline: datetime, kind: EndKind, *, deleted_at: datetime | None = None
-    ) -> None:
-        """Tell the current attempt to save and leave; with `deleted_at` its pod is deleted in the same breath."""
-        drain = Drain(
-            order=self.next_order(),
-            reason=reason,
-            message=message,
-            at=self.now,
-            deadline=deadline,
-            kind=kind,
-            deleted_at=deleted_at,
-            kill_at=deleted_at,
-        )
-        self.set_attempt(state=AttemptState.DRAINING, drain=drain, departure=None)
-
     def delete_pod(self, pod: PodView, grace: int | None = None) -> None:
-        """Delete a pod unless that has been asked for already."""
+        """Delete a pod unless it is being deleted already."""
         if pod.deleted_at is None:
             self.act(DeletePod(pod.name, pod.uid, grace))
 
@@ -204,14 +180,14 @@ class Draft:
         )
 
     def _open_orders(self) -> tuple[Order, ...]:
-        """All orders that pods have not acknowledged; derived from status alone, so a restart loses none."""
+        """All orders that trainers have not acknowledged; derived from status alone, so a restart loses none."""
         orders = []
         for attempt in (self.status.current, self.status.successor):
             uid = attempt.pods[0].uid if attempt and attempt.pods else None
             if attempt is None or uid is None:
                 continue
             if attempt.go is not None and not attempt.fenced:
-                orders.append(Order(attempt.go, "go", uid, None, "the attempt before has handed over, or is over"))
+                orders.append(Order(attempt.go, "go", uid, None, "the attempt before it has handed over or ended"))
             if attempt is self.status.current and (save := self.status.requests.checkpoint_order) is not None:
                 orders.append(Order(save, "checkpoint", uid, None, "requested"))
             if attempt.drain and attempt.drain.acknowledged_at is None:

@@ -23,7 +23,6 @@ from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Relea
 from holdfast.core.draft import Draft
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import ClusterView, NodeView
-from holdfast.core.observe.situation import look
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.progress import take_progress
 from holdfast.simulate.durations import ZERO, Durations
@@ -252,7 +251,7 @@ class World:
         if self.status.current is None or not snapshot.reports:
             return snapshot
         draft = Draft(snapshot)
-        take_progress(draft, look(snapshot, draft.status))
+        take_progress(draft, draft.situation())
         self._store(draft.status)
         return replace(snapshot, job=self.job)
 

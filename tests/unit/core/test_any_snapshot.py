@@ -1,4 +1,4 @@
-"""Whatever a job's status says and whatever is seen: a decision is made, and deciding again changes nothing."""
+"""For any status and any view of a job: a decision is made, and deciding again changes nothing."""
 
 from dataclasses import replace
 
@@ -118,7 +118,7 @@ def snapshots(draw):
 
 @settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(snapshots())
-def test_a_decision_is_made_and_holds(given_snapshot):
+def test_a_decision_is_made_and_is_stable(given_snapshot):
     """`settled` decides twice; counters grow by one at most for each attempt whose end is recorded."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
     after = decision.status
@@ -176,7 +176,7 @@ def under_a_policy(draw):
 @settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(under_a_policy())
 def test_a_decision_is_made_under_every_policy(given_snapshot):
-    """And it holds; a job over its budget starts nothing; no tier is gone to that is not in the grid."""
+    """And it is stable; a job over its budget starts nothing; every new attempt is on a tier of the grid."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
     after, grid = decision.status, {one.name for one in given_snapshot.grid}
     known = {one.number for one in (before.current, before.successor) if one}

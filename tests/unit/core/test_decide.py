@@ -30,14 +30,14 @@ from holdfast.core.capacity.choose import choose
 from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError
 from holdfast.core.observe.pods import PodView
-from holdfast.core.table import Row
+from holdfast.core.row import job_row
 
 
-def test_a_table_that_goes_round_in_circles_is_an_error_that_names_the_rows(monkeypatch):
-    def nothing(draft, s):
+def test_rows_that_fire_without_end_are_an_error_that_names_them(monkeypatch):
+    def nothing(draft):
         """Changes nothing, so the row fits again."""
 
-    circle = Row("circle", (), (), "", lambda draft, s: True, nothing, "")
+    circle = job_row("circle", (), lambda draft: True, nothing, then="")
     monkeypatch.setattr(module, "candidates", lambda state, sight, *, successor: (circle,))
     with pytest.raises(UndecidedError, match="circle -> circle"):
         module.decide(snapshot(job()))
@@ -51,7 +51,7 @@ def test_the_snapshot_is_not_touched():
 
 
 def quiet(given):
-    """The same moment once all that it led to is stored."""
+    """The same moment after its decision is stored."""
     return replace(given, job=stored(given.job, settled(given).status))
 
 
@@ -60,7 +60,7 @@ def test_a_quiet_decision_keeps_the_status_itself():
     assert module.decide(given).status is given.job.status
 
 
-def test_a_policy_is_asked_once_while_nothing_that_it_looks_at_changes(monkeypatch):
+def test_a_policy_is_asked_once_while_its_input_does_not_change(monkeypatch):
     given = quiet(snapshot(under("Deadline", status(training())), pod(), reports=[SAYS]))
     asked = []
     monkeypatch.setattr(placement, "choose", lambda *about: asked.append(1) or choose(*about))
@@ -68,7 +68,7 @@ def test_a_policy_is_asked_once_while_nothing_that_it_looks_at_changes(monkeypat
     assert asked == [1]
 
 
-def test_open_orders_are_told_again_by_every_operator():
+def test_every_operator_gives_open_orders_again():
     leaving = attempt(state=AttemptState.DRAINING, drain=drain(order=4, at=at(-1)), fenced=True)
     given = snapshot(job(status(leaving, requests={"orders": 4, "checkpoint_order": 3})), pod())
     orders = settled(given).orders

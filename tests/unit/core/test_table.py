@@ -1,4 +1,4 @@
-"""Every row of the transition table: given a status and a view, which rows fire and what comes of it."""
+"""Every row of the transition table: given a status and a view, the rows that fire and the outcome."""
 
 from dataclasses import replace
 
@@ -20,20 +20,21 @@ from tests.support.decisions.snapshots import (  # fmt: skip
     status,
     stepped,
 )
-from tests.unit.core.table import policy_cases, row_cases, successor_cases
+from tests.unit.core.table import leave_and_start_cases, policy_cases, row_cases, successor_cases
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
 
 from holdfast.api.attempt import Drain
 from holdfast.api.names import ANNOTATION_MOVE
-from holdfast.core.table import SUCCESSOR_TABLE, TABLE
+from holdfast.core.attempt.start import seen_pod
+from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
 
-CASES = (*row_cases.CASES, *successor_cases.CASES, *policy_cases.CASES)
+CASES = (*row_cases.CASES, *leave_and_start_cases.CASES, *successor_cases.CASES, *policy_cases.CASES)
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_table(case):
-    """The rows that fire, what comes of them, and that deciding again says nothing new."""
+    """The rows that fire, the outcome, and that a second decision changes nothing."""
     decision = settled(case.given)
     assert decision.trace == case.trace
     found = outcome(decision)
@@ -41,9 +42,15 @@ def test_table(case):
 
 
 def test_every_row_has_a_case():
-    """A new row needs a case here; a row that cannot be reached has to go."""
+    """A new row needs a case; a row that no case reaches has to go."""
     fired = {name for case in CASES for name in case.trace}
     assert fired == {row.name for row in ROWS}
+
+
+# Breaks if the docstring of a guard has no words that docs/decisions.md can show.
+def test_every_guard_says_when_its_row_fits():
+    silent = {row.when for row in ROWS if not row.guard}
+    assert silent == {always, seen_pod}
 
 
 def test_names_are_unique():
@@ -82,9 +89,9 @@ def test_a_job_remembers_that_its_program_asks_for_the_fence():
 
 
 def test_a_deadline_is_never_before_the_order():
-    told_off = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(-20))))
-    assert isinstance(told_off.status.current.drain, Drain)
-    assert told_off.status.current.drain.deadline == at(0)
+    drained = settled(snapshot(job(status(FENCED)), pod(deleted_at=at(-20))))
+    assert isinstance(drained.status.current.drain, Drain)
+    assert drained.status.current.drain.deadline == at(0)
 
 
 def test_the_grace_bounds_a_long_notice():
@@ -95,14 +102,14 @@ def test_the_grace_bounds_a_long_notice():
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 @pytest.mark.parametrize("capacity", [{"profile": "gone"}, {"tiers": list(TIERS), "maxOverlap": "0s"}])
 @pytest.mark.parametrize("suspend", [False, True])
-def test_every_case_comes_to_rest_whatever_the_user_has_changed(case, capacity, suspend):
-    """The profile is gone, no two nodes are allowed, the job is suspended: no rows that fire for ever."""
+def test_every_case_comes_to_rest_after_a_change_of_the_spec(case, capacity, suspend):
+    """The profile is gone, no two nodes are allowed, the job is suspended: no rows fire without end."""
     changed = job(case.given.job.status, capacity=capacity, suspend=suspend)
     given = changed.model_copy(update={"metadata": case.given.job.metadata})
     settled(replace(case.given, job=given, profile=None))
 
 
-def test_the_report_of_one_that_was_given_up_hides_nothing():
+def test_the_report_of_a_successor_that_was_given_up_does_not_count():
     """Its pod is kept for its logs, and its last report with it."""
     ended_one = ended(2, 1, node="n2")
     reports = [stepped(step=900), report(2, state="holding", fenced=False, step=600)]
@@ -110,7 +117,7 @@ def test_the_report_of_one_that_was_given_up_hides_nothing():
     assert decision.status.progress.step == 900
 
 
-def test_a_successor_is_paid_for_until_it_ended_and_not_until_somebody_looked():
+def test_a_successor_is_paid_for_until_it_ended_and_not_until_the_next_decision():
     follower = successor_cases.follower(RUNNING, scheduled_at=at(-7200), started_at=at(-7190))
     given = successor_cases.given(successor_cases.ON_DEDICATED, follower)
     over = container(ended=True, exit_code=1)

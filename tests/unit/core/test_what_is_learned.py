@@ -1,4 +1,4 @@
-"""What attempts find out about their tiers is kept in status, once each."""
+"""Status keeps what attempts learn about their tiers, once each."""
 
 from tests.support.decisions.snapshots import (
     TIERS,
@@ -40,7 +40,7 @@ def test_a_node_is_there():
 
 
 def test_a_node_that_stood_there_for_long_was_up_for_as_long():
-    """Else a tier would seem to have come back just when a job goes there, and the job would turn on its heel."""
+    """Otherwise a tier seems to have come back just when a job goes there, and the job would go back at once."""
     waits = status(attempt(state=ACQUIRING, created_at=at(-20), raised_at=at(-21)))
     standing = learned(waits, placed(created_at=at(-20), scheduled_at=at(-9)))["spot"]
     assert (standing.since, standing.seen_at) == (at(-9000), at(-9))
@@ -89,7 +89,7 @@ def test_a_tier_that_gave_no_node():
 
 
 def test_a_successor_that_waited_in_vain():
-    """It is given up without a record, since it had no node; what it showed stays."""
+    """It is given up without a record, since it had no node; what was learned of the tier stays."""
     waits = follower(ACQUIRING, created_at=at(-90))
     given_job = under("Deadline", status(training(), successor=waits), slack=600)
     only = nodes(without=("n2", "n3", "n4"))

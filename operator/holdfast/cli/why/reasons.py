@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier, Tier
 from holdfast.api.status import Forecast, Ledger, Phase
-from holdfast.core.attempt.pause import outlay
+from holdfast.core.attempt.pause import budget_forecast
 from holdfast.core.attempt.placement import ask
 from holdfast.core.books.ledger import as_of
 from holdfast.core.capacity.budget import BudgetForecast
@@ -71,7 +71,7 @@ def find_reasons(
     bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger)
     if idle := why_idle(job):
         paused = job.status.phase is Phase.SUSPENDED and not job.spec.suspend
-        return replace(bare, idle=idle, budget=outlay(draft) if paused else None)
+        return replace(bare, idle=idle, budget=budget_forecast(draft) if paused else None)
     if (answer := ask(draft)) is None:
         return bare
     dated = job.spec.capacity.deadline is not None
@@ -82,7 +82,7 @@ def find_reasons(
         net=find_net(answer.outlook.view) if dated and not answer.outlook.missing else None,
         risk=deadline_risk(answer.outlook, answer.choice) if dated else None,
         forecast=forecast(draft),
-        budget=outlay(draft),
+        budget=budget_forecast(draft),
     )
 
 

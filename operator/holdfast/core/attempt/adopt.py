@@ -1,4 +1,4 @@
-"""Pods that are there before status knows of them: the very first, those that were promised, those of a lost status."""
+"""Pods that exist before status has their attempt: the very first pod, a promised pod, the pods of a lost status."""
 
 from datetime import timedelta
 
@@ -6,31 +6,33 @@ from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import start
 from holdfast.core.capacity.grid import find_tier
-from holdfast.core.draft import Draft, Role
+from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.situation import Situation, pod_of
+from holdfast.core.observe.situation import pod_of
 from holdfast.core.pod_manifest import program
+from holdfast.core.turn import Turn
 
 
-def unknown_pods(draft: Draft, s: Situation) -> bool:
-    """True if pods exist although status knows of no attempt: the first one, or all of a status that was lost."""
-    return draft.status.attempt == 0 and bool(draft.snapshot.pods)
+def newest_unknown_pod(draft: Draft) -> PodView | None:
+    """The newest pod if pods exist and status has no attempt: it is the first pod, or status was lost."""
+    if draft.status.attempt != 0:
+        return None
+    return max(draft.snapshot.pods, key=lambda pod: pod.attempt, default=None)
 
 
-def take_up(draft: Draft, s: Situation) -> None:
-    """The first pod is attempt 1. Other pods are of attempts that are over.
+def take_up(draft: Draft, newest: PodView) -> None:
+    """Make the first pod attempt 1. Other pods are of attempts that are over.
 
-    So is a first pod that waits for a node of a tier that has gone. If it has its node it is taken up all the same, for
-    what it costs has to be in the books; of its tier only the name is known.
+    A first pod that waits for a node of a removed tier is over too. One that has its node is taken up all the same,
+    because its cost has to be in the books; only the name of its tier is known.
     """
-    newest = max(draft.snapshot.pods, key=lambda pod: pod.attempt)
     draft.set(attempt=newest.attempt)
     if newest.attempt == 1 and (attempt := _of_pod(draft, newest)):
         draft.set(started_at=attempt.raised_at, suspended_for=timedelta(0), current=attempt)
 
 
 def _of_pod(draft: Draft, pod: PodView) -> Attempt | None:
-    """The attempt that a pod must be of, Intended; None if it waits for a node of a tier that has gone."""
+    """The attempt of a pod, Intended; None if the pod waits for a node of a tier that was removed."""
     tier = find_tier(draft.snapshot.grid, pod.tier)
     if tier is None and pod.node and pod.tier:
         tier = ProfileTier(name=pod.tier, kind="Spot")
@@ -38,21 +40,16 @@ def _of_pod(draft: Draft, pod: PodView) -> Attempt | None:
     return Attempt(number=pod.attempt, state=AttemptState.INTENDED, tier=tier, raised_at=since) if tier else None
 
 
-def promised_pod(draft: Draft, s: Situation) -> bool:
-    """True if there is a pod of the next number: a leader promised it, and died before status said so."""
-    return draft.status.library and draft.status.successor is None and _next_pod(draft) is not None
-
-
-def _next_pod(draft: Draft) -> PodView | None:
+def promised_pod(draft: Draft) -> PodView | None:
+    """The pod if a pod of the next number exists: a leader promised it, and died before it wrote status."""
+    if not draft.status.library or draft.status.successor is not None:
+        return None
     number = draft.status.attempt + 1
     return next((pod for pod in draft.snapshot.pods if pod.attempt == number), None)
 
 
-def take_over(draft: Draft, s: Situation) -> None:
-    """It is the next attempt: needed still, or given up as any other, with what it cost in the books."""
-    pod = _next_pod(draft)
-    if pod is None:
-        raise AssertionError("only a pod that is seen is taken over")
+def take_over(draft: Draft, pod: PodView) -> None:
+    """Make the pod's attempt the next one. If it is not needed it is given up like any other, with its cost booked."""
     attempt = _of_pod(draft, pod)
     draft.set(attempt=pod.attempt)
     if attempt is None:
@@ -61,28 +58,25 @@ def take_over(draft: Draft, s: Situation) -> None:
     if draft.status.current is None:
         draft.set(current=attempt)
     else:
-        draft.set(successor=attempt)
-        draft.role = Role.SUCCESSOR
-        start.acquire(draft, s)
+        draft.set(successor=start.acquiring(draft, attempt))
 
 
-def there_already(draft: Draft, s: Situation) -> bool:
-    """True if the pod of an intended attempt exists, and no other pod of the job lives."""
-    return pod_of(draft.snapshot, draft.attempt) is not None and start.alone(draft)
+def pod_to_adopt(turn: Turn) -> PodView | None:
+    """The pod if the attempt's pod exists already, and no other pod of the job lives."""
+    pod = pod_of(turn.draft.snapshot, turn.attempt)
+    return pod if pod is not None and start.no_other_pod_lives(turn) else None
 
 
-def adopt(draft: Draft, s: Situation) -> None:
-    """The pod was promised, or its POST only seemed to fail: go on with what it does, whatever delay was meant for it.
+def adopt(turn: Turn, pod: PodView) -> None:
+    """Go on with a pod that was promised, or whose POST only seemed to fail; a delay that was set does not count.
 
-    It was made from the job as it looked then. If the user has changed the program since, it is not this job's pod.
+    The pod was made from the job of that time. If the user has changed the program since, it is not this job's pod.
     """
-    pod = pod_of(draft.snapshot, draft.attempt)
-    if pod is None:
-        raise AssertionError("only a pod that is seen is adopted")
+    draft = turn.draft
     if pod.program and pod.program != program(draft.snapshot.job):
-        start.raise_again(draft, s)
-    else:
-        if draft.attempt.predecessor is not None:  # it waits for an attempt that is over
-            draft.set_attempt(go=draft.next_order())
-        start.acquire(draft, s)
-        draft.say("Acquire", f"waiting for a node of tier {draft.attempt.tier.name}")
+        start.raise_again(turn)
+        return
+    if turn.attempt.predecessor is not None:  # it waits for an attempt that is over
+        turn.set_attempt(go=draft.next_order())
+    turn.replace_attempt(start.acquiring(draft, turn.attempt))
+    draft.explain("Acquire", f"waiting for a node of tier {turn.attempt.tier.name}")

@@ -1,110 +1,181 @@
-"""Telling a pod to save and leave, and what follows if it does not."""
+"""Order a pod to save and leave, and act if it does not."""
 
 from datetime import datetime, timedelta
 from math import ceil
+from typing import NamedTuple
 
-from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import end as ends
-from holdfast.core.attempt.pause import held_back, why_held
+from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.situation import Sight, Situation
+from holdfast.core.observe.situation import Sight
+from holdfast.core.turn import Turn
 
-LAST_GRACE = timedelta(seconds=5)  # what a pod gets after a deadline that it let pass
+LAST_GRACE = timedelta(seconds=5)  # what a pod gets after its deadline has passed
+
+# --- orders to leave --------------------------------------------------------------------------------------------------
 
 
-def drain_on_notice(draft: Draft, s: Situation) -> None:
-    """Something will take the pod: save and leave. The next attempt's number is raised now, so it starts at once."""
-    if s.notice is None:
-        raise AssertionError("a drain on notice needs a notice")
-    deadline = max(min(s.notice.deadline, grace_end(draft, s.now)), s.now)
-    draft.drain(s.notice.reason, s.notice.message, deadline, EndKind.LOSS)
-    intend_successor(draft, avoid=(s.notice.node,) if s.notice.node else ())
-    seconds = ceil((deadline - s.now).total_seconds())
-    text = f"{s.notice.reason}: {s.notice.message}; saving and leaving within {seconds} s"
-    draft.say("Migrate", text)
+def find_notice(turn: Turn) -> Notice | None:
+    """The notice if the node or the pod is about to be lost."""
+    return turn.notice if turn.attempt.departure is None else None
+
+
+def drain_on_notice(turn: Turn, notice: Notice) -> None:
+    """Order it to save and leave. The next attempt's number is raised now, so that its pod can start at once."""
+    draft, now = turn.draft, turn.now
+    deadline = max(min(notice.deadline, grace_end(draft)), now)
+    turn.drain(notice.reason, notice.message, deadline, EndKind.LOSS)
+    intend_successor(draft, avoid=(notice.node,) if notice.node else ())
+    seconds = ceil((deadline - now).total_seconds())
+    text = f"{notice.reason}: {notice.message}; saving and leaving within {seconds} s"
+    draft.explain("Migrate", text)
     draft.event("Notice", text, warning=True)
 
 
-def sooner(draft: Draft, s: Situation) -> bool:
-    """True if a notice leaves clearly less time than the order said; notices without a deadline count from now."""
-    drain = draft.attempt.drain
-    return drain is not None and earlier(drain.deadline, s)
+def drain_to_suspend(turn: Turn, reason: PauseReason) -> None:
+    """Order it to save and leave: the user suspended the job, or its budget is used up."""
+    draft, text = turn.draft, f"{pause_message(turn.draft)}: saving and leaving"
+    suspended = reason is EndReason.SUSPENDED
+    turn.drain(reason, pause_message(draft), grace_end(draft), EndKind.STOPPED)
+    draft.explain("Suspend", text)
+    draft.event("Suspending" if suspended else reason, text, warning=not suspended)
 
 
-def earlier(deadline: datetime, s: Situation) -> bool:
-    """True if a notice leaves clearly less time than until `deadline`."""
-    return s.notice is not None and deadline - max(s.notice.deadline, s.now) >= timedelta(seconds=1)
-
-
-def hasten(draft: Draft, s: Situation) -> None:
-    """A second notice leaves less time than the first."""
-    drain = draft.attempt.drain
-    if drain is None or s.notice is None:
-        raise AssertionError("only a drain can be hastened")
-    draft.set_attempt(drain=drain.model_copy(update={"deadline": max(s.notice.deadline, s.now)}))
-
-
-def drain_to_suspend(draft: Draft, s: Situation) -> None:
-    """The user suspended the job, or its budget is used up: save and leave."""
-    hold, why = held_back(draft) or "Suspended", why_held(draft)
-    draft.drain(hold, why, grace_end(draft, s.now), EndKind.STOPPED)
-    draft.say("Suspend", f"{why}: saving and leaving")
-    event = "Suspending" if hold == "Suspended" else hold
-    draft.event(event, f"{why}: saving and leaving", warning=hold != "Suspended")
-
-
-def drain_unfenced_silent(draft: Draft, s: Situation) -> None:
-    """The node is silent and nothing can fence the program: wait until the pod is confirmed gone, and say so."""
-    if s.pod is None:
-        raise AssertionError("a silent node is seen through its pod")
+def drain_unfenced_silent(turn: Turn, pod: PodView) -> None:
+    """Delete a pod on a silent node, which nothing can fence, and wait until it is confirmed gone."""
+    draft, before = turn.draft, turn.attempt.drain
     text = (
-        f"node {s.pod.node} is silent, and nothing shows that the program uses Holdfast's checkpoints, so its "
+        f"node {pod.node} is silent, and nothing shows that the program uses Holdfast's checkpoints, so its "
         "replacement waits until the old pod is confirmed gone (delete the Node, taint it "
         "node.kubernetes.io/out-of-service, or it comes back)"
     )
-    before = draft.attempt.drain
-    draft.drain("NodeSilent", text, s.now, before.kind if before else EndKind.LOSS, deleted_at=s.now)
-    draft.delete_pod(s.pod)
-    intend_successor(draft, avoid=(s.pod.node,) if s.pod.node else ())
-    draft.say("Wait", text)
+    kind = before.kind if before else EndKind.LOSS
+    turn.drain(EndReason.NODE_SILENT, text, turn.now, kind, deleted_at=turn.now)
+    draft.delete_pod(pod)
+    intend_successor(draft, avoid=(pod.node,) if pod.node else ())
+    draft.explain("Wait", text)
     draft.event("NodeSilent", text, warning=True)
 
 
-def acknowledge(draft: Draft, s: Situation) -> None:
-    """The trainer has read the order: it is saving."""
-    drain = draft.attempt.drain
-    if drain is None or s.report is None:
-        raise AssertionError("only a drain can be acknowledged")
-    at = s.report.acknowledged_at or s.now
-    draft.set_attempt(drain=drain.model_copy(update={"acknowledged_at": at}))
+def drain_to_move(turn: Turn, tier_name: str | None) -> None:
+    """Order it to save and leave for that tier or, without one, for the policy's tier away from this node."""
+    draft, node = turn.draft, turn.pod.node if turn.pod else None
+    turn.drain(EndReason.MOVE_REQUESTED, "a move was requested", grace_end(draft), EndKind.STOPPED)
+    if successor := draft.status.successor:
+        elsewhere = tier_name is not None and tier_name != successor.tier.name
+        if elsewhere or (tier_name is None and node in [pod.node for pod in successor.pods]):
+            ends.drop_successor(draft, EndReason.MOVE_REQUESTED)
+    intend_successor(draft, tier_name=tier_name, avoid=(node,) if node and tier_name is None else ())
+    where = f"to {tier_name}" if tier_name else f"away from {node}"
+    draft.explain("Migrate", f"a move {where} was requested: saving and leaving")
+    draft.event("Moving", f"a move {where} was requested: saving and leaving")
 
 
-def delete_drained(draft: Draft, s: Situation) -> None:
-    """Nobody answers the order, or its deadline has passed: delete the pod with what grace is left."""
-    drain = draft.attempt.drain
-    if drain is None or s.pod is None:
-        raise AssertionError("only a draining pod is deleted")
-    full = draft.snapshot.job.spec.checkpoint.grace_period
-    left = max(drain.deadline - s.now, min(LAST_GRACE, full))
+def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple[str, ...] = ()) -> None:
+    """Raise the number of the attempt that follows the current one; its pod waits until that one is over."""
+    tiers = draft.snapshot.grid
+    if draft.status.successor or not tiers or pause_reason(draft):
+        return
+    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft)
+    draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
+
+
+def redirect(draft: Draft, tier: ProfileTier) -> None:
+    """Send the successor of an attempt that leaves already to another tier."""
+    successor = draft.status.successor
+    if successor is None or successor.tier.name == tier.name:
+        return
+    if successor.state is AttemptState.INTENDED:
+        draft.set(successor=successor.model_copy(update={"tier": tier}))
+    else:
+        ends.drop_successor(draft, EndReason.MOVE_REQUESTED)
+        intend_successor(draft, tier_name=tier.name)
+
+
+def grace_end(draft: Draft) -> datetime:
+    """When the grace of a pod ends that is ordered to leave now."""
+    return draft.now + draft.snapshot.job.spec.checkpoint.grace_period
+
+
+# --- an open order ----------------------------------------------------------------------------------------------------
+
+
+def has_earlier_deadline(turn: Turn) -> Drain | None:
+    """The drain with its new deadline if a notice leaves clearly less time than the order said."""
+    drain = turn.attempt.drain
+    deadline = earlier_deadline(turn, drain.deadline) if drain else None
+    return drain.model_copy(update={"deadline": deadline}) if drain and deadline else None
+
+
+def earlier_deadline(turn: Turn, deadline: datetime) -> datetime | None:
+    """When the notice's time ends, not before now; None if that is not clearly earlier than `deadline`."""
+    if turn.notice is None:
+        return None
+    earlier = max(turn.notice.deadline, turn.now)
+    return earlier if deadline - earlier >= timedelta(seconds=1) else None
+
+
+def was_acknowledged(turn: Turn) -> Drain | None:
+    """The drain with the time if the trainer has read the order."""
+    drain, report = turn.attempt.drain, turn.report
+    if drain is None or drain.acknowledged_at or report is None or report.acknowledged < drain.order:
+        return None
+    return drain.model_copy(update={"acknowledged_at": report.acknowledged_at or turn.now})
+
+
+def update_drain(turn: Turn, drain: Drain) -> None:
+    """Write down what has become known of the order."""
+    turn.set_attempt(drain=drain)
+
+
+# --- a pod that does not leave ----------------------------------------------------------------------------------------
+
+
+class Unanswered(NamedTuple):
+    """An order to leave, and the pod that does not follow it."""
+
+    drain: Drain
+    pod: PodView
+
+
+def must_delete(turn: Turn) -> Unanswered | None:
+    """The order and its pod if the order was not acknowledged in time, or its deadline is over."""
+    drain, pod, config = turn.attempt.drain, turn.pod, turn.draft.snapshot.config
+    if drain is None or drain.deleted_at or pod is None or pod.deleted_at:
+        return None
+    limit = drain.deadline
+    if turn.sight is Sight.PLACED or config.progress_url is None:
+        limit = turn.now  # no trainer can read the order
+    elif drain.acknowledged_at is None:
+        limit = min(limit, drain.at + config.acknowledge_timeout)
+    return Unanswered(drain, pod) if turn.draft.is_due(limit) else None
+
+
+def delete_drained(turn: Turn, order: Unanswered) -> None:
+    """Delete the pod with the grace that is left."""
+    drain, now = order.drain, turn.now
+    full = turn.draft.snapshot.job.spec.checkpoint.grace_period
+    left = max(drain.deadline - now, min(LAST_GRACE, full))
     if drain.kind is EndKind.STOPPED and drain.acknowledged_at is None:
-        left = full  # nothing is in a hurry, and the program has not heard of it before
+        left = full  # nothing is urgent, and the program gets its first signal now
     grace = max(ceil(left.total_seconds()), 1)
-    end = s.now + timedelta(seconds=grace)
-    draft.set_attempt(drain=drain.model_copy(update={"deleted_at": s.now, "kill_at": end}))
-    draft.delete_pod(s.pod, grace)
+    turn.set_attempt(drain=drain.model_copy(update={"deleted_at": now, "kill_at": now + timedelta(seconds=grace)}))
+    turn.draft.delete_pod(order.pod, grace)
 
 
 def delete_again(draft: Draft, pod: PodView) -> None:
-    """A pod that status says was deleted is not: the DELETE failed, or the operator died before it.
+    """Delete the current attempt's pod if status says that it was deleted, but the DELETE failed or was never sent.
 
     The grace is what is left of the first one, and never 0: that would take the pod out of the API while its program
     may still run.
     """
-    drain = draft.attempt.drain
+    drain = draft.status.current.drain if draft.status.current else None
     if drain is None or drain.deleted_at is None:
         return
     if drain.kill_at is None or drain.kill_at == drain.deleted_at:  # with the pod's own grace
@@ -113,81 +184,20 @@ def delete_again(draft: Draft, pod: PodView) -> None:
         draft.delete_pod(pod, max(ceil((drain.kill_at - draft.now).total_seconds()), 1))
 
 
-def must_delete(draft: Draft, s: Situation) -> bool:
-    """True if a draining pod has to be deleted now; if not yet, the decision is woken when it may have to be."""
-    drain = draft.attempt.drain
-    if drain is None or drain.deleted_at or s.pod is None or s.pod.deleted_at:
-        return False
-    if s.sight is Sight.PLACED or draft.snapshot.config.progress_url is None:
-        return True  # nobody is there to read an order
-    limit = drain.deadline if drain.acknowledged_at else min(
-        drain.deadline, drain.at + draft.snapshot.config.acknowledge_timeout
-    )  # fmt: skip
-    if s.now >= limit:
-        return True
-    draft.wake(limit)
-    return False
+def is_harmless(draft: Draft, attempt: Attempt) -> bool:
+    """True if the attempt's pod can do no harm once the next attempt has raised the storage fence.
 
-
-def harmless(draft: Draft) -> bool:
-    """True if a pod that nobody hears of can do no harm once the next attempt has raised the storage fence.
-
-    Its program holds the fence, or, not that far yet, belongs to a job whose program is known to ask for it.
+    Its program holds the fence, or it has not come that far and an earlier program of the job is known to take it.
     """
-    return draft.attempt.fenced or draft.status.library
+    return attempt.fenced or draft.status.library
 
 
-def outlived(draft: Draft, s: Situation) -> bool:
-    """True if a deleted pod is still there long after its grace."""
-    drain = draft.attempt.drain
-    if drain is None or not harmless(draft):
+def outlived_grace(turn: Turn) -> bool:
+    """True if the deleted pod is still there long after its grace, and a fence protects the checkpoints."""
+    drain, pod = turn.attempt.drain, turn.pod
+    if drain is None or not is_harmless(turn.draft, turn.attempt):
         return False
     killed = drain.kill_at
-    if killed is None and s.pod and s.pod.deleted_at:  # by somebody, whose clock may be behind the order's
-        killed = max(s.pod.deleted_at, drain.deadline)
-    if killed is None:
-        return False
-    limit = killed + draft.snapshot.config.end_margin
-    if s.now < limit:
-        draft.wake(limit)
-    return s.now >= limit
-
-
-def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple[str, ...] = ()) -> None:
-    """Raise the number of the attempt that follows the current one; its pod waits until that one is over."""
-    tiers = draft.snapshot.grid
-    if draft.status.successor or not tiers or held_back(draft):
-        return
-    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft)
-    draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
-
-
-def redirect(draft: Draft, tier: ProfileTier) -> None:
-    """A person says where a job that leaves already is to go."""
-    successor = draft.status.successor
-    if successor is None or successor.tier.name == tier.name:
-        return
-    if successor.state is AttemptState.INTENDED:
-        draft.set(successor=successor.model_copy(update={"tier": tier}))
-    else:
-        ends.drop_successor(draft, "MoveRequested")
-        intend_successor(draft, tier_name=tier.name)
-
-
-def grace_end(draft: Draft, now: datetime) -> datetime:
-    """When a pod that is told to leave now has had its grace."""
-    return now + draft.snapshot.job.spec.checkpoint.grace_period
-
-
-def drain_to_move(draft: Draft, s: Situation, tier_name: str | None) -> None:
-    """A person asked to move: save, leave, and start on that tier, or afresh from the top away from this node."""
-    node = s.pod.node if s.pod else None
-    draft.drain("MoveRequested", "a move was requested", grace_end(draft, s.now), EndKind.STOPPED)
-    if successor := draft.status.successor:
-        elsewhere = tier_name is not None and tier_name != successor.tier.name
-        if elsewhere or (tier_name is None and node in [pod.node for pod in successor.pods]):
-            ends.drop_successor(draft, "MoveRequested")
-    intend_successor(draft, tier_name=tier_name, avoid=(node,) if node and tier_name is None else ())
-    where = f"to {tier_name}" if tier_name else f"away from {node}"
-    draft.say("Migrate", f"a move {where} was requested: saving and leaving")
-    draft.event("Moving", f"a move {where} was requested: saving and leaving")
+    if killed is None and pod and pod.deleted_at:  # somebody else deleted it; their clock may be behind the order's
+        killed = max(pod.deleted_at, drain.deadline)
+    return killed is not None and turn.draft.is_due(killed + turn.draft.snapshot.config.end_margin)

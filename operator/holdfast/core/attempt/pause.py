@@ -1,9 +1,10 @@
-"""What holds a job back although nothing is wrong with it: its user's word, or its budget."""
+"""Why a job is paused although nothing is wrong with it: spec.suspend, or its budget."""
 
 from datetime import timedelta
 from decimal import Decimal
 from typing import Literal
 
+from holdfast.api.attempt import EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import placement
 from holdfast.core.books import ledger
@@ -11,29 +12,29 @@ from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
 
-Hold = Literal["Suspended", "BudgetExceeded"]
+PauseReason = Literal[EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED]
 
 
-def held_back(draft: Draft) -> Hold | None:
+def pause_reason(draft: Draft) -> PauseReason | None:
     """Why the job must not run now, or None: spec.suspend, or a budget that it would exceed."""
     if draft.snapshot.job.spec.suspend:
-        return "Suspended"
-    found = outlay(draft)
-    return "BudgetExceeded" if found is not None and found.pause else None
+        return EndReason.SUSPENDED
+    found = budget_forecast(draft)
+    return EndReason.BUDGET_EXCEEDED if found is not None and found.pause else None
 
 
-def why_held(draft: Draft) -> str:
-    """What holds the job back, in words."""
-    if draft.snapshot.job.spec.suspend or (found := outlay(draft)) is None:
+def pause_message(draft: Draft) -> str:
+    """Why the job must not run now, in words."""
+    if draft.snapshot.job.spec.suspend or (found := budget_forecast(draft)) is None:
         return "spec.suspend is true"
     return f"spec.capacity.budget: {found.reason}"
 
 
-def outlay(draft: Draft) -> BudgetForecast | None:
-    """What the budget allows, for the tier that the job is on or is to go to; None without a budget."""
+def budget_forecast(draft: Draft) -> BudgetForecast | None:
+    """What the budget allows on the tier that the job is on, or is to go to; None without a budget."""
     if draft.snapshot.job.spec.capacity.budget is None or not draft.snapshot.grid:
         return None
-    return draft.once("outlay", lambda: _forecast(draft))
+    return draft.memo("budget", lambda: _forecast(draft))
 
 
 def _forecast(draft: Draft) -> BudgetForecast | None:
@@ -42,7 +43,7 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
     if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
         return None
     beside = successor.tier.price_per_node_hour if successor and successor.scheduled_at else None
-    # After the last look the pod gets the whole of its grace, and an end is seen a moment later.
+    # After the last decision the pod gets its whole grace period, and its end is seen a moment later.
     leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(
         spec.capacity.budget,
@@ -55,10 +56,13 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
 
 
 def _tier(draft: Draft) -> ProfileTier:
-    """The tier to pay for. What could not be paid for is asked about until it can: nothing else would be quiet."""
+    """The tier whose price counts against the budget.
+
+    After a budget stop it stays the tier that was too expensive, so that the answer, and with it status, does not flip.
+    """
     status = draft.status
     if status.current:
         return status.current.tier
     last = status.history[-1] if status.history else None
-    stopped = find_tier(draft.snapshot.grid, last.tier) if last and last.reason == "BudgetExceeded" else None
+    stopped = find_tier(draft.snapshot.grid, last.tier) if last and last.reason == EndReason.BUDGET_EXCEEDED else None
     return stopped or placement.tier_to_start(draft)

@@ -1,70 +1,74 @@
-"""What people ask of a job by annotation: to move, and to save now. Each request has an id, and is handled once."""
+"""What people request of a job by annotation: to move, and to save now. Each request has an id, and is handled once."""
+
+from typing import NamedTuple
 
 from holdfast.api import names
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.core.attempt import drain, end
 from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
-from holdfast.core.observe.situation import Situation
+from holdfast.core.turn import Turn
 
 
-def request(draft: Draft, annotation: str, handled: str | None) -> tuple[str, str | None] | None:
-    """Id and argument of a request that has not been handled, or None."""
+class Request(NamedTuple):
+    """A request that was not handled yet."""
+
+    id: str
+    argument: str | None
+
+
+def _request(draft: Draft, annotation: str, handled: str | None) -> Request | None:
     words = draft.snapshot.job.metadata.annotations.get(annotation, "")[:200].split()
     if not words or words[0] == handled:
         return None
-    return words[0], words[1] if len(words) > 1 else None
+    return Request(words[0], words[1] if len(words) > 1 else None)
 
 
-def move_asked(draft: Draft, s: Situation) -> bool:
-    """True if a person asked to move."""
-    return request(draft, names.ANNOTATION_MOVE, draft.status.requests.move) is not None
+def move_request(turn: Turn) -> Request | None:
+    """The request if a person requested a move."""
+    return _request(turn.draft, names.ANNOTATION_MOVE, turn.draft.status.requests.move)
 
 
-def move(draft: Draft, s: Situation) -> None:
-    """Move to the tier that was asked for, or away from this node; asked for a tier that is not there, say so."""
-    asked = request(draft, names.ANNOTATION_MOVE, draft.status.requests.move)
-    if asked is None:
-        raise AssertionError("a move is made only if one was asked for")
-    draft.set(requests=draft.status.requests.model_copy(update={"move": asked[0]}))
+def move(turn: Turn, request: Request) -> None:
+    """Move to the requested tier, or away from this node; refuse a tier that is not in the grid."""
+    draft, state = turn.draft, turn.attempt.state
+    draft.set(requests=draft.status.requests.model_copy(update={"move": request.id}))
     tiers = draft.snapshot.grid
-    tier = find_tier(tiers, asked[1]) if asked[1] else None
-    if asked[1] and tier is None:
+    tier = find_tier(tiers, request.argument) if request.argument else None
+    if request.argument and tier is None:
         known = ", ".join(tier.name for tier in tiers)
-        draft.event("MoveRefused", f"no tier is named {asked[1]!r}; the grid has {known}", warning=True)
-    elif draft.attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
-        drain.drain_to_move(draft, s, asked[1])
-    elif draft.attempt.state is not AttemptState.DRAINING and tiers:
-        end.retarget(draft, s, tier or tier_to_start(draft), "MoveRequested")
-    elif tier:  # it leaves already; only where to is open
+        draft.event("MoveRefused", f"no tier is named {request.argument!r}; the grid has {known}", warning=True)
+    elif state in (AttemptState.STARTING, AttemptState.RUNNING):
+        drain.drain_to_move(turn, request.argument)
+    elif state is not AttemptState.DRAINING and tiers:
+        end.replace_waiting(turn, tier or tier_to_start(draft), EndReason.MOVE_REQUESTED)
+    elif tier:  # it leaves already; only the next tier is open
         drain.redirect(draft, tier)
 
 
-def checkpoint_asked(draft: Draft, s: Situation) -> bool:
-    """True if a person asked for a checkpoint."""
-    return request(draft, names.ANNOTATION_CHECKPOINT, draft.status.requests.checkpoint) is not None
+def checkpoint_request(turn: Turn) -> Request | None:
+    """The request if a person requested a checkpoint."""
+    return _request(turn.draft, names.ANNOTATION_CHECKPOINT, turn.draft.status.requests.checkpoint)
 
 
-def order_checkpoint(draft: Draft, s: Situation) -> None:
+def order_checkpoint(turn: Turn, request: Request) -> None:
     """Order the running trainer to save."""
-    asked = request(draft, names.ANNOTATION_CHECKPOINT, draft.status.requests.checkpoint)
-    if asked is None:
-        raise AssertionError("a checkpoint is ordered only if one was asked for")
+    draft = turn.draft
     draft.order_checkpoint()
-    draft.set(requests=draft.status.requests.model_copy(update={"checkpoint": asked[0]}))
+    draft.set(requests=draft.status.requests.model_copy(update={"checkpoint": request.id}))
     draft.event("CheckpointRequested", "a checkpoint was requested")
 
 
-def checkpoint_order_done(s: Situation) -> bool:
-    """True if the trainer acknowledged the open order to save, or there is nobody left to do it."""
-    order = s.status.requests.checkpoint_order
-    if order is None:
+def is_checkpoint_order_done(draft: Draft) -> bool:
+    """True if the trainer has read the open order to save, or no trainer is left to read it."""
+    if (order := draft.status.requests.checkpoint_order) is None:
         return False
-    alive = s.state in (AttemptState.RUNNING, AttemptState.DRAINING)
-    return not alive or (s.report is not None and s.report.acknowledged >= order)
+    current, report = draft.status.current, draft.situation().report
+    alive = current is not None and current.state in (AttemptState.RUNNING, AttemptState.DRAINING)
+    return not alive or (report is not None and report.acknowledged >= order)
 
 
-def close_checkpoint_order(draft: Draft, s: Situation) -> None:
-    """The order to save is closed."""
+def close_checkpoint_order(draft: Draft) -> None:
+    """Close the order to save."""
     draft.set(requests=draft.status.requests.model_copy(update={"checkpoint_order": None}))

@@ -1,36 +1,54 @@
-"""When a silent node counts as lost."""
+"""When a pod on a silent node counts as lost."""
 
-from holdfast.core.attempt import drain
-from holdfast.core.draft import Draft
+from holdfast.api.attempt import EndReason
+from holdfast.core.attempt.drain import is_harmless
 from holdfast.core.observe.nodes import TOGETHER
-from holdfast.core.observe.situation import Situation
+from holdfast.core.observe.pods import PodView
+from holdfast.core.turn import Turn
 
 
-def lost_touch(draft: Draft, s: Situation) -> bool:
-    """True if the node is silent, the silence is its own, and nothing says that the trainer still lives."""
-    if s.node is None or s.node.ready_changed_at is None:
+def was_deleted_by_force(turn: Turn) -> bool:
+    """True if the pod was deleted with a grace of 0: by force, which says that nothing runs there."""
+    return turn.pod is not None and turn.pod.deleted_at is not None and turn.pod.deletion_grace == 0
+
+
+def is_lost_behind_fence(turn: Turn) -> bool:
+    """True if its node alone is silent, or has been for very long, no report arrives, and a fence protects."""
+    return is_harmless(turn.draft, turn.attempt) and _lost_touch(turn, harmless=True)
+
+
+def is_lost_without_fence(turn: Turn) -> PodView | None:
+    """The pod if its node alone is silent, for longer, no report arrives, and nothing fences the program."""
+    drain = turn.attempt.drain
+    if is_harmless(turn.draft, turn.attempt) or (drain is not None and drain.reason == EndReason.NODE_SILENT):
+        return None
+    return turn.pod if _lost_touch(turn, harmless=False) else None
+
+
+def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
+    """True if the node is silent, the silence is its own, and nothing shows that the trainer still runs."""
+    node, now, draft = turn.node, turn.now, turn.draft
+    if node is None or node.ready_changed_at is None:
         return False
-    config, harmless = draft.snapshot.config, drain.harmless(draft)
-    # The node controller's clock may be ahead of ours; nobody is silent since a time that is still to come.
-    since = min(s.node.ready_changed_at, s.now)
-    # Without a fence the pod is deleted, which cannot be taken back, and its replacement waits for its end anyway.
-    # There is no hurry; and in a mass outage nodes are called silent one after the other, over many seconds.
+    config, cluster = draft.snapshot.config, draft.snapshot.cluster
+    # The node controller's clock may be ahead of ours: a silence does not begin in the future.
+    since = min(node.ready_changed_at, now)
+    # Without a fence the pod is deleted, which cannot be undone, and its replacement waits for its end anyway. So it is
+    # not urgent; and in a mass outage nodes become silent one after the other, over many seconds.
     at = since + (config.silent_settle if harmless else config.silent_hold)
-    if harmless and s.node.ready_changed_at > s.now:
-        at = s.now  # when it began is not known, so it cannot be waited for; what was heard still holds it
-    # A trainer that reports may have said so to the operator before this one, or to nobody while this one was cut off.
+    if harmless and node.ready_changed_at > now:
+        at = now  # the time when it began is not known; a report may still delay the decision
+    # A trainer may have reported to the operator before this one, or in vain while this one was cut off.
     times = (
-        s.report.received_at if s.report else None,
-        draft.snapshot.listening_since if draft.attempt.fenced else None,
+        turn.report.received_at if turn.report else None,
+        draft.snapshot.listening_since if turn.attempt.fenced else None,
     )
     if heard := max((at for at in times if at), default=None):
         at = max(at, heard + config.silent_hold)
-    if draft.snapshot.cluster.outage(s.node, s.now):
-        if came_back := draft.snapshot.cluster.came_back(s.node, s.now):
+    if cluster.outage(node, now):
+        if came_back := cluster.came_back(node, now):
             draft.wake(min(came_back) + TOGETHER)
         if not harmless:
             return False
         at = max(at, max(since, heard or since) + config.outage_hold)
-    if s.now < at:
-        draft.wake(at)
-    return s.now >= at
+    return draft.is_due(at)

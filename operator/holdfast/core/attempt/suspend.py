@@ -1,50 +1,55 @@
 """Suspend and resume a job, and end it at spec.activeDeadline."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from holdfast.api.attempt import EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt import end
-from holdfast.core.attempt.pause import held_back, why_held
+from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.draft import Draft
-from holdfast.core.observe.situation import Situation
+from holdfast.core.turn import Turn
 
 
-def suspend_before_start(draft: Draft, s: Situation) -> None:
-    """Suspended while waiting for a node: the pending pod goes, nothing is counted."""
-    end.stop_before_start(draft, s, held_back(draft) or "Suspended")
+def must_pause(turn: Turn) -> PauseReason | None:
+    """The reason if spec.suspend is set, or the job would exceed its budget."""
+    return pause_reason(turn.draft)
 
 
-def suspended(draft: Draft, s: Situation) -> None:
-    """Nothing runs and nothing is to run."""
-    hold, why = held_back(draft), why_held(draft)
-    draft.set(suspended_at=s.now, phase=Phase.SUSPENDED, reason=hold)
-    draft.say("Suspend", why)
-    draft.event("Suspended", f"{why}; checkpoints are kept", warning=hold != "Suspended")
+def must_be_marked(draft: Draft) -> PauseReason | None:
+    """The reason if spec.suspend is set, or the job would exceed its budget, and status does not say so yet."""
+    return pause_reason(draft) if draft.status.suspended_at is None else None
 
 
-def resume(draft: Draft, s: Situation) -> None:
-    """The suspension is over, or the budget was raised: the clock of activeDeadline runs again."""
-    if draft.status.suspended_at is None:
-        raise AssertionError("only a suspended job resumes")
-    paused = draft.status.suspended_for + max(s.now - draft.status.suspended_at, timedelta(0))
+def mark_suspended(draft: Draft, reason: PauseReason) -> None:
+    """Write down that the job is suspended: no attempt runs, and none is to run."""
+    text = pause_message(draft)
+    draft.set(suspended_at=draft.now, phase=Phase.SUSPENDED, reason=reason)
+    draft.explain("Suspend", text)
+    draft.event("Suspended", f"{text}; checkpoints are kept", warning=reason is not EndReason.SUSPENDED)
+
+
+def may_resume(draft: Draft) -> datetime | None:
+    """The time of the suspension if the job is suspended, and nothing pauses it any more."""
+    return draft.status.suspended_at if draft.status.suspended_at and not pause_reason(draft) else None
+
+
+def resume(draft: Draft, suspended_at: datetime) -> None:
+    """End the suspension: the clock of activeDeadline runs again."""
+    paused = draft.status.suspended_for + max(draft.now - suspended_at, timedelta(0))
     draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0)
-    draft.event("Resuming", "nothing holds the job back any more")
+    draft.event("Resuming", "nothing pauses the job any more")
 
 
-def past_active_deadline(draft: Draft, s: Situation) -> bool:
-    """True if the job has been active longer than spec.activeDeadline; time in suspension does not count."""
+def past_active_deadline(draft: Draft) -> timedelta | None:
+    """The limit if the job was active longer than spec.activeDeadline; time in suspension does not count."""
     limit, started = draft.snapshot.job.spec.active_deadline, draft.status.started_at
     if limit is None or started is None or draft.status.suspended_at:
-        return False
-    at = started + draft.status.suspended_for + limit
-    if s.now < at:
-        draft.wake(at)
-    return s.now >= at
+        return None
+    return limit if draft.is_due(started + draft.status.suspended_for + limit) else None
 
 
-def fail_active_deadline(draft: Draft, s: Situation) -> None:
-    """The job took longer than the user allows."""
-    limit = draft.snapshot.job.spec.active_deadline
-    text = f"the job was active longer than spec.activeDeadline ({format_duration(limit)})" if limit else ""
-    end.give_up(draft, s, "DeadlineExceeded", text)
+def fail_active_deadline(draft: Draft, limit: timedelta) -> None:
+    """Fail the job: it took longer than the user allows."""
+    text = f"the job was active longer than spec.activeDeadline ({format_duration(limit)})"
+    end.fail_job(draft, EndReason.DEADLINE_EXCEEDED, text)

@@ -1,15 +1,15 @@
-"""Why an attempt ended: loss or failure, by one chain of rules in the order of their trustworthiness.
+"""Why an attempt ended: loss or failure, by one chain of rules, the most trustworthy first.
 
-torchrun always exits 1 and Kubernetes reports an evicted trainer that saved and left as Succeeded, so exit codes come
-last. The order is: the launcher's word that training is complete or can never work, the user's memory, our own order to
-leave, the cluster's word that it took the pod, then the rest of the launcher's verdict, then the exit code.
+torchrun always exits with 1, and Kubernetes reports an evicted trainer that saved and left as Succeeded, so exit codes
+come last. The order is: the launcher says that training is complete or can never work, memory ran out, Holdfast ordered
+the attempt to leave, the cluster says that it took the pod, the rest of the launcher's verdict, the exit code.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.api.attempt import Drain, EndKind
+from holdfast.api.attempt import Drain, EndKind, EndReason
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.verdict import Verdict, parse_verdict
 
@@ -18,7 +18,7 @@ MESSAGE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended. `infrastructure` marks a loss that is nobody's notice: the platform broke something."""
+    """How an attempt ended. `infrastructure` marks a loss without a notice: the platform broke something."""
 
     kind: EndKind
     reason: str
@@ -33,68 +33,65 @@ class Evidence:
 
     pod: PodView
     drain: Drain | None
-    container: ContainerView | None  # the one that decided: a failed init container, else the trainer
+    container: ContainerView | None  # the one that decided: a failed init container, otherwise the trainer
     verdict: Verdict | None
 
     @classmethod
     def collect(cls, pod: PodView, drain: Drain | None) -> "Evidence":
-        """From a pod and what we told it."""
+        """From a pod and the order to leave that it had."""
         failed_init = next((c for c in pod.init if c.ended and c.exit_code != 0), None)
         container = failed_init or pod.trainer
         return cls(pod, drain, container, parse_verdict(container.message) if container else None)
 
 
-# Reasons a kubelet gives for pods that it would not or could not keep; the pod is to be made again elsewhere.
+# Reasons that a kubelet gives for a pod that it rejected or could not keep; the pod has to be made again elsewhere.
 KUBELET_REASONS = frozenset(
     ("Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError", "Preempting",
      "TopologyAffinityError")
 )  # fmt: skip
-# What kubelets write when they evict a pod that took more than it had asked for.
+# Words of a kubelet that evicts a pod which used more than it had requested.
 _ASKED_TOO_LITTLE = ("memory", "ephemeral", "EmptyDir")
-# What the launcher calls a storage that does not work now: nobody's fault here, and worth trying again.
+# Reasons of the launcher for a storage that does not work now: not the program's fault, and worth another try.
 STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
-# What a container runtime calls a container that it could not start, and how it says that there is no such program.
-# A GPU runtime that is missing on a node sounds the same, but for its name.
+# Reasons of a container runtime that could not start a container, and its message if the program does not exist.
+# A GPU runtime that is missing on a node gives the same message, with "nvidia" in it.
 NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
 _NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
 _SIGKILL, _SIGTERM = 137, 143
 
 
 def classify(pod: PodView, drain: Drain | None) -> End:
-    """The end of a pod that has ended; `drain` is what it had been told, if anything."""
+    """How a pod ended; `drain` is the order to leave that it had, if any."""
     evidence = Evidence.collect(pod, drain)
-    for rule in RULES:
-        if end := rule(evidence):
-            return end
-    raise AssertionError("the last rule always answers")
+    return next((end for rule in RULES if (end := rule(evidence))), None) or _exit_code(evidence)
 
 
 def _complete(e: Evidence) -> End | None:
-    """The launcher says that the program ended of its own accord with 0, or that the log holds the end of training."""
+    """The launcher says that the program exited with 0 unasked, or that the checkpoint log has the end of training."""
     if e.verdict and e.verdict.outcome == "completed":
         return End(EndKind.COMPLETED, e.verdict.reason, e.verdict.message, step=e.verdict.step)
     return None
 
 
 def _misconfigured(e: Evidence) -> End | None:
-    """Init container or launcher found that this can never work: wrong key, no bucket, prefix in use, no command."""
+    """Init container or launcher says that this can never work: wrong key, no bucket, prefix in use, no command."""
     if e.verdict and e.verdict.outcome == "misconfigured" and e.verdict.reason not in STORAGE_BROKEN:
         return End(EndKind.MISCONFIGURED, e.verdict.reason, _words(e))
     return None
 
 
 def _out_of_memory(e: Evidence) -> End | None:
-    """The container's memory limit, or an eviction for memory or scratch space: the user asked for too little."""
+    """The container hit its memory limit, or was evicted for memory or scratch space: the job requests too little."""
     if e.container and e.container.reason == "OOMKilled" and not e.drain:
         text = f"container {e.container.name} was killed for using more memory than its limit"
-        return End(EndKind.FAILURE, "OutOfMemory", text)
-    if e.pod.reason == "Evicted" and any(word in e.pod.message for word in _ASKED_TOO_LITTLE):
-        return End(EndKind.FAILURE, "Evicted", _cap(e.pod.message))
+        return End(EndKind.FAILURE, EndReason.OUT_OF_MEMORY, text)
+    if e.pod.reason == EndReason.EVICTED and any(word in e.pod.message for word in _ASKED_TOO_LITTLE):
+        return End(EndKind.FAILURE, EndReason.EVICTED, _cap(e.pod.message))
     return None
 
 
-def _told_to_leave(e: Evidence) -> End | None:
-    """We told it to save and leave; whatever its exit code, this is why it ended."""
+def _ordered_to_leave(e: Evidence) -> End | None:
+    """Holdfast ordered it to save and leave: this is why it ended, with any exit code."""
     if e.drain:
         return End(e.drain.kind, e.drain.reason, e.drain.message, step=_step(e))
     return None
@@ -110,14 +107,14 @@ def _disrupted(e: Evidence) -> End | None:
 def _deleted(e: Evidence) -> End | None:
     """Somebody else deleted it."""
     if e.pod.deleted_at:
-        return End(EndKind.LOSS, "PodDeleted", f"pod {e.pod.name} was deleted", step=_step(e))
+        return End(EndKind.LOSS, EndReason.POD_DELETED, f"pod {e.pod.name} was deleted", step=_step(e))
     return None
 
 
 def _kubelet(e: Evidence) -> End | None:
-    """The kubelet rejected or gave up the pod."""
+    """The kubelet rejected the pod, or could not keep it."""
     reason = e.pod.reason
-    if reason in KUBELET_REASONS or reason.startswith("OutOf") or reason == "Evicted":
+    if reason in KUBELET_REASONS or reason.startswith("OutOf") or reason == EndReason.EVICTED:
         return End(EndKind.LOSS, reason, _cap(e.pod.message), infrastructure=True)
     return None
 
@@ -128,42 +125,43 @@ def _not_begun(e: Evidence) -> End | None:
         return None
     text = _cap(e.container.message)
     if _NO_COMMAND.search(text) and "nvidia" not in text:
-        return End(EndKind.MISCONFIGURED, "CommandNotFound", text)
+        return End(EndKind.MISCONFIGURED, EndReason.COMMAND_NOT_FOUND, text)
     return End(EndKind.LOSS, e.container.reason, text, infrastructure=True)
 
 
 def _launcher(e: Evidence) -> End | None:
-    """The rest of the launcher's verdict: fenced, told to leave, storage out of reach, or the program's failure."""
+    """The launcher's other verdicts: fenced, left on a signal, storage out of reach, or the program's failure."""
     v = e.verdict
     if v is None:
         return None
     if v.outcome == "fenced":
-        return End(EndKind.LOSS, "Fenced", v.message or "a newer attempt owns the checkpoints", infrastructure=True)
+        text = v.message or "a newer attempt owns the checkpoints"
+        return End(EndKind.LOSS, EndReason.FENCED, text, infrastructure=True)
     if v.outcome == "drained":
-        return End(EndKind.LOSS, v.reason, v.message or "it was told to leave", step=v.step)
+        return End(EndKind.LOSS, v.reason, v.message or "it was signalled to leave", step=v.step)
     if v.reason in STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
     return End(EndKind.FAILURE, v.reason, _words(e), step=v.step)
 
 
 def _exit_code(e: Evidence) -> End:
-    """Without a verdict: the exit code, which means something for a bare process only."""
+    """There is no verdict: the exit code decides, which is reliable only for a program without torchrun."""
     c = e.container
     if c is None or not c.ended:
-        return End(EndKind.LOSS, e.pod.reason or "PodFailed", _cap(e.pod.message), infrastructure=True)
+        return End(EndKind.LOSS, e.pod.reason or EndReason.POD_FAILED, _cap(e.pod.message), infrastructure=True)
     if c.exit_code == 0:
-        return End(EndKind.COMPLETED, "Exited", "the program exited with 0")
+        return End(EndKind.COMPLETED, EndReason.EXITED, "the program exited with 0")
     if c.exit_code in (_SIGKILL, _SIGTERM):
-        return End(EndKind.LOSS, "Killed", f"exit code {c.exit_code}: killed from outside", infrastructure=True)
-    return End(EndKind.FAILURE, "ExitCode", f"exit code {c.exit_code}: {_newest(c.message or c.reason)}")
+        return End(EndKind.LOSS, EndReason.KILLED, f"exit code {c.exit_code}: killed from outside", infrastructure=True)
+    return End(EndKind.FAILURE, EndReason.EXIT_CODE, f"exit code {c.exit_code}: {_newest(c.message or c.reason)}")
 
 
-# The table: the first rule that answers decides. Rendered into docs/decisions.md.
+# The first rule that answers decides; the last one always answers. docs/decisions.md shows them.
 RULES: tuple[Callable[[Evidence], End | None], ...] = (
     _complete,
     _misconfigured,
     _out_of_memory,
-    _told_to_leave,
+    _ordered_to_leave,
     _disrupted,
     _deleted,
     _kubelet,
@@ -186,7 +184,7 @@ def _words(e: Evidence) -> str:
 
 
 def _newest(text: str) -> str:
-    """Cut at the front: what a program said last says why it failed."""
+    """The text, cut at the front: a program's last words say why it failed."""
     limit = MESSAGE_LIMIT - 32  # room for a few words before it
     return text if len(text) <= limit else "…" + text[-(limit - 1) :]
 

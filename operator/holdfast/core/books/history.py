@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-from holdfast.api.attempt import AttemptRecord
+from holdfast.api.attempt import Attempt, AttemptRecord, EndReason
 from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
-from holdfast.core.draft import Draft, Role
+from holdfast.core.draft import Draft
 
 LENGTH = 20
 BYTES = 16 * 1024
@@ -24,24 +24,22 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
         history = history[1:]
     ledger = add_record(draft.status.ledger, record, kind)
     # A successor may be over before the attempt that it was to follow.
-    other = draft.status.successor if draft.role is Role.CURRENT else draft.status.current
-    kept = [entry.number for entry in history] + ([other.number] if other else [])
+    alive = (one.number for one in (draft.status.current, draft.status.successor) if one)
+    kept = [*(entry.number for entry in history), *(number for number in alive if number != record.number)]
     folded = max(ledger.folded_through, min(kept, default=record.number + 1) - 1)
     draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
 
 
-def settle_loss(draft: Draft, first_step_at: datetime, resumed_step: int | None) -> None:
+def settle_loss(draft: Draft, attempt: Attempt, first_step_at: datetime, resumed_step: int | None) -> None:
     """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps."""
-    history, attempt = draft.status.history, draft.attempt
+    history = draft.status.history
     index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
     if index is None or history[index].seconds_lost is not None:
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
-    if before.reason in (
-        "Suspended",
-        "BudgetExceeded",
-    ):  # the suspension was the user's choice: only the restart counts
+    if before.reason in (EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED):
+        # The suspension was the user's choice: only the restart counts.
         since = max(since, attempt.raised_at)
     lost = max((before.last_step or 0) - (resumed_step or 0), 0)
     recovery = split(before, since, attempt, first_step_at, lost)
@@ -62,7 +60,7 @@ def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> Attem
 
 def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[AttemptRecord, ...]:
     """History without the oldest of the timed-out attempts at its end, if they are more than one walk of the grid."""
-    waited = list(takewhile(lambda record: record.reason == "AcquireTimeout", reversed(history)))
+    waited = list(takewhile(lambda record: record.reason == EndReason.ACQUIRE_TIMEOUT, reversed(history)))
     first = len(history) - len(waited)
     return history if len(waited) < max(tiers, 1) else (*history[:first], *history[first + 1 :])
 

@@ -1,4 +1,4 @@
-"""The situation of a job: its status together with what is seen of an attempt's pod."""
+"""The situation of an attempt: its pod, node, report and notice, as they are seen now."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ from holdfast.core.observe.snapshot import Snapshot
 
 
 class Sight(StrEnum):
-    """What is seen of the current attempt's pod."""
+    """What is seen of an attempt's pod."""
 
     NOTHING = "nothing"  # there is no attempt, or its pod must not exist yet
     CREATED = "just created"  # by this decision
@@ -29,21 +29,14 @@ class Sight(StrEnum):
 
 
 class Situation(NamedTuple):
-    """One attempt of a job at one moment of a decision. `status` is the decision's draft, not the stored status."""
+    """What is seen of one attempt at one moment."""
 
     now: datetime
-    status: TrainingJobStatus
     sight: Sight
-    attempt: Attempt | None = None
     pod: PodView | None = None
     node: NodeView | None = None
     report: Report | None = None
     notice: Notice | None = None
-
-    @property
-    def state(self) -> AttemptState | None:
-        """The state of the current attempt."""
-        return self.attempt.state if self.attempt else None
 
     def clamp_time(self, at: datetime | None, since: datetime) -> datetime:
         """Clamp another machine's timestamp to [since, now]; None becomes now.
@@ -54,22 +47,19 @@ class Situation(NamedTuple):
         return max(min(at or self.now, self.now), since)
 
 
-def look(
-    snapshot: Snapshot, status: TrainingJobStatus, created: frozenset[int] = frozenset(), *, successor: bool = False
-) -> Situation:
-    """The situation of the current attempt or its successor; `created`: attempts whose pods this decision creates."""
-    attempt = status.successor if successor else status.current
+def look(snapshot: Snapshot, attempt: Attempt | None, created: frozenset[int] = frozenset()) -> Situation:
+    """The situation of `attempt`. `created`: numbers of attempts whose pods this decision creates."""
     if attempt is None or attempt.state is AttemptState.INTENDED:
-        return Situation(snapshot.now, status, Sight.NOTHING, attempt)
+        return Situation(snapshot.now, Sight.NOTHING)
     pod = pod_of(snapshot, attempt)
     if pod is None:
-        return Situation(snapshot.now, status, _missing(attempt, created), attempt)
+        return Situation(snapshot.now, _missing(attempt, created))
     node = snapshot.cluster.nodes.get(pod.node) if pod.node else None
     sight = _seen(attempt, pod, node)
     notice = None
     if sight in (Sight.PLACED, Sight.RUNNING):
         notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
-    return Situation(snapshot.now, status, sight, attempt, pod, node, snapshot.reports.get(pod.uid), notice)
+    return Situation(snapshot.now, sight, pod, node, snapshot.reports.get(pod.uid), notice)
 
 
 def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:

@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
-from holdfast.core.attempt.pause import Hold
+from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 
@@ -23,7 +23,7 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     _set(draft, "Complete", phase is Phase.COMPLETED, reason if phase.final and reason else "NotFinished")
     failed = phase is Phase.FAILED
     _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", explanation if failed else "")
-    draining = current is not None and current.drain is not None and current.drain.reason in get_args(Hold)
+    draining = current is not None and current.drain is not None and current.drain.reason in get_args(PauseReason)
     suspended = phase is Phase.SUSPENDED
     why = (reason or "Suspended") if suspended else "Suspending" if draining else "NotSuspended"
     _set(draft, "Suspended", suspended, why)
@@ -34,8 +34,8 @@ def set_conditions(draft: Draft, s: Situation) -> None:
 def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
     """ProgressUnreachable: a trainer that has reported before is silent. Training goes on; silence is not a hang."""
     silent = False
-    heard = s.report.received_at if s.report else draft.snapshot.listening_since
-    if heard and s.attempt and s.attempt.fenced and s.sight is Sight.RUNNING:
+    heard, current = s.report.received_at if s.report else draft.snapshot.listening_since, draft.status.current
+    if heard and current and current.fenced and s.sight is Sight.RUNNING:
         limit = heard + draft.snapshot.config.unreported_after
         silent = s.now >= limit
         if not silent:

@@ -12,7 +12,7 @@ from typing import Literal
 from holdfast.api.attempt import AttemptState
 from holdfast.api.scalars import LONGEST, MONEY_MAXIMUM
 from holdfast.api.status import Forecast, Phase
-from holdfast.core.attempt.pause import outlay
+from holdfast.core.attempt.pause import budget_forecast
 from holdfast.core.attempt.placement import ask, in_order
 from holdfast.core.capacity.budget import HOUR, rest_cost
 from holdfast.core.capacity.deadline import span
@@ -76,7 +76,7 @@ def _explain(draft: Draft, *, changed: bool) -> None:
         return
     reason = answer.choice.reason
     if _tier_in(note.reason) != _tier_in(reason):
-        draft.say(note.action, reason)
+        draft.explain(note.action, reason)
     elif changed and note.reason != reason:
         draft.set(decision=note.model_copy(update={"reason": reason}))
 
@@ -133,7 +133,7 @@ def _set_budget_at_risk(draft: Draft, *, changed: bool) -> None:
     if draft.snapshot.job.spec.capacity.budget is None:
         drop_condition(draft, "BudgetAtRisk")
         return
-    if (found := outlay(draft)) is None:
+    if (found := budget_forecast(draft)) is None:
         return
     state: State = "False"
     reason = "Enough"

@@ -5,7 +5,7 @@ Both enter status.history in one patch and never change, so comparing consecutiv
 
 from dataclasses import dataclass
 
-from holdfast.api.attempt import EndKind, Recovery
+from holdfast.api.attempt import EndKind, EndReason, Recovery
 from holdfast.api.profile import TierKind
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.attempt.stuck import STUCK_AFTER_CONFIG_GRACE, STUCK_AFTER_PULL_GRACE, STUCK_AT_ONCE
@@ -16,11 +16,12 @@ from holdfast.core.observe.notices import NOTICE_REASONS
 OTHER = "Other"  # a reason that Holdfast does not know: of a program, a kubelet or another controller
 OUT_OF_RESOURCE = "OutOfResource"  # a kubelet reports OutOfcpu, OutOfnvidia.com/gpu: the resource that its node lacks
 
-_OWN = frozenset(
-    ("BudgetExceeded", "DeadlineExceeded", "Fenced", "KeepingDeadline", "Killed", "MoveRequested", "NeverEnded",
-     "NodeGone", "NodeSilent", "NotNeeded", "NotWorthIt", "OverlapTooLong", "PodDeleted", "PodFailed", "PodGone",
-     "Returning", "StartTimeout", "Suspended", "Unreachable")
+# These end an attempt that has no node, or training itself: no node is left.
+_NO_EXIT = frozenset(
+    (EndReason.ACQUIRE_TIMEOUT, EndReason.OTHER_TIER, EndReason.TIER_REMOVED, EndReason.POD_REFUSED,
+     EndReason.POD_INVALID, EndReason.COMMAND_NOT_FOUND, EndReason.EXITED, EndReason.EXIT_CODE, EndReason.OUT_OF_MEMORY)
 )  # fmt: skip
+_OWN = frozenset(reason.value for reason in EndReason) - _NO_EXIT
 _LAUNCHER = frozenset(("SavedAndLeft", "LeftWithoutSaving"))
 # Reasons of the condition DisruptionTarget, by Kubernetes itself.
 _DISRUPTIONS = frozenset(
@@ -28,7 +29,7 @@ _DISRUPTIONS = frozenset(
      "TerminationByKubelet")
 )  # fmt: skip
 
-REASONS = frozenset((OTHER, OUT_OF_RESOURCE, "Evicted")).union(
+REASONS = frozenset((OTHER, OUT_OF_RESOURCE)).union(
     _OWN, _LAUNCHER, _DISRUPTIONS, NOTICE_REASONS, KUBELET_REASONS, NOT_BEGUN, STORAGE_BROKEN,
     STUCK_AT_ONCE, STUCK_AFTER_CONFIG_GRACE, STUCK_AFTER_PULL_GRACE,
 )  # fmt: skip

@@ -31,7 +31,8 @@ def take_progress(draft: Draft, s: Situation) -> None:
         draft.set(checkpoint=saved)
     current = draft.status.current
     if current and current.number == report.attempt and current.first_step is not None:
-        draft.set_attempt(last_step=report.step, last_step_at=report.step_at)
+        steps = {"last_step": report.step, "last_step_at": report.step_at}
+        draft.set(current=current.model_copy(update=steps))
 
 
 def _newest(draft: Draft) -> Report | None:

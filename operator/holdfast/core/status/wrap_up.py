@@ -1,10 +1,10 @@
 """What every decision ends with: deletion of unwanted pods, conditions, phase and reason, costs, time to live."""
 
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
-from holdfast.core.attempt.drain import delete_again, harmless
-from holdfast.core.attempt.pause import held_back
+from holdfast.core.attempt.drain import delete_again, is_harmless
+from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
@@ -91,7 +91,7 @@ def _update_costs(draft: Draft) -> None:
     """Update the cost so far and the forecast, if there is another change: they alone are not a reason to write."""
     tiers = draft.snapshot.grid
     for role in Role:
-        attempt = draft.status.current if role is Role.CURRENT else draft.status.successor
+        attempt = draft.attempt(role)
         tier = find_tier(tiers, attempt.tier.name) if attempt else None
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
@@ -102,14 +102,15 @@ def _update_costs(draft: Draft) -> None:
 
 def _explain_silent_nodes(draft: Draft, s: Situation) -> None:
     """Explain why a silent node's pod is kept, and that the node answers again."""
-    if s.attempt is None or s.attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or s.node is None:
+    current = draft.status.current
+    if current is None or current.state not in (AttemptState.STARTING, AttemptState.RUNNING) or s.node is None:
         return
     if s.sight is Sight.SILENT and draft.snapshot.cluster.outage(s.node, s.now):
         limit = format_duration(draft.snapshot.config.outage_hold)
-        until = f"its pod is kept for {limit}" if harmless(draft) else "its pod is kept"
-        draft.say(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
+        until = f"its pod is kept for {limit}" if is_harmless(draft, current) else "its pod is kept"
+        draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
     elif s.sight is not Sight.SILENT and draft.status.decision and draft.status.decision.action == KEEP_POD:
-        draft.say("Run", f"node {s.node.name} answers again")
+        draft.explain("Run", f"node {s.node.name} answers again")
 
 
 def _phase(draft: Draft) -> Phase:
@@ -127,7 +128,7 @@ def _phase(draft: Draft) -> Phase:
             return Phase.MIGRATING if status.current.departure else Phase.RUNNING
         case AttemptState.DRAINING:
             drain = status.current.drain
-            if drain and drain.reason == "NodeSilent":
+            if drain and drain.reason == EndReason.NODE_SILENT:
                 return Phase.RECOVERING
             return Phase.MIGRATING if status.successor else Phase.RUNNING
 
@@ -136,10 +137,10 @@ def _reason(draft: Draft, s: Situation) -> str | None:
     status, current = draft.status, draft.status.current
     if current is None:
         if status.suspended_at:
-            return held_back(draft) or "Suspended"
+            return pause_reason(draft) or EndReason.SUSPENDED
         return "ProfileNotFound" if _missing_profile(draft) else None
     if current.state is AttemptState.DRAINING and current.drain:
-        return "Suspending" if current.drain.reason == "Suspended" else current.drain.reason
+        return "Suspending" if current.drain.reason == EndReason.SUSPENDED else current.drain.reason
     if current.state is AttemptState.INTENDED:
         if current.refusals:
             return "PodRefused"
@@ -157,7 +158,7 @@ def _missing_profile(draft: Draft) -> str | None:
 def _explain_missing_profile(draft: Draft, profile: str) -> None:
     text = f"capacity profile {profile} does not exist: create it, or name another one in spec.capacity.profile"
     before = draft.status.decision
-    draft.say("Wait", text)
+    draft.explain("Wait", text)
     if before != draft.status.decision:
         draft.event("ProfileNotFound", text, warning=True)
 

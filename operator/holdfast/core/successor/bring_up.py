@@ -1,193 +1,182 @@
-"""Successors: the next attempt comes up while the current one still trains, and waits at the storage fence (make before
-break). This module brings a successor up, gives it up, and lets it pass; departing.py says when the current one leaves.
+"""Successors: the next attempt comes up while the current one still trains, and waits at the storage fence.
+
+This module brings a successor up, gives it up, and lets it pass the fence. `depart` and `change_tier` say when the
+current attempt leaves.
 """
 
 from datetime import datetime, timedelta
 
-from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end as ends
 from holdfast.core.attempt import start
-from holdfast.core.attempt import stuck as stuck_module
-from holdfast.core.attempt.pause import held_back
-from holdfast.core.attempt.placement import elsewhere
+from holdfast.core.attempt.pause import pause_reason
+from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End, classify
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
-from holdfast.core.observe.situation import Sight, Situation
+from holdfast.core.observe.notices import Notice
+from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.situation import Sight
+from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.successor import change_tier, depart
+from holdfast.core.turn import Turn
 
-INVALID = 422  # HTTP
 LONGEST_PROBE = timedelta(hours=1)
 
 # --- coming up --------------------------------------------------------------------------------------------------------
 
 
-def may_create(draft: Draft, s: Situation) -> bool:
-    """True if the successor's pod may be created: it may overlap with the current attempt, and no third pod lives."""
-    current = draft.status.current
+def may_create(turn: Turn) -> Attempt | None:
+    """The current attempt if that attempt holds the fence, two nodes are allowed, and no third pod lives."""
+    current = turn.draft.status.current
     if current is None or current.state not in (AttemptState.RUNNING, AttemptState.DRAINING):
+        return None
+    return current if depart.may_overlap(turn.draft) and start.may_create(turn) else None
+
+
+def note_running(turn: Turn, pod: PodView) -> None:
+    """The successor's trainer runs, up to the fence."""
+    start.set_running(turn, pod)
+    attempt = turn.attempt
+    turn.draft.event("SuccessorStarted", f"attempt {attempt.number} comes up on {pod.node} ({attempt.tier.name})")
+
+
+def was_handed_over(turn: Turn) -> bool:
+    """True if the current attempt reports that it has saved and left, and the successor was not let pass yet."""
+    current = turn.draft.status.current
+    if current is None or turn.attempt.go is not None or not current.pods:
         return False
-    return depart.may_overlap(draft) and start.may_create(draft, s)
-
-
-def placed(draft: Draft, s: Situation) -> None:
-    """The successor's pod is on a node: from here on two nodes are paid for."""
-    start.note_placed(draft, s)
-
-
-def started(draft: Draft, s: Situation) -> None:
-    """The successor's trainer runs, as far as the fence."""
-    attempt = start.note_running(draft, s)
-    node = s.pod.node if s.pod else None
-    draft.event("SuccessorStarted", f"attempt {attempt.number} comes up on {node} ({attempt.tier.name})")
-
-
-def handed_over(draft: Draft, s: Situation) -> bool:
-    """True if the current attempt says that it has saved and left, told or not, and the successor waits for no more."""
-    current = draft.status.current
-    if current is None or draft.attempt.go is not None or not current.pods:
-        return False
-    report = draft.snapshot.reports.get(current.pods[0].uid or "")
+    report = turn.draft.snapshot.reports.get(current.pods[0].uid or "")
     return report is not None and report.state == "left"
 
 
-def let_pass(draft: Draft, s: Situation) -> None:
-    """The successor may pass the fence: whatever the old program still does, it cannot commit any more."""
-    draft.set_attempt(go=draft.next_order())
+def let_pass(turn: Turn) -> None:
+    """Let the successor pass the fence: the old program may still run, but it cannot commit any more."""
+    turn.set_attempt(go=turn.draft.next_order())
 
 
 # --- giving up --------------------------------------------------------------------------------------------------------
 
 
-def not_wanted(draft: Draft, s: Situation) -> bool:
-    """True if the job has no use for a successor any more, or for this one."""
-    attempt, current = draft.attempt, draft.status.current
-    if current is None or (attempt.state is not AttemptState.INTENDED and held_back(draft)):
+def is_unwanted(turn: Turn) -> bool:
+    """True if the job must pause, or its tier is no better any more."""
+    draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
+    if current is None or (attempt.state is not AttemptState.INTENDED and pause_reason(draft)):
         return True
     if attempt.scheduled_at:
         return False
     tier = find_tier(draft.snapshot.grid, attempt.tier.name)
     if tier and _without_price(tier) != _without_price(attempt.tier):
-        return True  # its pod waits for nodes as they were described before
+        return True  # its pod waits for nodes as the tier described them before
     if current.state is not AttemptState.RUNNING or current.departure:
         return False
-    return not change_tier.wanted(draft)
+    return not change_tier.is_wanted(draft, current, attempt)
 
 
 def _without_price(tier: ProfileTier) -> ProfileTier:
     return tier.model_copy(update={"price_per_node_hour": None})
 
 
-def drop_unwanted(draft: Draft, s: Situation) -> None:
-    """Give it up without a word: somebody changed the job's mind."""
-    ends.drop_successor(draft, "NotNeeded")
+def drop_unwanted(turn: Turn) -> None:
+    """Give it up without an event: nothing is wrong with it."""
+    ends.drop_successor(turn.draft, EndReason.NOT_NEEDED)
 
 
-def overlaps_too_long(draft: Draft, s: Situation) -> bool:
-    """True if two attempts have had nodes for as long as the user allows."""
-    current = draft.status.current
-    if draft.attempt.scheduled_at is None or (current and current.state is AttemptState.DRAINING):
+def overlaps_too_long(turn: Turn) -> bool:
+    """True if two attempts have had nodes for longer than spec.capacity.maxOverlap."""
+    draft, current = turn.draft, turn.draft.status.current
+    if turn.attempt.scheduled_at is None or (current and current.state is AttemptState.DRAINING):
         return False  # the switch is under way, and has a deadline of its own
-    at = draft.attempt.scheduled_at + draft.snapshot.job.spec.capacity.max_overlap
-    if s.now < at:
-        draft.wake(at)
-    return s.now >= at
+    return draft.is_due(turn.attempt.scheduled_at + draft.snapshot.job.spec.capacity.max_overlap)
 
 
-def give_up_overlap(draft: Draft, s: Situation) -> None:
-    """It takes longer to come up than two nodes may be paid for."""
-    limit = format_duration(draft.snapshot.job.spec.capacity.max_overlap)
+def drop_slow(turn: Turn) -> None:
+    """Give it up: it takes longer to come up than two nodes may be paid for."""
+    limit = format_duration(turn.draft.snapshot.job.spec.capacity.max_overlap)
     text = f"it was not ready within spec.capacity.maxOverlap ({limit})"
-    _give_up(draft, End(EndKind.STOPPED, "OverlapTooLong", text))
+    _give_up(turn, End(EndKind.STOPPED, EndReason.OVERLAP_TOO_LONG, text))
 
 
-def ended(draft: Draft, s: Situation) -> None:
-    """Its pod ended. What a failure means is judged when it happens to the attempt that trains."""
-    if s.pod is None:
-        raise AssertionError("an end is seen on a pod")
-    end = classify(s.pod, None)
+def drop_ended(turn: Turn, pod: PodView) -> None:
+    """Give it up: its pod ended. A failure counts only when it happens to the attempt that trains."""
+    end = classify(pod, None)
     kind = EndKind.LOSS if end.kind is EndKind.LOSS else EndKind.STOPPED
-    finished = s.pod.trainer.ended_at if s.pod.trainer else None
-    told = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
-    _give_up(draft, told, ended_at=finished)
+    counted = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
+    _give_up(turn, counted, ended_at=pod.trainer.ended_at if pod.trainer else None)
 
 
-def gone(draft: Draft, s: Situation) -> None:
-    """Its pod or its node is gone, or its node fell silent."""
-    reason = {Sight.SILENT: "NodeSilent", Sight.NODE_GONE: "NodeGone"}.get(s.sight, "PodGone")
-    _give_up(draft, End(EndKind.LOSS, reason, "it cannot be seen any more"), estimated=True)
+def drop_gone(turn: Turn) -> None:
+    """Give it up: its pod or its node is gone, or its node is silent."""
+    reasons = {Sight.SILENT: EndReason.NODE_SILENT, Sight.NODE_GONE: EndReason.NODE_GONE}
+    reason = reasons.get(turn.sight, EndReason.POD_GONE)
+    _give_up(turn, End(EndKind.LOSS, reason, "it is not seen any more"), estimated=True)
 
 
-def noticed(draft: Draft, s: Situation) -> None:
-    """Its own node is about to be lost."""
-    if s.notice is None:
-        raise AssertionError("a successor leaves on a notice")
-    _give_up(draft, End(EndKind.LOSS, s.notice.reason, s.notice.message))
+def find_notice(turn: Turn) -> Notice | None:
+    """The notice if its own node or pod is about to be lost."""
+    return turn.notice
 
 
-def stuck(draft: Draft, s: Situation) -> None:
-    """Its container cannot be made."""
-    container = stuck_module.stuck_container(s)
-    if container is None:
-        raise AssertionError("a stuck pod has a stuck container")
-    _give_up(draft, End(EndKind.STOPPED, container.waiting or "", container.message))
+def drop_on_notice(turn: Turn, notice: Notice) -> None:
+    """Give it up: its own node is about to be lost."""
+    _give_up(turn, End(EndKind.LOSS, notice.reason, notice.message))
 
 
-def refused_for_good(draft: Draft, s: Situation) -> bool:
-    """True if its pod was refused, and it does not help or does not matter to try again soon."""
-    refusal = draft.snapshot.refusal
-    if refusal is None or not start.refused(draft, s) or refusal.reason == "NameTaken":
-        return False
-    return refusal.status == INVALID or not _presses(draft)
+def drop_stuck(turn: Turn, container: ContainerView) -> None:
+    """Give it up: its container cannot be made."""
+    _give_up(turn, End(EndKind.STOPPED, container.waiting or "", container.message))
 
 
-def give_up_refused(draft: Draft, s: Situation) -> None:
-    """The API server would not have its pod: it never will, or a quota is used up and nothing presses."""
-    refusal = draft.snapshot.refusal
-    if refusal is None:
-        raise AssertionError("a refusal is dealt with only if there is one")
-    draft.refusal_handled = True
-    reason = "PodInvalid" if refusal.status == INVALID else "PodRefused"
-    _give_up(draft, End(EndKind.STOPPED, reason, refusal.message))
+def was_refused_for_good(turn: Turn) -> Refusal | None:
+    """The refusal if its pod was refused: for good, or while the current attempt need not leave."""
+    refusal = start.was_refused(turn)
+    if refusal is None or refusal.reason == start.NAME_TAKEN:
+        return None
+    return refusal if refusal.status == start.INVALID or not _must_leave(turn.draft) else None
 
 
-def no_node(draft: Draft, s: Situation) -> bool:
-    """True if the current attempt has to leave, this tier has no node for the next one, and there is another to try."""
-    if not _presses(draft):
-        return False  # a pending pod is the probe for capacity, and costs nothing
-    other = elsewhere(draft, s)
-    return other is not None and other.name != draft.attempt.tier.name
+def drop_refused(turn: Turn, refusal: Refusal) -> None:
+    """Give it up: the API server never accepts its pod, or a quota is used up and the successor is not urgent."""
+    turn.draft.refusal_handled = True
+    reason = EndReason.POD_INVALID if refusal.status == start.INVALID else EndReason.POD_REFUSED
+    _give_up(turn, End(EndKind.STOPPED, reason, refusal.message))
 
 
-def to_another_tier(draft: Draft, s: Situation) -> None:
-    """Try that tier."""
-    attempt, other = draft.attempt, elsewhere(draft, s)
-    if other is None:
-        raise AssertionError("a pod is given up for another tier")
-    ends.drop_successor(draft, "AcquireTimeout")
-    draft.set(successor=draft.raise_attempt(other, avoid=attempt.avoid_nodes))
+def other_tier_if_urgent(turn: Turn) -> ProfileTier | None:
+    """The tier to try if the current attempt has to leave, and there is another tier to try."""
+    if not _must_leave(turn.draft):
+        return None  # a pending pod is the probe for capacity, and costs nothing
+    other = other_tier(turn)
+    return other if other is not None and other.name != turn.attempt.tier.name else None
 
 
-def not_worth_its_node(draft: Draft, s: Situation) -> bool:
-    """True if nothing presses, and its tier will not have proved itself as long as two nodes may be paid for."""
-    return not _presses(draft) and change_tier.not_worth_its_node(draft, s)
+def try_other_tier(turn: Turn, other: ProfileTier) -> None:
+    """Give its pod up for another tier."""
+    draft = turn.draft
+    ends.drop_successor(draft, EndReason.ACQUIRE_TIMEOUT)
+    draft.set(successor=draft.raise_attempt(other, avoid=turn.attempt.avoid_nodes))
 
 
-def _presses(draft: Draft) -> bool:
+def asked_again_if_not_worth_it(turn: Turn) -> datetime | None:
+    """When the tier is asked again if its tier will not prove itself within spec.capacity.maxOverlap."""
+    return None if _must_leave(turn.draft) else change_tier.asked_again_if_not_worth_it(turn)
+
+
+def _must_leave(draft: Draft) -> bool:
     """True if the current attempt has to leave whether or not the successor gets a node."""
     current = draft.status.current
     return current is not None and (current.departure is not None or current.state is AttemptState.DRAINING)
 
 
-def _give_up(draft: Draft, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
-    """Give it up, and try again later each time: what stands against it may last. That it was lost does not."""
-    attempt, current, config = draft.attempt, draft.status.current, draft.snapshot.config
+def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
+    """Give it up, and try again later each time, because the reason may last. A loss does not count for the delay."""
+    draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
     ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
         vain = current.vain + int(end.kind is not EndKind.LOSS)
-        later = draft.now + ends.backoff(config.probe_every, LONGEST_PROBE, max(vain, 1))
+        later = draft.now + ends.backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(vain, 1))
         draft.set(current=current.model_copy(update={"vain": vain, "return_after": later}))
-    text = f"attempt {attempt.number} ({attempt.tier.name}), which was to follow, is given up: {end.reason}"
+    text = f"the successor, attempt {attempt.number} ({attempt.tier.name}), is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)

@@ -91,7 +91,7 @@ class _Entry:
 class ProfileStatusWriter:
     """Writes the status of every CapacityProfile. Use it inside one event loop.
 
-    `every` is in seconds, `asking` as in `with_attempts`. From `begin` on the cache reports every change of a job to it.
+    `every` is in seconds, `asking` as in `with_attempts`. After `begin` the cache reports each change of a job to it.
     """
 
     def __init__(

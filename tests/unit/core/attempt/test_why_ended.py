@@ -1,4 +1,4 @@
-"""Why an attempt ended. Every reason of a cluster, a kubelet and a launcher, and what each counts as."""
+"""Why an attempt ended: every reason of a cluster, a kubelet and a launcher, and the kind that it counts as."""
 
 from dataclasses import replace
 
@@ -27,14 +27,14 @@ def unbegun(message: str):
 
 
 def rejected(reason: str, message: str = ""):
-    """A pod that a kubelet would not run."""
+    """A pod that a kubelet rejected."""
     return pod(phase="Failed", trainer=None, reason=reason, message=message)
 
 
 CASES = [
     # the launcher says that training is complete: nothing outweighs it
     ("own accord", ended(0, 0, DONE), None, COMPLETED, "Exited"),
-    ("complete while being told to leave", ended(1, 0, DONE), drain(), COMPLETED, "Exited"),
+    ("complete after an order to leave", ended(1, 0, DONE), drain(), COMPLETED, "Exited"),
     ("complete while being evicted", ended(1, 0, DONE, disruption="EvictionByEvictionAPI"), None, COMPLETED, "Exited"),
     ("complete in the log", ended(1, 0, verdict("completed", "AlreadyComplete")), None, COMPLETED, "AlreadyComplete"),
     # misconfiguration
@@ -73,7 +73,7 @@ CASES = [
      "no such file or directory"), None, LOSS, "StartError"),
     ("no GPU runtime on the node", unbegun(f'{RUNC} exec: "nvidia-container-runtime": executable file not found'), None,
      LOSS, "StartError"),
-    # told to leave by us: that is why, whatever the exit code
+    # Holdfast ordered it to leave: that is the reason, with any exit code
     ("left on our word", ended(1, 0, DRAINED), drain(), LOSS, "SpotInterruption"),
     ("left without a verdict", ended(1, 0), drain(), LOSS, "SpotInterruption"),
     ("failed while leaving", ended(1, 1, FAILED), drain(), LOSS, "SpotInterruption"),

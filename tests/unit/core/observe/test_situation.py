@@ -43,11 +43,11 @@ SIGHTS = [
 @pytest.mark.parametrize(("current", "pods", "cluster", "sight"), [s[1:] for s in SIGHTS], ids=[s[0] for s in SIGHTS])
 def test_sight(current, pods, cluster, sight):
     given = snapshot(job(), *pods, cluster=cluster)
-    assert look(given, status(current)).sight is sight
+    assert look(given, current).sight is sight
 
 
-def test_a_pod_of_this_decision():
-    acquiring = status(attempt(state=A.ACQUIRING))
+def test_a_pod_of_this_very_decision():
+    acquiring = attempt(state=A.ACQUIRING)
     assert look(snapshot(job()), acquiring, frozenset({1})).sight is Sight.CREATED
 
 

@@ -1,4 +1,4 @@
-"""A job does not go to and fro: what holds between its decisions."""
+"""A job does not go back and forth between tiers: invariants over many decisions."""
 
 from datetime import timedelta
 
@@ -31,7 +31,7 @@ ON_N1 = nodes(without=("n2", "n3", "n4"))
 
 
 def says(now):
-    """It takes a step a second, and saves at every look."""
+    """A report of a trainer that takes a step a second and has just saved."""
     saved = SavedCheckpoint(900 + now, "s3://runs/vision/vit/manifests/1.json", 9, at(now))
     return reported(step=900 + now, step_at=at(now), received_at=at(now), checkpoint=saved)
 
@@ -59,8 +59,8 @@ def test_a_probe_waits_for_as_long_as_it_takes(policy):
 
 @settings(max_examples=60)
 @given(slack=st.integers(-7200, 90_000), policy=st.sampled_from(("Deadline", "Cheapest")))
-def test_on_spot_whatever_the_slack_at_most_one_successor_comes_up(slack, policy):
-    """It goes to the net if it has to, and then waits for it; it changes its mind about that at most once."""
+def test_on_spot_at_most_one_successor_comes_up_with_any_slack(slack, policy):
+    """It goes to its safety net if it has to, and then waits for it: at most one change of plan."""
     given_job = under(policy, status(training()), slack=slack)
     numbers, now = {1}, 0
     while now < 3600:
@@ -82,7 +82,7 @@ def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
     assert decision.status.current.return_after <= at(0) + timedelta(minutes=10)
 
 
-def test_what_may_last_puts_the_next_try_off_a_loss_does_not():
+def test_a_reason_that_may_last_delays_the_next_try_and_a_loss_does_not():
     given_job = under("Cheapest", status(training("dedicated", vain=2), successor=follower(STARTING)))
     stuck = placed(2, node="n2", trainer=container(waiting="InvalidImageName"))
     failed = settled(snapshot(given_job, pod(), stuck, reports=[says(0)])).status.current
@@ -91,7 +91,7 @@ def test_what_may_last_puts_the_next_try_off_a_loss_does_not():
     assert (lost.vain, lost.return_after) == (2, at(20 * 60))
 
 
-# Breaks if back-offs add up until the deadline cannot be kept: what a start that fails costs is all that was reckoned.
+# Breaks if back-offs add up until the deadline cannot be kept: only the cost of a failed start is calculated.
 @pytest.mark.parametrize(("slack", "waits"), [(36_000, 300), (1_600, 0), (60, 0)])
 def test_no_more_time_is_waited_after_a_loss_than_the_deadline_allows(slack, waits):
     paces = (known(state=None), known("dedicated", state=None))

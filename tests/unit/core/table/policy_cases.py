@@ -1,4 +1,4 @@
-"""Cases for what the policies Cheapest and Deadline, and a budget, make of the rows."""
+"""Cases of rows under the policies Cheapest and Deadline, and under a budget."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ CASES = [
          known(),))), trace=("begin", "create"), then={"tier": "spot"}, cluster=NO_NODES),
     case("Cheapest: Spot was refused", under("Cheapest", status(None, attempt=3, tiers=(known(),))),
          trace=("begin", "create"), then={"tier": "dedicated"}, cluster=NO_NODES),
-    case("Cheapest: Spot was refused so long ago that nobody knows, and dedicated was not asked yet", under("Cheapest",
+    case("Cheapest: Spot was refused too long ago to know, and dedicated was not asked yet", under("Cheapest",
          status(None, attempt=3, tiers=(known(state=None),), history=(REFUSED,))), trace=("begin", "create"),
          then={"tier": "dedicated"}, cluster=NO_NODES),
     # --- while a pod waits
@@ -140,15 +140,15 @@ CASES = [
          trace=("no time to lose",),
          then={"state": DRAINING, "follows": (INTENDED, "dedicated", None), "created": [],
                "reason": "KeepingDeadline"}),
-    case("Deadline: nobody listened for hours, and it has come further meanwhile", under("Deadline",
+    case("Deadline: no operator listened for hours, and it has made progress", under("Deadline",
          status(training(progress_at=at(-36_400), last_step_at=at(-36_000), scheduled_at=at(-36_500),
          started_at=at(-36_450))), slack=600), pod(), reports=[reported(step=36_900, step_at=at(0),
          checkpoint=SavedCheckpoint(36_900, "s3://b/p/data/9", 1, at(0)))],
          then={"state": RUNNING, "successor": None}),
-    Case("Deadline: nobody listened for hours, and it has not been heard yet", snapshot(under("Deadline",
+    Case("Deadline: no operator listened for hours, and no report has arrived yet", snapshot(under("Deadline",
          status(training()), slack=600, **ALONE), pod(), listening_since=at(-10)), (),
          {"state": RUNNING, "wake": at(110)}),
-    Case("Deadline: it is not heard at all", snapshot(under("Deadline", status(training()), slack=600, **ALONE), pod(),
+    Case("Deadline: no report arrives", snapshot(under("Deadline", status(training()), slack=600, **ALONE), pod(),
          listening_since=at(-120)), ("no time to lose",), {"state": DRAINING}),
     case("Deadline: its successor was given up just now", under("Deadline", status(training(return_after=at(60))),
          slack=600), pod(), trace=("no time to lose", "create beside"),
