@@ -68,12 +68,12 @@ bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
 	$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-checkpoint
-bench-checkpoint: setup ## Measure what saves cost a training and how fast checkpoints move, beside others; writes docs/benchmarks-checkpoint.md
+bench-checkpoint: setup ## Measure what saves cost a training and how fast checkpoints move, beside others; writes docs/reference/benchmarks-checkpoint.md
 	-@"$$("$(PYTHON)" scripts/setup.py uv)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m tests.bench.checkpoint $(ARGS)
 
 .PHONY: economy
-economy: setup ## Simulate policies on Spot markets, write docs/economy.md; TRACES=DIR adds recorded ones (minutes)
+economy: setup ## Simulate policies on Spot markets, write docs/reference/economy.md; TRACES=DIR adds recorded ones (minutes)
 	$(BIN)/python scripts/economy.py $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
 
 .PHONY: promise

@@ -1,4 +1,4 @@
-"""Simulate the capacity policies on Spot markets, and write the results into docs/economy.md and docs/images.
+"""Simulate the capacity policies on Spot markets, and write the results into docs/reference/economy.md and its images.
 
     python scripts/economy.py                 on generated markets
     python scripts/economy.py --traces DIR    on the traces in DIR too
@@ -25,7 +25,7 @@ from holdfast.simulate.synthetic import made_up
 from holdfast.simulate.traces import Trace, read_traces
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "economy.md"
+PAGE = ROOT / "docs" / "reference" / "economy.md"
 SEED = 1
 WINDOWS = 24  # jobs per market and load under the usual terms
 OTHER_WINDOWS = 6  # jobs per market and load under each of the other terms
@@ -180,7 +180,7 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, and write the page."""
-    parser = argparse.ArgumentParser(prog="scripts/economy.py", description="Write docs/economy.md.")
+    parser = argparse.ArgumentParser(prog="scripts/economy.py", description="Write docs/reference/economy.md.")
     parser.add_argument("--traces", type=Path, metavar="DIR", help="traces, .json or .csv: simulate on them too")
     parser.add_argument("--windows", type=int, default=WINDOWS, help=f"jobs per market and load ({WINDOWS})")
     parser.add_argument("--others", type=int, default=OTHER_WINDOWS, metavar="WINDOWS",

@@ -4,9 +4,9 @@ crds/*.yaml                        from operator/holdfast/api
 charts/holdfast/files/crds/*.yaml  the same, for the chart
 charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
 charts/holdfast/files/dashboards/  from scripts/generate/dashboard.py
-docs/api.md                        from operator/holdfast/api
-docs/cli.md                        from the commands' own help
-docs/decisions.md                  from operator/holdfast/core
+docs/reference/api.md              from operator/holdfast/api
+docs/reference/cli.md              from the help texts of the commands
+docs/reference/decisions.md        from operator/holdfast/core
 """
 
 import difflib
@@ -53,9 +53,9 @@ def files() -> dict[Path, str]:
         made[ROOT / "charts" / "holdfast" / "files" / "crds" / name] = kept(text)
     made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
     made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / "holdfast.json"] = dashboard.render()
-    made[ROOT / "docs" / "api.md"] = fields.text()
-    made[ROOT / "docs" / "cli.md"] = commands()
-    made[ROOT / "docs" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()
+    made[ROOT / "docs" / "reference" / "api.md"] = fields.text()
+    made[ROOT / "docs" / "reference" / "cli.md"] = commands()
+    made[ROOT / "docs" / "reference" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()
     return made
 
 

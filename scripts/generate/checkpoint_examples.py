@@ -1,4 +1,4 @@
-"""Example output for docs/cli.md, made by the commands' own code from an invented storage."""
+"""Example output for docs/reference/cli.md, made by the commands' own code from an invented storage."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

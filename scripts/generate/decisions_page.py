@@ -1,4 +1,4 @@
-"""The decisions as a page for people: the transition table, the rules of loss and failure, the notices."""
+"""The page docs/reference/decisions.md: the transition table, the rules of loss and failure, the notices."""
 
 from collections.abc import Iterable, Sequence
 from inspect import getdoc
@@ -10,40 +10,42 @@ from holdfast.core.row import Row
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE
 
 _HEAD = """\
-# What Holdfast decides, and why
+# Decisions
 
-A decision is made from what is seen now: the job's status, its pods, their nodes, the trainer's reports. It never
-depends on which event arrived. The code of this page is `operator/holdfast/core`.
+This page lists every rule by which the operator acts. A decision depends on the state: the status of the job, its pods,
+their nodes, and the reports of the trainer. It never depends on the event that arrived. The code is
+`operator/holdfast/core`; [How a job moves](../concepts/moves.md) has the reasons.
 
 ## What a job does next
 
-Rows are tried from the top; the first row that fits fires, and they are tried again until none fits. *State* is where
-the current attempt stands, *seen* is what is seen of its pod. In the other columns, "it" is the current attempt.
+The operator tries the rows from the top. The first row that fits fires; then the operator tries again, until no row
+fits. *State* is the state of the current attempt, *seen* is what the operator sees of its pod. In the other columns,
+"it" is the current attempt.
 """
 
 _SUCCESSOR = """\
-## The attempt that comes up beside it
+## The successor
 
-A program that holds the storage fence can be followed before it ends: the next attempt's pod is made while the current
-one trains, loads its program, and waits at the fence. These rows are tried when none above fits; *state*, *seen* and
-"it" are the successor's. If the successor is given up, the current attempt trains on.
+If the program holds the storage fence, the next attempt may start before the current one ends: its pod is created while
+the current attempt trains, loads its program, and waits at the fence. The operator tries these rows when none above
+fits; *state*, *seen* and "it" are the successor's. If the successor is given up, the current attempt trains on.
 """
 
 _ENDS = """\
 ## Why an attempt ended
 
-The first rule that answers decides. Losses and stops never count against the user; failures count against
-`spec.failure.maxFailures`; an attempt that is misconfigured or completed ends the job.
+The first rule with an answer decides. Losses and stops never count against the user; failures count against
+`spec.failure.maxFailures`; a misconfigured or completed attempt ends the job.
 """
 
 _NOTICES = """\
 ## What counts as a notice
 
-After a notice a pod has the time that the notice leaves, and never more than `spec.checkpoint.gracePeriod`.
-`karpenter.sh/nodeclaim-termination-timestamp` on a node gives the exact time of its end. A pod that is being deleted,
-a pod with the condition `DisruptionTarget`, a node that is being deleted and a node with the condition
-`VMEventScheduled` are notices too. `aws-node-termination-handler/rebalance-recommendation` and
-`DeletionCandidateOfClusterAutoscaler` are advice, and change nothing.
+A pod that has to leave gets the time that its notice leaves, but at most `spec.checkpoint.gracePeriod`. The annotation
+`karpenter.sh/nodeclaim-termination-timestamp` on a node gives the exact time. These are notices too: a pod that is
+being deleted, a pod with the condition `DisruptionTarget`, a node that is being deleted, and a node with the condition
+`VMEventScheduled`. `aws-node-termination-handler/rebalance-recommendation` and `DeletionCandidateOfClusterAutoscaler`
+are advice, and change nothing.
 """
 
 

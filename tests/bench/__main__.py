@@ -29,7 +29,7 @@ FIGURES: dict[str, Measure] = {
     "overhead": overhead.measure,
     "switch": lambda bench: switch.measure(bench.quick),
 }
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "benchmarks.md"
 LONGEST = 1800.0  # seconds for one figure
 
 
@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
                         help=f"measure only this: {', '.join(FIGURES)}; can be repeated")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     parser.add_argument("--page", type=Path, metavar="FILE",
-                        help="write the Markdown page there; a full run writes docs/benchmarks.md")  # fmt: skip
+                        help="write the page there; a full run writes docs/reference/benchmarks.md")  # fmt: skip
     return parser.parse_args(arguments)
 
 

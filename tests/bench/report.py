@@ -1,4 +1,4 @@
-"""The table: on the terminal, as JSON, and as docs/benchmarks.md."""
+"""The table: on the terminal, as JSON, and as docs/reference/benchmarks.md."""
 
 import json
 import os
@@ -108,17 +108,17 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
 
 
 def markdown(results: Sequence[Measured]) -> str:
-    """The page docs/benchmarks.md."""
+    """The page docs/reference/benchmarks.md."""
     around = surroundings()
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`. The control plane is a real one (etcd, API server, scheduler, controller manager) on",
-        "one machine; nodes and pods are simulated by KWOK; the operator runs under its own service account with its",
+        "Written by `make bench`. The control plane is real (etcd, API server, scheduler, controller manager) and runs",
+        "on one machine; KWOK simulates nodes and pods; the operator runs under its own service account with its",
         "settings as shipped. batch/v1 Job is measured beside it in the same run, with the controller manager at",
-        "200/400 requests a second and 10 job syncs, where it is at its best. Times are taken from the API server's",
-        "audit log. A pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
-        "What checkpoints cost is in [benchmarks-checkpoint.md](benchmarks-checkpoint.md).",
+        "200/400 requests a second and 10 job syncs, its best setting. Times come from the API server's audit log. A",
+        "pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
+        "What checkpoints cost: [Benchmarks of checkpoints](benchmarks-checkpoint.md).",
         "",
         f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
         f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included.",
@@ -127,8 +127,8 @@ def markdown(results: Sequence[Measured]) -> str:
         f"|{'---|' * len(HEADINGS)}",
         *(f"| {' | '.join(line)} |" for line in rows(results)),
         "",
-        "The ratio is against Job in the same run where it was measured, else against the best peer's published one;",
-        "above 1 Holdfast is better. Peers' figures: 2 cores, Kubernetes 1.36.3, batch/v1 Job, JobSet 0.12.0,",
+        "The ratio is against Job in the same run; if Job was not measured, against the best peer's published figure.",
+        "Above 1 Holdfast is better. Peers' figures: 2 cores, Kubernetes 1.36.3, batch/v1 Job, JobSet 0.12.0,",
         "PyTorchJob (training-operator 1.9.4), TrainJob (trainer 2.3.0), measured in the same way.",
         "",
         "## Details",

@@ -1,8 +1,8 @@
 """The transition table: what a job does next, by where its current attempt stands and what is seen of its pod.
 
 The first row that fits fires; rows are tried again until none fits. Every row changes the status so that it does not
-fit again. `docs/decisions.md` shows this table, generated from here; the words of its column "if" are the docstrings of
-the guards. A row reads: name, states, sights, guard, deed, where it leads.
+fit again. `docs/reference/decisions.md` shows this table, generated from here; the words of its column "if" are the
+docstrings of the guards. A row reads: name, states, sights, guard, deed, where it leads.
 """
 
 from functools import cache

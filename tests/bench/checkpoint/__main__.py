@@ -21,7 +21,7 @@ from tests.bench.checkpoint.stalls import stalls
 from tests.bench.checkpoint.uploads import upload
 from tests.support import guard
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "benchmarks-checkpoint.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "benchmarks-checkpoint.md"
 LARGE: Final = 1000  # MB
 FIGURES: Final = ("stalls", "beside", "upload", "restore", "soak")
 
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
                         help="what is uploaded and restored without a training, in MiB (default 1024)")  # fmt: skip
     parser.add_argument("--saves", type=int, default=1000, help="saves over which memory is watched (default 1000)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds to FILE too")
-    written = "write the Markdown page there; a full run writes docs/benchmarks-checkpoint.md"
+    written = "write the Markdown page there; a full run writes docs/reference/benchmarks-checkpoint.md"
     parser.add_argument("--write", type=Path, metavar="FILE", help=written)
     return parser.parse_args(arguments)
 

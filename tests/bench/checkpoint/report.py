@@ -1,4 +1,4 @@
-"""The tables of all sections and of all goals: on the terminal, as JSON, and as docs/benchmarks-checkpoint.md."""
+"""The tables of all sections and goals: on the terminal, as JSON, and in docs/reference/benchmarks-checkpoint.md."""
 
 import os
 import platform
@@ -18,9 +18,9 @@ GOALS = ("goal", "reached", "wanted", "verdict")
 INTRODUCTION = """# Benchmarks of checkpoints
 
 Written by `make bench-checkpoint`. All ways are measured in turns in one run, on one machine. They share its cores with
-the training, and with the server where there is one: a null server, which throws away what it is sent and makes up what
-it is asked for, so that the client is what is measured. Where the time goes that a save costs, and what the limits are:
-[how it works](architecture.md#what-a-save-costs).
+the training, and with the server if there is one: a null server, which throws uploads away and invents downloads, so
+that only the client is measured. Where the time of a save goes, and what the limits are:
+[What a save costs](../concepts/checkpoints.md#what-a-save-costs).
 """
 
 
@@ -56,7 +56,7 @@ def as_json(found: Sequence[Section]) -> list[dict[str, Any]]:
 
 
 def markdown(found: Sequence[Section]) -> str:
-    """The page docs/benchmarks-checkpoint.md."""
+    """The page docs/reference/benchmarks-checkpoint.md."""
     memory = round(psutil.virtual_memory().total / 2**30)
     where = (
         f"Run on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {memory} GiB, {platform.system()}; "

@@ -47,7 +47,7 @@ def test_every_row_has_a_case():
     assert fired == {row.name for row in ROWS}
 
 
-# Breaks if the docstring of a guard has no words that docs/decisions.md can show.
+# Breaks if the docstring of a guard has no words that docs/reference/decisions.md can show.
 def test_every_guard_says_when_its_row_fits():
     silent = {row.when for row in ROWS if not row.guard}
     assert silent == {always, seen_pod}

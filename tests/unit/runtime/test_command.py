@@ -46,7 +46,7 @@ def test_runs_without_the_packages_of_the_extras(tmp_path: Path) -> None:
     try:
         assert process.stderr is not None
         seen = ""
-        while "lease cannot be read" not in seen:
+        while "cannot read or acquire the lease" not in seen:
             text = process.stderr.readline()
             assert text, seen
             seen += text

@@ -1,4 +1,4 @@
-"""The script that writes the figures of docs/economy.md."""
+"""The script that writes the figures of docs/reference/economy.md."""
 
 import json
 from pathlib import Path

@@ -156,7 +156,7 @@ def _exit_code(e: Evidence) -> End:
     return End(EndKind.FAILURE, EndReason.EXIT_CODE, f"exit code {c.exit_code}: {_newest(c.message or c.reason)}")
 
 
-# The first rule that answers decides; the last one always answers. docs/decisions.md shows them.
+# The first rule that answers decides; the last one always answers. docs/reference/decisions.md shows them.
 RULES: tuple[Callable[[Evidence], End | None], ...] = (
     _complete,
     _misconfigured,

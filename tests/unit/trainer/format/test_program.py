@@ -148,7 +148,7 @@ def test_rules(changed: dict[str, str], found: list[tuple[str, str]], said: str)
 def test_every_rule_is_tested_and_documented() -> None:
     tested = {rule for case in test_rules.pytestmark[0].args[1] for rule, _ in case[1]}  # type: ignore[attr-defined]
     assert tested == set(RULES)
-    table = (Path(__file__).parents[4] / "docs" / "training.md").read_text()
+    table = (Path(__file__).parents[4] / "docs" / "reference" / "changed-program.md").read_text()
     for name, (severity, _) in RULES.items():
         assert f"| `{name}` | {severity}" in table
 

@@ -1,0 +1,42 @@
+"""Hand-written pages of the reference list exactly what there is."""
+
+import re
+from dataclasses import replace
+
+from tests.support.decisions.snapshots import CONFIG, attempt, job, tier
+from tests.unit.docs.pages import DOCS, prose
+
+import holdfast_train
+from holdfast.core.pod_manifest import build_pod
+
+FULL = {
+    "storage": {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "http://s3:9000", "credentialsSecret": "s3"}},
+    "maxLoss": "15m",
+    "uploadRate": "300M",
+    "keep": {"last": 3, "every": "24h", "best": {"count": 2, "metric": "loss", "mode": "Min"}},
+}
+# Set by the launcher for the ranks, not by the operator.
+BY_LAUNCHER = {"HOLDFAST_VERDICT_DIR"}
+
+
+# Breaks if a variable is added to the pod, renamed or dropped, and the page is not changed.
+def test_the_page_of_the_environment_lists_every_variable() -> None:
+    full = job(checkpoint=FULL, goal={"steps": 100})
+    config = replace(CONFIG, progress_url="https://holdfast:8443")
+    pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
+    containers = [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
+    there = {variable["name"] for container in containers for variable in container["env"]}
+    listed = set(re.findall(r"`((?:HOLDFAST|PET)_[A-Z0-9_]+)`", prose(DOCS / "reference" / "environment.md")))
+    assert listed == there | BY_LAUNCHER
+
+
+# Breaks if a public name is added or renamed and the page does not know it.
+def test_the_page_of_run_names_what_a_program_may_import() -> None:
+    page = prose(DOCS / "reference" / "run.md")
+    (names,) = re.findall(r"`from holdfast_train import ([^`]+)`", page)
+    for name in names.split(", "):
+        assert name in holdfast_train.__all__
+        assert f"`{name}" in page
+    members = set(re.findall(r"^\| `run\.(\w+)", page, re.MULTILINE))
+    public = {name for name in vars(holdfast_train.Run) if not name.startswith("_")} | {"step", "left", "resumed_from"}
+    assert members == public
