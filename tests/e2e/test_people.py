@@ -104,9 +104,9 @@ def test_edit_while_running(cluster: Cluster, namespace: str, operator: Operator
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05, "--steps", STEPS))
     tier = job.wait_step(1)["current"]["tier"]
 
-    with pytest.raises(LocalError, match=r"unless the job is suspended"):
+    with pytest.raises(LocalError, match=r"must not change while the job runs"):
         job.patch({"trainer": {"image": "holdfast.dev/plain:local"}})
-    with pytest.raises(LocalError, match=r"unless the job is suspended"):
+    with pytest.raises(LocalError, match=r"must not change while the job runs"):
         job.patch({"checkpoint": {"storage": {"s3": {"prefix": "elsewhere"}}}})
     job.patch(
         {

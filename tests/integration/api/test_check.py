@@ -23,7 +23,7 @@ def check(server: Server, namespace: str, folder: Path, *manifests: dict[str, ob
 def test_a_good_job_is_checked_and_not_created(server: Server, namespace: str, tmp_path: Path) -> None:
     result = check(server, namespace, tmp_path, GOOD)
     assert result.exit_code == 0
-    assert "the API server would create it" in result.stdout
+    assert "the API server would create the object" in result.stdout
     assert not exists(server.cluster, "trainingjob/good", namespace)
 
 
@@ -46,7 +46,7 @@ def test_a_change_that_is_not_allowed_is_refused(server: Server, namespace: str,
     assert result.exit_code == 1
     assert "trainer must not change while the job runs" in result.stdout
     allowed = check(server, namespace, tmp_path, changed(GOOD, {"spec/goal": {"steps": 5}}))
-    assert "it exists already, and the API server would change it" in allowed.stdout
+    assert "the object exists, and the API server would change it" in allowed.stdout
 
 
 def test_a_namespace_that_does_not_exist_is_a_refusal(server: Server, tmp_path: Path) -> None:

@@ -57,6 +57,6 @@ def test_a_leader_that_was_frozen_ends_without_writing(operators: Make, jobs: An
     finally:
         leader.resume()
     assert leader.wait(20) == 1
-    assert "held by" in leader.log_tail()
+    assert "has the lease now" in leader.log_tail()
     assert jobs.status()["attempt"] == 1
     assert list(jobs.pods()) == ["a-1-0"]
