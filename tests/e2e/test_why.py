@@ -88,5 +88,5 @@ def test_why_a_job_under_deadline_is_on_spot(
     job.patch({"suspend": True})
     job.wait_phase("Suspended")
     paused = holdfast(cluster.admin_kubeconfig, "why", "job", "-n", namespace).stdout
-    assert "Nothing is to be chosen: spec.suspend is true." in paused
+    assert "There is nothing to choose: spec.suspend is true." in paused
     assert "spent" in paused
