@@ -18,8 +18,6 @@ from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.snapshot import Refusal
 
-POD_GC = timedelta(seconds=40)
-
 
 class ConflictError(Exception):
     """The object has changed."""

@@ -95,7 +95,7 @@ class Operator:
             self._cache,
             self._queue,
             every=settings.profile_writes_every,
-            asking=config.assumed.acquire_time,
+            acquire_time=config.assumed.acquire_time,
             now=utc_now,
         )
         self._decide = decide

@@ -86,9 +86,8 @@ class Authenticator:
         self._clock = clock
         self._reviews = TokenBucket(REVIEW_RATE, REVIEW_BURST, clock)
         self._known: OrderedDict[bytes, _Answer] = OrderedDict()
-        self._refused: OrderedDict[bytes, float] = (
-            OrderedDict()
-        )  # separate, so that invalid tokens displace no valid one
+        # Invalid tokens are kept apart, so that they displace no valid one.
+        self._refused: OrderedDict[bytes, float] = OrderedDict()
 
     async def identify(self, header: str | None) -> Identity | None:
         """The pod that sent this Authorization header, None if the token is not valid.

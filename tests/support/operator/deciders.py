@@ -109,12 +109,3 @@ def deleter(snapshot: Snapshot) -> Decision:
     actions += tuple(ReleasePod(p.name, p.uid) for p in snapshot.pods if p.deleted_at and p.finalized)
     status = snapshot.job.status.model_copy(update={"phase": Phase.SUSPENDED})
     return replace(Decision(status=status), actions=actions)
-
-
-def pending_pod(snapshot: Snapshot) -> Decision:
-    """As `one_pod`, but no node fits: many jobs without a single process."""
-    decision = one_pod(snapshot)
-    for action in decision.actions:
-        if isinstance(action, CreatePod):
-            action.manifest["spec"]["nodeSelector"] = {"example.org/none": "none"}
-    return decision

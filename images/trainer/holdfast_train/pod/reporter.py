@@ -173,10 +173,8 @@ class Reporter:
 
     def _body(self) -> dict[str, Any]:
         progress, identity = self._progress, self._environment.identity
-        step, first = (
-            progress.step,
-            progress.first_step,
-        )  # in this order: a step of our own is not read without the first
+        # In this order: a step of this process is not read without its first step.
+        step, first = progress.step, progress.first_step
         self._rates.update(step, progress.samples)
         return {
             "attempt": identity.attempt,

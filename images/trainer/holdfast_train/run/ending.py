@@ -73,9 +73,8 @@ class Ending:
     def leave(self, step: int) -> None:
         """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step."""
         reason = self._agreed_reason()
-        if (
-            not self._notice.is_given and self._environment is not None
-        ):  # another rank has the notice: our time runs now
+        if not self._notice.is_given and self._environment is not None:
+            # Another rank has the notice: the time of this one runs from now on.
             self._notice.give(self._environment.grace, reason)
         self._wait_for_pending(step, f"told to leave ({reason}); finishing the checkpoint that is on its way")
         left, saved, costs = self._ranks.share(
@@ -112,7 +111,7 @@ class Ending:
 
     def _agreed_reason(self) -> str:
         """Why we leave, the same on every rank."""
-        return self._ranks.share(self._notice.reason) or "another rank was told"
+        return self._ranks.share(self._notice.reason) or "another rank has to leave"
 
     def _end_loop(self, result: Result, step: int, message: str) -> None:
         """End the loop. The verdict comes first: the handover may use up the time that is left."""

@@ -11,6 +11,7 @@ from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Environment
 from holdfast_train.errors import (
+    AlreadyCompleteError,
     HoldfastTrainError,
 )
 from holdfast_train.format.program import Program, Severity, check_rules, describe
@@ -88,8 +89,11 @@ class Run:
         try:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
+                self._ending = self._make_ending()  # here: an error of the start has a verdict too
                 self._start(self._environment)
         except HoldfastTrainError as error:
+            if isinstance(error, AlreadyCompleteError):
+                self.step = error.step
             self._ending.exit_with(error, self.step)
         return self
 

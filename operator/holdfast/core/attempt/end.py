@@ -156,8 +156,8 @@ def drop_successor(
         return
     end = End(EndKind.STOPPED, end) if isinstance(end, EndReason) else end
     if _scheduled(turn) is None:
-        asking = draft.snapshot.config.assumed.acquire_time
-        draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, asking, draft.now))
+        acquire_time = draft.snapshot.config.assumed.acquire_time
+        draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now))
     else:
         _close(turn, end, ended_at=ended_at, estimated=estimated)
         if end.kind is EndKind.LOSS:

@@ -145,7 +145,7 @@ def note_refusal(turn: Turn, refusal: Refusal) -> None:
         return
     put_off(turn, refusal)
     if refusal.reason != NAME_TAKEN:
-        turn.draft.set(reason="PodRefused")
+        turn.draft.set(reason=EndReason.POD_REFUSED)
         turn.draft.explain("Wait", f"the pod was refused: {refusal.message[:512]}")
 
 

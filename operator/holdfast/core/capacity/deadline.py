@@ -179,7 +179,7 @@ def _on_dependable(case: _Case, here: TierView) -> Choice:
     need = proof(view, case.trip(spot), case.ratio(spot), case.ample)
     if up_for >= need or view.returns == "Eager":
         pays = "returnPolicy is Eager" if view.returns == "Eager" else f"going back pays after {span(need)}"
-        return case.choose(spot, f"up for {span(up_for)}, and {pays};  {case.left()}", view.step)
+        return case.choose(spot, f"up for {span(up_for)}, and {pays}; {case.left()}", view.step)
     why = f"{spot.name} has been up for {span(up_for)}; going back pays after {span(need)}"
     return case.choose(here, f"{why}; {case.left()}", need - up_for)
 

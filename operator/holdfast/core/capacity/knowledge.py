@@ -128,7 +128,7 @@ def pace_now(attempt: Attempt, before: timedelta | None = None) -> timedelta | N
     return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at, before)
 
 
-def with_attempts(status: TrainingJobStatus, now: datetime, asking: timedelta) -> Known:
+def with_attempts(status: TrainingJobStatus, now: datetime, acquire_time: timedelta) -> Known:
     """The job's knowledge, updated by what its attempts that are not over show now: what other jobs may learn from it.
 
     A pod that has waited for its `patience` shows that its tier is out.
@@ -136,14 +136,14 @@ def with_attempts(status: TrainingJobStatus, now: datetime, asking: timedelta) -
     known = status.tiers
     for attempt in (status.current, status.successor):
         if attempt is not None:
-            known = record_sight(known, attempt, asking, now)
+            known = record_sight(known, attempt, acquire_time, now)
     return known
 
 
-def record_sight(known: Known, attempt: Attempt, asking: timedelta, now: datetime) -> Known:
+def record_sight(known: Known, attempt: Attempt, acquire_time: timedelta, now: datetime) -> Known:
     """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits in vain."""
     one = _open(known, attempt.tier.name)
-    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, asking), now)
+    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now)
     return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))
 
 

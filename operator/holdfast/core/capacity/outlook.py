@@ -91,9 +91,8 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
     ahead = _Ahead(snapshot, status, tiers)
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
     done = _done(status, ahead.report)
-    least = (
-        0 if ahead.here else 1
-    )  # a job without a node that has done all steps must start once more to report completion
+    # A job without a node that has done all steps must start once more to report completion.
+    least = 0 if ahead.here else 1
     work = inf if goal is None or pace is None else max(goal - done, least) * pace
     found = [ahead.tier(tier) for tier in tiers]
     views = tuple([view for view, _ in found])

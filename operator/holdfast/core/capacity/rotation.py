@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 
-from holdfast.api.attempt import AttemptRecord
+from holdfast.api.attempt import AttemptRecord, EndReason
 from holdfast.core.capacity.policy_input import TierView
 
-PAUSES = frozenset(("Suspended", "BudgetExceeded"))
+PAUSES = frozenset((EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED))
 
 
 def refusals(history: Sequence[AttemptRecord]) -> Mapping[str, datetime]:

@@ -52,12 +52,12 @@ def extend_spell(before: Spell | None, state: Seen, begun: datetime, seen_at: da
     return Spell(state, before.since if before and goes_on else min(begun, seen_at), seen_at)
 
 
-def patience(tier: Tier, known: TierKnowledge | None, asking: timedelta) -> timedelta:
+def patience(tier: Tier, known: TierKnowledge | None, acquire_time: timedelta) -> timedelta:
     """How long a pod must wait for a node of the tier before its wait shows that the tier is out.
 
-    At least `asking`, and at least the usual time to acquire a node; but at most the tier's acquireTimeout.
+    At least `acquire_time`, and at least the usual time to acquire a node; but at most the tier's acquireTimeout.
     """
-    usual = max(median(known.acquire), asking) if known and known.acquire else asking
+    usual = max(median(known.acquire), acquire_time) if known and known.acquire else acquire_time
     return min(usual, tier.acquire_timeout) if tier.acquire_timeout else usual
 
 

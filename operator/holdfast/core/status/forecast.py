@@ -88,10 +88,8 @@ def _tier_in(reason: str) -> str:
 
 def _set_policy_fallback(draft: Draft, *, changed: bool) -> None:
     """PolicyFallback: the policy lacks something, and tiers are tried in order until it has it."""
-    wanted, answer = (
-        draft.snapshot.job.spec.capacity.policy,
-        ask(draft) if draft.snapshot.job.spec.capacity.policy != "Ordered" else None,
-    )
+    wanted = draft.snapshot.job.spec.capacity.policy
+    answer = ask(draft) if wanted != "Ordered" else None
     if answer is None:
         drop_condition(draft, "PolicyFallback")
     elif answer.missing is None:

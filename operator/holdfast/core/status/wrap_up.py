@@ -143,11 +143,11 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         return "Suspending" if current.drain.reason == EndReason.SUSPENDED else current.drain.reason
     if current.state is AttemptState.INTENDED:
         if current.refusals:
-            return "PodRefused"
+            return EndReason.POD_REFUSED
         return "BackOff" if current.retry_at and s.now < current.retry_at else "WaitingForOldPod"
     if current.departure:
         return current.departure.reason
-    return "NodeSilent" if s.sight is Sight.SILENT else None
+    return EndReason.NODE_SILENT if s.sight is Sight.SILENT else None
 
 
 def _missing_profile(draft: Draft) -> str | None:

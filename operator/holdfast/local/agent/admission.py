@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from holdfast.api.scalars import quantity_value
+from holdfast.local.agent.quantity import read_quantity
 
 Object = dict[str, Any]
 
@@ -30,14 +30,14 @@ def requests(pod: Object) -> dict[str, Fraction]:
         for name, value in _requests(container).items():
             total[name] = max(total.get(name, Fraction(0)), value)
     for name, value in (pod["spec"].get("overhead") or {}).items():
-        total[name] = total.get(name, Fraction(0)) + quantity_value(value)
+        total[name] = total.get(name, Fraction(0)) + read_quantity(value)
     return {**total, "pods": Fraction(1)}
 
 
 def _requests(container: Object) -> dict[str, Fraction]:
     resources = container.get("resources") or {}
     wanted = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: quantity_value(value) for name, value in wanted.items()}
+    return {name: read_quantity(value) for name, value in wanted.items()}
 
 
 def admit(
@@ -73,7 +73,7 @@ def _fits(pod: Object, active: Iterable[Object], allocatable: dict[str, str]) ->
             used[name] = used.get(name, Fraction(0)) + value
     wanted = requests(pod)
     for name in sorted(wanted, key=lambda one: (one != "pods", one)):
-        have = quantity_value(allocatable.get(name, "0"))
+        have = read_quantity(allocatable.get(name, "0"))
         if wanted[name] > 0 and used.get(name, Fraction(0)) + wanted[name] > have:
             scale = 1000 if name == "cpu" else 1
             numbers = [int(value * scale) for value in (wanted[name], used.get(name, Fraction(0)), have)]

@@ -9,6 +9,10 @@ class AgentError(LocalError):
     """A request to the agent, or a part of a pod, that cannot be served; the message says why and what is allowed."""
 
 
+class QuantityError(AgentError):
+    """A resource quantity of a pod or node cannot be read."""
+
+
 class ApiError(AgentError):
     """The API server answered with an error."""
 

@@ -91,7 +91,7 @@ class _Entry:
 class ProfileStatusWriter:
     """Writes the status of every CapacityProfile. Use it inside one event loop.
 
-    `every` is in seconds, `asking` as in `with_attempts`. After `begin` the cache reports each change of a job to it.
+    `every` is in seconds, `acquire_time` as in `with_attempts`. After `begin` the cache reports each change of a job.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ProfileStatusWriter:
         queue: WorkQueue[Key],
         *,
         every: float,
-        asking: timedelta,
+        acquire_time: timedelta,
         now: Callable[[], datetime],
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -109,7 +109,7 @@ class ProfileStatusWriter:
         self._cache = cache
         self._queue = queue
         self._every = every
-        self._asking = asking
+        self._acquire_time = acquire_time
         self._now = now
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
@@ -208,7 +208,7 @@ class ProfileStatusWriter:
         return profile_knowledge.profile_status(
             tiers,
             profile.status,
-            [with_attempts(job.status, now, self._asking) for job in jobs],
+            [with_attempts(job.status, now, self._acquire_time) for job in jobs],
             totals=count.totals(tiers),
             level=count.level,
             now=now,

@@ -48,7 +48,7 @@ class World:
         gate.keep_open(float("inf"))
         writer = GatedWriter(self.client, gate, TokenBucket(1e6, 1e6, self.clock))
         self.profiles = ProfileStatusWriter(
-            writer, self.cache, self.queue, every=EVERY, asking=timedelta(minutes=1), now=self.clock.now,
+            writer, self.cache, self.queue, every=EVERY, acquire_time=timedelta(minutes=1), now=self.clock.now,
             clock=self.clock,
         )  # fmt: skip
         self.cache.replace_all("profiles", self.client.objects.values(), self.client.version)

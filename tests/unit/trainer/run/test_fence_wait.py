@@ -217,4 +217,4 @@ def test_ranks_go_and_leave_together(
     assert looks[1] == 0
     said = capsys.readouterr().err
     assert said.count("waited at the fence") == 1
-    assert {None: "handed over", 0: "(a drain order)", 1: "(another rank was told)"}[told] in said
+    assert {None: "handed over", 0: "(a drain order)", 1: "(another rank has to leave)"}[told] in said

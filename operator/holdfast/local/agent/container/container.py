@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.api.scalars import quantity_value
 from holdfast.local.agent.api import ApiClient, Backoff
 from holdfast.local.agent.config import AgentConfig, ImageSpec
 from holdfast.local.agent.container import env, images, logs, procfs
@@ -22,6 +21,7 @@ from holdfast.local.agent.container.process import ContainerProcess, Reaper, age
 from holdfast.local.agent.container.rewrite import PathMap
 from holdfast.local.agent.container.volumes import Volumes
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError
+from holdfast.local.agent.quantity import read_quantity
 from holdfast.local.agent.status import (
     FALLBACK_BYTES,
     FALLBACK_LINES,
@@ -304,7 +304,7 @@ class Container:
 
 def _memory_limit(spec: Object) -> int | None:
     limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
-    return int(quantity_value(limit)) if limit is not None else None
+    return int(read_quantity(limit)) if limit is not None else None
 
 
 def measure(containers: list[Container]) -> list[Container]:

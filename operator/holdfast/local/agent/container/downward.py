@@ -7,8 +7,8 @@ import math
 import re
 from typing import Any
 
-from holdfast.api.scalars import quantity_value
 from holdfast.local.agent.errors import EnvError
+from holdfast.local.agent.quantity import read_quantity
 
 Object = dict[str, Any]
 
@@ -62,5 +62,5 @@ class PodFacts:
         value = owner.get("resources", {}).get(kind, {}).get(resource)
         if value is None:
             value = self._allocatable.get(resource, "0") if kind == "limits" else "0"
-        divisor = quantity_value(ref.get("divisor") or "1") or 1
-        return str(math.ceil(quantity_value(value) / divisor))
+        divisor = read_quantity(ref.get("divisor") or "1") or 1
+        return str(math.ceil(read_quantity(value) / divisor))
