@@ -77,7 +77,7 @@ economy: setup ## Simulate policies on Spot markets, write docs/reference/econom
 	$(BIN)/python scripts/economy.py $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
 
 .PHONY: promise
-promise: setup ## Hold Deadline against 10,000 jobs on hostile markets, and 1,000 in a virtual cluster; TRACES=DIR adds recorded ones (minutes)
+promise: setup ## Test Deadline against 10,000 jobs on hostile markets, and 1,000 in a virtual cluster; TRACES=DIR adds recorded ones (minutes)
 	$(BIN)/python -m tests.model.promise $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
 	$(BIN)/python -m tests.model.promise --decide --jobs 1000 $(if $(TRACES),--traces "$(TRACES)")
 

@@ -149,8 +149,8 @@ class Operator:
 
     def hear(self, pod: Pod) -> None:
         """A report of a pod arrives, and its open orders go back."""
-        holding = pod.predecessor is not None and not pod.fenced
-        state = "holding" if holding else "left" if pod.left else "training"
+        waiting = pod.predecessor is not None and not pod.fenced
+        state = "waiting" if waiting else "left" if pod.left else "training"
         body = {"attempt": pod.attempt, "podUID": pod.uid, "state": state, "fenced": pod.fenced}
         if pod.fenced and pod.step:
             at = self.world.now.isoformat()

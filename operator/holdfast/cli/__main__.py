@@ -10,7 +10,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if str(missing.name).partition(".")[0] not in ("rich", "typer"):
             raise
-        sys.exit("error: the `holdfast` command is not installed; install it with: pip install 'holdfast[cli]'")
+        sys.exit("error: the `holdfast` command needs the extra `cli`: install `holdfast[cli]`, or '.[cli]' in a clone")
     app(prog_name="holdfast")
 
 

@@ -65,7 +65,8 @@ class Settings(BaseModel):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="lowest level that is logged")
 
     patience: dict[str, Seconds] = Field(
-        default_factory=dict, description="durations of OperatorConfig in seconds, by name"
+        default_factory=dict,
+        description="seconds that the operator waits, by name; an unknown name lists all names",
     )
 
     @field_validator("patience")

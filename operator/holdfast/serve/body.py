@@ -69,7 +69,7 @@ class ProgressBody(_Part):
 
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
     pod_uid: Annotated[Uid, Field(alias="podUID")]
-    state: Literal["holding", "starting", "training", "saving", "left", "completed"]
+    state: Literal["waiting", "starting", "training", "saving", "left", "completed"]
     step: Step | None = None
     steps: Step | None = None
     first_step: FirstStep | None = None

@@ -312,7 +312,7 @@ class Pod:
         if self._left:
             return "completed" if self._completed else "left"
         if self.stage is Stage.HOLDING:
-            return "holding"
+            return "waiting"
         if self.stage is Stage.SAVING:
             return "saving"
         return "training" if self._trains_at is not None else "starting"

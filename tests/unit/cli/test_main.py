@@ -9,8 +9,8 @@ import pytest
 @pytest.mark.parametrize(
     ("missing", "command", "wanted"),
     [
-        ("typer", "--help", "error: the `holdfast` command is not installed; install it with: pip install"),
-        ("rich", "--help", "error: the `holdfast` command is not installed; install it with: pip install"),
+        ("typer", "--help", "error: the `holdfast` command needs the extra `cli`: install"),
+        ("rich", "--help", "error: the `holdfast` command needs the extra `cli`: install"),
         ("psutil", "local", "hint:  pip install 'holdfast[local]'"),
         ("filelock", "demo", "hint:  pip install 'holdfast[local]'"),
     ],

@@ -112,7 +112,7 @@ def test_every_case_comes_to_rest_after_a_change_of_the_spec(case, capacity, sus
 def test_the_report_of_a_successor_that_was_given_up_does_not_count():
     """Its pod is kept for its logs, and its last report with it."""
     ended_one = ended(2, 1, node="n2")
-    reports = [stepped(step=900), report(2, state="holding", fenced=False, step=600)]
+    reports = [stepped(step=900), report(2, state="waiting", fenced=False, step=600)]
     decision = settled(snapshot(job(status(FENCED, attempt=2)), pod(), ended_one, reports=reports))
     assert decision.status.progress.step == 900
 

@@ -215,13 +215,17 @@ def show(step: int, steps: int, loss: Tensor, seconds: float) -> None:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The options. The default of `--steps` is the job's goal."""
-    parser = argparse.ArgumentParser(prog="python -m holdfast_train.examples.language_model", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m holdfast_train.examples.language_model",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     goal = int(os.environ.get("HOLDFAST_GOAL_STEPS") or 600)
     parser.add_argument("--steps", type=int, default=goal, help=f"train up to this step (default {goal})")
     parser.add_argument("--data", default=None, help="text: a folder, a file or a glob (default: Python's own source)")
-    parser.add_argument("--dim", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--dim", type=int, default=256, help="width of the model (default 256)")
+    parser.add_argument("--layers", type=int, default=4, help="number of blocks (default 4)")
+    parser.add_argument("--heads", type=int, default=4, help="attention heads of a block (default 4)")
     parser.add_argument("--context", type=int, default=128, help="bytes in a window")
     parser.add_argument("--batch", type=int, default=4, help="windows in a step, over all ranks")
     parser.add_argument("--accumulate", type=int, default=1, help="pieces that a rank's batch is cut into")
@@ -232,7 +236,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--show-every", type=int, default=10, help="steps between two lines")
     automatic = "bf16" if torch.cuda.is_available() else "fp32"
     parser.add_argument(
-        "--precision", choices=("fp32", "bf16"), default=automatic, help="of matrix products; fp32 is TF32 on a GPU"
+        "--precision",
+        choices=("fp32", "bf16"),
+        default=automatic,
+        help="precision of matrix products; on a GPU, fp32 means TF32",
     )
     parser.add_argument("--fsdp", action="store_true", help="shard weights and optimizer over the ranks")
     parser.add_argument("--compile", action="store_true", help="use torch.compile")

@@ -278,7 +278,7 @@ class Run:
         predecessor = environment.predecessor or 0
         if self._ranks.first:
             say(f"ready; waits at the fence until attempt {predecessor} has handed over")
-        self._progress.state = "holding"
+        self._progress.state = "waiting"
         self._poke()
         log = CommitLog(storage, environment.identity)
         may_go_on = self._fence_wait.wait(self._ranks, self._notice, lambda: log.reason_to_pass_fence(predecessor))

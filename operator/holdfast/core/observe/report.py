@@ -22,7 +22,7 @@ class Report:
     pod_uid: str
     attempt: int
     received_at: datetime
-    state: str  # holding | starting | training | saving | left | completed
+    state: str  # waiting | starting | training | saving | left | completed
     step: int | None = None
     first_step: int | None = None  # the first step that this pod trained, and when: from its trainer, or as first seen
     first_step_at: datetime | None = None

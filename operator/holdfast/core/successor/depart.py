@@ -30,7 +30,7 @@ def is_ready(draft: Draft) -> bool:
     seen = draft.situation(Role.SUCCESSOR)
     if seen.sight not in (Sight.PLACED, Sight.RUNNING) or seen.notice is not None or seen.report is None:
         return False
-    return seen.report.state == "holding" or seen.report.fenced
+    return seen.report.state == "waiting" or seen.report.fenced
 
 
 # --- its node will go -------------------------------------------------------------------------------------------------

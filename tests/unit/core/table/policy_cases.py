@@ -62,7 +62,7 @@ def case(name: str, given_job, *pods, trace: tuple[str, ...] = (), then: dict[st
 
 
 ALONE = {"maxOverlap": "0s"}
-HOLDS = report(2, state="holding", fenced=False)
+HOLDS = report(2, state="waiting", fenced=False)
 ON_DEDICATED = {"tier": tier_of("dedicated")}
 OVER = AttemptRecord(
     number=1, tier="spot", kind=EndKind.STOPPED, reason="BudgetExceeded", raised_at=at(-900), scheduled_at=at(-900),

@@ -46,7 +46,7 @@ from holdfast.core.observe.snapshot import Refusal
 PROVEN = (TierKnowledge(tier="spot", state=Seen.UP, since=at(-9000), seen_at=at(-60)),)
 SAVED = SavedCheckpoint(700, "s3://runs/vision/vit/manifests/1.json", 9, at(-60), at(2) - at(0))
 SAYS = stepped(checkpoint=SAVED)
-HOLDS = report(2, state="holding", fenced=False)
+HOLDS = report(2, state="waiting", fenced=False)
 GOING = nodes(node(taints=(SPOT_ITN,)))  # leaves 120 s
 ON_DEDICATED = FENCED.model_copy(update={"tier": tier("dedicated")})
 ALONE = {"capacity": {"tiers": list(TIERS), "maxOverlap": "0s"}}

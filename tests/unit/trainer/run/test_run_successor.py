@@ -184,7 +184,7 @@ def test_successor_goes_on_at_the_very_step(uri: str, endpoint: Endpoint) -> Non
             ours.add(step)
             if step == 3:
                 future = aside(successor(uri, **endpoint.variables), 20)
-                endpoint.wait_for(lambda r: r["state"] == "holding")
+                endpoint.wait_for(lambda r: r["state"] == "waiting")
             if step == 6:
                 assert ("fence", 2) not in kinds(uri)
                 leave(first)
@@ -192,8 +192,8 @@ def test_successor_goes_on_at_the_very_step(uri: str, endpoint: Endpoint) -> Non
     assert (run.resumed_from, run.step, run.left, counter.total) == (7, 20, False, 210)
     assert kinds(uri)[2:] == [("commit", 1), ("handover", 1), ("fence", 2), ("commit", 2), ("complete", 2)]
     states = [report["state"] for report in endpoint.reports]
-    assert "training" not in states[: states.index("holding")]
-    assert endpoint.reports[states.index("holding")]["fenced"] is False
+    assert "training" not in states[: states.index("waiting")]
+    assert endpoint.reports[states.index("waiting")]["fenced"] is False
     assert states[-1] == "completed"
 
 
@@ -216,7 +216,7 @@ def test_order_lets_it_go_on(uri: str, endpoint: Endpoint) -> None:
     """The predecessor's pod is gone without a handover: the operator knows that, the log does not."""
     still_training(uri)
     future = aside(successor(uri, **endpoint.variables), 5)
-    endpoint.wait_for(lambda r: r["state"] == "holding")
+    endpoint.wait_for(lambda r: r["state"] == "waiting")
     endpoint.order("go", reason="attempt 1 has ended")
     run, _ = future.result(WAIT)
     assert run.step == 5
@@ -297,7 +297,7 @@ class Leaving:
 
     @staticmethod
     def _tell(endpoint: Endpoint) -> None:
-        endpoint.wait_for(lambda r: r["state"] == "holding")
+        endpoint.wait_for(lambda r: r["state"] == "waiting")
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -348,7 +348,7 @@ def test_a_notice_during_the_wait_at_the_fence(
 def test_a_drain_order_during_the_wait_at_the_fence(uri: str, endpoint: Endpoint, tmp_path: Path) -> None:
     still_training(uri)
     future = aside(successor(uri, **endpoint.variables, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
-    endpoint.wait_for(lambda r: r["state"] == "holding")
+    endpoint.wait_for(lambda r: r["state"] == "waiting")
     endpoint.order("drain", 9.0, "not needed any more")
     run, _ = future.result(WAIT)
     assert (run.left, run.step) == (True, 0)
