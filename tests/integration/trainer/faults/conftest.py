@@ -1,0 +1,53 @@
+"""A storage that many kinds of trouble meet, and the same store without them."""
+
+import uuid
+from collections.abc import Iterator
+
+import boto3.session
+import pytest
+from tests.integration.trainer.conftest import S3Server
+from tests.support.http.fault_proxy import FaultProxy, fault_proxy
+from tests.support.trainer.troubled_store import PATIENCE, store
+
+from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.storage.s3 import S3Storage
+
+
+@pytest.fixture(scope="module")
+def session() -> boto3.session.Session:
+    return boto3.session.Session()
+
+
+@pytest.fixture(autouse=True)
+def one_session(session: boto3.session.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All storages share a session: a new one reads files for a tenth of a second."""
+    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", lambda: session)
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    with fault_proxy(s3.endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"test/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def storage(proxy: FaultProxy, prefix: str) -> S3Storage:
+    return store(proxy.endpoint, prefix)
+
+
+@pytest.fixture
+def patient(storage: S3Storage) -> Iterator[RetryingStorage]:
+    found = RetryingStorage(storage, sleep=lambda _: None)
+    with found.within(PATIENCE):
+        yield found
+
+
+@pytest.fixture
+def plain(s3: S3Server, prefix: str) -> S3Storage:
+    """The same store without anything in between: what is really there."""
+    return store(s3.endpoint, prefix, read_seconds=20)
