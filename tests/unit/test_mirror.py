@@ -57,7 +57,6 @@ ELSEWHERE = (
     ("trainer/save/*.py", "saves from the order to the commit", "tests/unit/trainer/save/test_saver.py"),
     ("trainer/storage/s3_download.py", "a real S3 server", "tests/integration/trainer/test_s3.py"),
     ("trainer/storage/*.py", "all storages do alike", "tests/unit/trainer/storage/test_base.py"),
-    ("scripts/setup.py", "every target of make runs it first", "Makefile"),
     ("scripts/generate/checkpoint_examples.py", "a page has them", "tests/unit/scripts/generate/test_commands_page.py"),
     ("scripts/generate/grafana.py", "the dashboard it draws", "tests/unit/scripts/generate/test_dashboard.py"),
 )
