@@ -44,7 +44,7 @@ def test_trains_on_until_the_next_attempt_is_ready(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if the successor waits for the other's end, trains beside it, or resumes before that one has saved."""
-    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.1))
     node = job.wait_checkpoint(20)["node"]
 
     cluster.reclaim(node, timedelta(seconds=25))

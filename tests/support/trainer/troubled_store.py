@@ -11,7 +11,7 @@ from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.s3 import S3Storage
 
 PART = 2 * CHUNK_BYTES
-SILENCE = 1.0  # seconds until a silent store is given up
+SILENCE = 2.0  # seconds until a silent store is given up
 DATA = memoryview(os.urandom(2 * PART + 4321))
 SMALL = DATA[:70_000]
 PATIENCE = 60.0

@@ -90,10 +90,10 @@ def test_wrong_durations_are_refused() -> None:
     for option in ("--lease", "--node-grace"):
         done = runner.invoke(app, ["local", "up", option, "3x"])
         assert done.exit_code == 2
-        assert f'{option}: "3x": a duration' in done.output
+        assert f'{option}: "3x": must be a duration' in done.output
     done = runner.invoke(app, ["local", "reclaim", "spot-1", "--notice", "soon"])
     assert done.exit_code == 2
-    assert '--notice: "soon": a duration' in done.output
+    assert '--notice: "soon": must be a duration' in done.output
     done = runner.invoke(app, ["local", "up", "--lease", "9s"])
     assert done.exit_code == 1
     assert "must be shorter than node_grace" in done.output
