@@ -53,7 +53,7 @@ class EndReason(StrEnum):
     BUDGET_EXCEEDED = "BudgetExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # spec.activeDeadline
     MOVE_REQUESTED = "MoveRequested"
-    # It went to another tier, or waited for a node in vain.
+    # The job went to another tier, or no node came in time.
     KEEPING_DEADLINE = "KeepingDeadline"
     RETURNING = "Returning"
     ACQUIRE_TIMEOUT = "AcquireTimeout"

@@ -74,5 +74,5 @@ def job_row(
     name: str, states: States, when: Callable[[Draft], Found | None], do: Callable[[Draft, Found], None], *, then: str
 ) -> Row: ...
 def job_row(name: str, states: States, when: Callable[[Draft], Any], do: Callable[..., None], *, then: str) -> Row:
-    """A row about the job, whatever is seen of its pods."""
+    """A row about the job, in any state of its pods."""
     return Row(name, states, (), when, do, then, about_job=True)

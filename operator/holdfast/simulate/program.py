@@ -153,7 +153,7 @@ class Pod:
         self._protected, self._view = False, None
 
     def lose(self, now: datetime) -> None:
-        """The machine is off; nobody sees the pod end."""
+        """The machine is off; the end of the pod is not seen."""
         if self.stage is not Stage.ENDED:
             self.storage.step = max(self.storage.step, self._safe(now))
             self._frozen = self.step(now)

@@ -23,7 +23,7 @@ class Quarantine:
     """The order in which one attempt reads checkpoints.
 
     It appends records only if the attempt has raised its fence; in another job's prefix it only reads. FencedError if a
-    newer attempt has started meanwhile, StorageError if a record cannot be written.
+    newer attempt has started since, StorageError if a record cannot be written.
     """
 
     def __init__(self, log: CommitLog, say: Callable[[str], None]) -> None:

@@ -140,7 +140,7 @@ def possible_writer(state: LogState) -> Fence | None:
 
 
 def check_may_prune(state: LogState, retired: Iterable[int]) -> None:
-    """FencedError if a person, who is not an attempt, may not append a prune that drops the commits `retired`.
+    """Check that a person may append a prune that drops the commits `retired`. FencedError if not.
 
     A prune is allowed only while no process may commit. An attempt reads commits only after it has raised its fence.
     An attempt that raises its fence after the prune does not see the dropped commits, and one that raised it earlier
@@ -154,7 +154,7 @@ def check_may_prune(state: LogState, retired: Iterable[int]) -> None:
 
 
 def check_may_release(state: LogState, intact: Iterable[int]) -> None:
-    """FencedError if a person, who is not an attempt, may not take the commits `intact` out of quarantine.
+    """Check that a person may take the commits `intact` out of quarantine. FencedError if not.
 
     As a prune, this is allowed only while no process may commit: a running attempt has already chosen its checkpoint,
     and its commits retire older ones by the quarantine that it knows.

@@ -203,7 +203,7 @@ class Tee:
 
     def _pass_on(self, data: bytes) -> None:
         view = memoryview(data)
-        with contextlib.suppress(OSError):  # nobody reads our output any more: the program must not stop for that
+        with contextlib.suppress(OSError):  # the output has no reader any more: the program must not stop for that
             while view:
                 view = view[os.write(self._target, view) :]
 

@@ -50,7 +50,7 @@ class Run:
     reported, and the loop runs as it would without Holdfast. `config` (a mapping, a dataclass, a Namespace) and `rules`
     say what a resume should find unchanged: see `holdfast_train.format.program`.
 
-    `step`: how many steps are done. `resumed_from`: the step of the checkpoint, None if training began anew.
+    `step`: how many steps are done. `resumed_from`: the step of the checkpoint, None if training began at step 0.
     """
 
     def __init__(

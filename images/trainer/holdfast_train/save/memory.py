@@ -11,7 +11,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def available() -> int:
-    """Bytes that are left on the machine or below the container's limit, whichever is less. Linux, cgroups version 2.
+    """Free bytes: the smaller of those on the machine and those below the container's limit. Linux, cgroups version 2.
 
     The page cache of files counts as free, as in MemAvailable: the kernel drops it before it kills a process.
     """

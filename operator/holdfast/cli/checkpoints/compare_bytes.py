@@ -11,7 +11,7 @@ AT_ONCE: Final = 4 << 20  # bytes that are compared in one step
 
 
 def same(left: Stream, first: TensorEntry, right: Stream, second: TensorEntry) -> bool:
-    """True if two tensors of one type and shape have the same bytes, whatever their shards. StorageError."""
+    """True if two tensors of one type and shape have the same bytes, also with other shards. StorageError."""
     if not first.size and not second.size:
         return True
     boxes = {(shard.start, shard.shape): shard for shard in second.shards}

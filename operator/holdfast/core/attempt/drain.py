@@ -198,6 +198,6 @@ def outlived_grace(turn: Turn) -> bool:
     if drain is None or not is_harmless(turn.draft, turn.attempt):
         return False
     killed = drain.kill_at
-    if killed is None and pod and pod.deleted_at:  # somebody else deleted it; their clock may be behind the order's
+    if killed is None and pod and pod.deleted_at:  # another client deleted it; its clock may be behind the order's
         killed = max(pod.deleted_at, drain.deadline)
     return killed is not None and turn.draft.is_due(killed + turn.draft.snapshot.config.end_margin)

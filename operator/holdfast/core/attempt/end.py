@@ -69,7 +69,7 @@ def record_never_ended(turn: Turn) -> None:
 
 
 def _record_unseen_end(turn: Turn, reason: EndReason, message: str) -> None:
-    """Count an end that nobody saw: for the drain's reason if the attempt had to leave, otherwise as a loss."""
+    """Count an end that was not seen: for the drain's reason if the attempt had to leave, otherwise as a loss."""
     drain = turn.attempt.drain
     end = End(drain.kind, drain.reason, drain.message) if drain else End(EndKind.LOSS, reason, message)
     end_attempt(turn, end, estimated=True)
@@ -231,7 +231,7 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
         _go_on(draft, attempt, avoid=(node,) if end.reason == EndReason.NODE_SILENT and node else ())
         return
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
-    if not end.infrastructure:  # somebody took the node: the deadline allows no long delay for that
+    if not end.infrastructure:  # the node was taken: the deadline allows no long delay for that
         delay = min(delay, idle_room(draft))
     blamed = node and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
     _go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())

@@ -38,7 +38,7 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
     at = since + (config.silent_settle if harmless else config.silent_hold)
     if harmless and node.ready_changed_at > now:
         at = now  # the time when it began is not known; a report may still delay the decision
-    # A trainer may have reported to the operator before this one, or in vain while this one was cut off.
+    # The trainer may have reported to an earlier operator, or its reports were lost while this one was cut off.
     times = (
         turn.report.received_at if turn.report else None,
         draft.snapshot.listening_since if turn.attempt.fenced else None,

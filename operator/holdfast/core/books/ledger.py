@@ -97,7 +97,7 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledge
 def split(before: AttemptRecord, since: datetime, attempt: Attempt, first_step_at: datetime, lost: int) -> Recovery:
     """Split the time from `since` (the last step that counts) to the first step of `attempt` into its parts.
 
-    The four parts are in order, and their sum is exactly that time, whatever the clocks say. `lost` is the number of
+    The four parts are in order, and their sum is exactly that time, even if clocks differ. `lost` is the number of
     steps that are trained again afterwards.
     """
     marks = [since]

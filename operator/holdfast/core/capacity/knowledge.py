@@ -141,7 +141,7 @@ def with_attempts(status: TrainingJobStatus, now: datetime, acquire_time: timede
 
 
 def record_sight(known: Known, attempt: Attempt, acquire_time: timedelta, now: datetime) -> Known:
-    """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits in vain."""
+    """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits and gets no node."""
     one = _open(known, attempt.tier.name)
     spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now)
     return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))

@@ -14,7 +14,7 @@ ZERO: Final = timedelta(0)
 
 
 def loss_counts(own: TierKnowledge | None, shared: TierKnowledge | None, now: datetime) -> tuple[int, timedelta]:
-    """Losses on a tier and total node time, from this job or from the profile, whichever has more node time.
+    """Losses on a tier and total node time, from this job or from the profile: the one with more node time.
 
     Both are 0 if the tier was not seen for 24 hours.
     """

@@ -1,6 +1,6 @@
 """Make the input of the capacity policies (View) from what is known of a job and its tiers.
 
-What nobody has measured is assumed so that the job is rather too early than too late. A tier that was never used starts
+Unmeasured times are assumed so that the job is early rather than late. A tier that was never used starts
 as slowly as any other tier of the job, lets a pod wait for the whole acquire timeout, and is as fast as other tiers of
 its kind.
 """

@@ -47,7 +47,7 @@ class TierView:
 
     @property
     def dependable(self) -> bool:
-        """True if nobody takes the tier away once the job is on it."""
+        """True if the cloud does not take the tier away once the job is on it."""
         return self.kind != "Spot"
 
 
@@ -90,7 +90,7 @@ class Choice(NamedTuple):
     seconds at the latest, above 0. A tier that comes up, goes out or is lost is always a reason to ask. `watch` is
     False if it makes no difference to the policy whether Spot is up, so that nobody has to pay to know it. `late` is by
     how many seconds the job misses the deadline if nothing goes wrong from here on, 0 if it meets it. `promised`: the
-    job meets the deadline whatever Spot does. `urgent`: it does so only if it goes to `tier` now.
+    job meets the deadline with any behaviour of Spot. `urgent`: it does so only if it goes to `tier` now.
     """
 
     tier: str | None

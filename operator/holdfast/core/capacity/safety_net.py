@@ -1,6 +1,6 @@
 """The safety net: policy Deadline does only what still leaves time to finish on a dependable tier.
 
-A dependable tier is one that nobody takes away (Dedicated, CPU). The net is the dependable tier on which the job would
+The cloud does not take a dependable tier away (Dedicated, CPU). The net is the dependable tier on which the job would
 finish first. Policy Deadline checks the net before it tries to save money. The net does not look at prices.
 """
 

@@ -2,7 +2,7 @@
 
 A spell is a time in which a tier was either up (it gave nodes) or out (it gave none, or took one back). In nearly every
 pool, the longer a spell has lasted, the longer it goes on. So policies decide by the age of a spell. A spell starts
-where observation without a gap starts: nobody knows what the tier did before.
+where observation without a gap starts: what the tier did before is unknown.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from holdfast.core.observe.raw import LONG_AGO
 def why_unusable(node: NodeView, tier: Tier) -> str:
     """Why a new pod of the tier may not use this node; empty if it may. Labels and free room are not checked.
 
-    A taint that announces the end of the node is never tolerated, whatever the tier says.
+    A taint that announces the end of the node is never tolerated, even if the tier tolerates it.
     """
     if node.unschedulable:
         return "cordoned"

@@ -73,8 +73,8 @@ def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
     """True if the pod may be computing, or may still start.
 
     A pod that status counts as lost (its node fell silent and the storage fence makes it harmless, or its node is gone)
-    is not live, although nobody saw its end. Another pod with its name is live: an operator with an old view of the job
-    may have made it.
+    is not live, although its end was not seen. Another pod with its name is live: an operator with an old view of the
+    job may have made it.
     """
     if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
         return False

@@ -98,7 +98,7 @@ def is_wanted(draft: Draft, current: Attempt, successor: Attempt) -> bool:
         return False
     here = view_of(answer, tier)
     out = here is not None and here.available is False
-    return not out or answer.probe in (None, tier)  # after waiting in vain it makes room for a tier not asked yet
+    return not out or answer.probe in (None, tier)  # after a wait without a node it makes room for a tier not tried yet
 
 
 def asked_again_if_not_worth_it(turn: Turn) -> datetime | None:

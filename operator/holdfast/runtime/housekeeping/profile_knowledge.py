@@ -168,7 +168,7 @@ class ProfileStatusWriter:
             left.count.update(before.metadata.uid, loss_counts.of_job(before.status, self._now()))
             left.count.leave(before.metadata.uid)
             left.changed = True
-        if after and before is None:  # a job that was malformed for a while may have changed its profile meanwhile
+        if after and before is None:  # a job that was malformed for a while may have another profile now
             for name in self._entries.keys() - {now}:
                 self._entries[name].count.leave(after.metadata.uid)
         if after and (entry := self._entries.get(now)):

@@ -25,7 +25,7 @@ CALM_WAIT = 5.0  # the longest time in seconds that a calm key waits behind urge
 
 @dataclass(slots=True)
 class _Work:
-    """A key that a worker has, and when it was added again meanwhile: as urgent (`dirty`) or only as calm."""
+    """A key that a worker has, and when the key was added again since then: as urgent (`dirty`) or as calm."""
 
     urgent: bool
     dirty: float | None = None
