@@ -34,6 +34,14 @@ def test_completion_is_recorded_and_final(uri: str, tmp_path: Path) -> None:
     assert (found["result"], found["reason"], found["step"]) == ("completed", "AlreadyComplete", 5)
 
 
+def test_a_run_that_was_complete_already_has_the_last_step(uri: str) -> None:
+    train(environment(uri), 5)
+    run = Run(counter=Counter(), environment=environment(uri, 2))
+    with pytest.raises(SystemExit), run:
+        pass
+    assert run.step == 5
+
+
 def test_sigterm_in_the_last_step_still_completes(uri: str, tmp_path: Path) -> None:
     _, run = train(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5, stop=4)
     assert (run.left, verdict(tmp_path)["result"]) == (False, "completed")
