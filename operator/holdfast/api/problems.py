@@ -17,12 +17,18 @@ _ALLOWED: Final[Mapping[str, str]] = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
     "too_long": "must have at most {max_length} items",
     "too_short": "must have at least {min_length} items",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "greater_than": "must be greater than {gt}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
 }
 
 
@@ -53,8 +59,14 @@ def _problems(error: ValidationError) -> Iterator[SpecError]:
             case ScalarError():
                 yield SpecError(field, cause.value, cause.allowed)
             case _:
-                allowed = _ALLOWED.get(detail["type"], "")
-                yield SpecError(field, _found(detail), allowed.format(**context) if allowed else detail["msg"])
+                yield SpecError(field, _found(detail), what_is_allowed(detail))
+
+
+def what_is_allowed(detail: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says is allowed, in the words of a SpecError."""
+    allowed = _ALLOWED.get(detail["type"])
+    text = allowed.format(**detail.get("ctx", {})) if allowed else detail["msg"]
+    return str(text).removeprefix("Value error, ")
 
 
 def _found(detail: Mapping[str, Any]) -> object:

@@ -68,6 +68,7 @@ Traces = Annotated[
     list[Path] | None,
     typer.Option(
         help="A trace: .json as in skypilot-org/spot-traces, .csv of start,end, or a folder of them. Repeatable.",
+        metavar="PATH",
         show_default=False,
     ),
 ]

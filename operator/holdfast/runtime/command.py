@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
+from holdfast.api.problems import what_is_allowed
 from holdfast.runtime import logs, operator
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ConfigurationError
@@ -84,7 +85,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 
 def _line(problem: Any) -> str:
-    text: str = problem["msg"].removeprefix("Value error, ")
+    text = what_is_allowed(problem)
     if not problem["loc"]:
         return text
     name, *keys = map(str, problem["loc"])

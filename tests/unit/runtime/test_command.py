@@ -85,6 +85,6 @@ def test_both_programs_read_every_option_alike(started: list[Settings]) -> None:
 
 def test_a_wrong_setting_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["run", "--workers", "0"]) == 1
-    assert capsys.readouterr().err == "error: --workers: Input should be greater than or equal to 1\n"
+    assert capsys.readouterr().err == "error: --workers: must be at least 1\n"
     with pytest.raises(ConfigurationError, match="--patience start_timeout: "):
         command.settings_from({"patience": ["start_timeout=0"]})

@@ -36,6 +36,14 @@ def _text(_: _Strict, node: yaml.Node) -> str:
 _Strict.add_constructor("tag:yaml.org,2002:timestamp", _text)
 
 
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong and where; PyYAML's own text names a string in memory in place of the file."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return str(error)
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """Every object of a YAML or JSON file, `-` for standard input, also those inside a List. Raises CliError."""
     try:
@@ -46,7 +54,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise CliError(f"{path} is not UTF-8 text: {error}") from error
     except yaml.YAMLError as error:
-        raise CliError(f"{path} is not YAML: {error}") from error
+        raise CliError(f"{path} is not YAML: {_where(error)}") from error
     objects: list[dict[str, Any]] = []
     for document in documents:
         listed = isinstance(document, dict) and document.get("kind") == "List"

@@ -46,4 +46,4 @@ def _known(state: LogState) -> str:
     if not steps:
         return "nothing is committed there yet"
     shown = steps if len(steps) <= 8 else [*steps[:2], "...", *steps[-5:]]
-    return f"committed {'is the step' if len(steps) == 1 else 'are the steps'} {', '.join(shown)}"
+    return f"committed {'step' if len(steps) == 1 else 'steps'}: {', '.join(shown)}"

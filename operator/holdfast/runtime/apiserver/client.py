@@ -89,6 +89,8 @@ class Client:
 
         Raises ConfigurationError if there is no usable file.
         """
+        if path and not any(Path(file).is_file() for file in str(path).split(os.pathsep)):
+            raise ConfigurationError(f"there is no kubeconfig at {path}. Set --kubeconfig FILE.")
         configuration = Configuration()
 
         async def load() -> None:

@@ -35,7 +35,7 @@ def test_times_stay_text_and_anchors_work(tmp_path: Path) -> None:
     [
         ("kind: A\nkind: B\n", "'kind' is written twice"),
         ("kind: A\nspec: {a: 1, a: 2}\n", "'a' is written twice"),
-        ("kind: [", "is not YAML"),
+        ("kind: [", "is not YAML: line 1, column 8: "),
         ("kind: !!python/object:os.system {}\n", "is not YAML"),
         ("just text", "document 1 is not a Kubernetes object"),
         ("kind: A\n---\na: 1\n", "document 2 is not a Kubernetes object"),

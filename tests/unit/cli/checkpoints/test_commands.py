@@ -146,10 +146,10 @@ def test_a_checkpoint_is_named_in_many_ways(folder: FolderStorage, text: str) ->
 def test_a_checkpoint_that_is_not_there(folder: FolderStorage) -> None:
     result = holdfast("show", folder.uri, "25")
     assert result.exit_code == ExitCode.NOT_FOUND
-    assert "committed are the steps 10, 20, 30" in result.output
+    assert "committed steps: 10, 20, 30" in result.output
     attempt(folder, 2).complete(30)
     assert holdfast("prune", folder.uri, "--keep-last", "1", "--yes").exit_code == 0
-    assert "committed is the step 30" in holdfast("show", folder.uri, "25").output
+    assert "committed step: 30" in holdfast("show", folder.uri, "25").output
 
 
 def test_verify_names_what_is_damaged_and_ends_with_1(folder: FolderStorage) -> None:
