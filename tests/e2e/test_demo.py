@@ -31,13 +31,13 @@ def processes_below(folder: Path) -> list[str]:
     return found
 
 
-# Breaks if an interrupted demo leaves a cluster, an operator or a training behind.
-@pytest.mark.cluster
 def _heed_interrupts() -> None:
     """As in a terminal, even if this test runs in the background, where SIGINT is ignored and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+# Breaks if an interrupted demo leaves a cluster, an operator or a training behind.
+@pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     demo = subprocess.Popen(

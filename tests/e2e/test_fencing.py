@@ -11,6 +11,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster
+from holdfast_train.commitlog.records import replay
 
 TOTAL = "total 20100"  # 200 steps, each exactly once
 
@@ -78,12 +79,12 @@ def test_a_job_made_anew_goes_on_where_the_old_one_was(
     job, done = remade(cluster, namespace, calm_pool, "Auto")
     assert done["phase"] == "Completed", done
     records = storage_log(cluster, f"{namespace}/job")
-    taken = next(record for record in records if record["kind"] == "takeover")
-    assert (taken["resume"], taken["identity"]["jobUID"]) == ("Auto", job.get()["metadata"]["uid"])
-    before = [record for record in records if record["seq"] < taken["seq"]]
-    newest = [record["commit"]["step"] for record in before if record["kind"] == "commit"][-1]
+    taken = next(record for record in records if record.kind == "takeover")
+    assert (taken.resume, taken.identity.job_uid) == ("Auto", job.get()["metadata"]["uid"])
+    before = [record for record in records if record.seq < taken.seq]
+    newest = [record.commit.step for record in before if record.commit is not None][-1]
     assert [(e["number"], e["resumedStep"]) for e in done["history"]] == [(1, newest)]
-    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert kinds(records)[-1] == ("complete", 1)
     assert TOTAL in job.logs(1)
 
@@ -97,8 +98,9 @@ def test_a_job_made_anew_that_resumes_never_starts_at_the_first_step(
     (entry,) = done["history"]
     assert (entry["number"], entry["firstStep"], entry.get("resumedStep")) == (1, 1, None)
     records = storage_log(cluster, f"{namespace}/job")
-    taken = next(record for record in records if record["kind"] == "takeover")
-    assert taken["resume"] == "Never"
-    assert taken["state"]["setAside"], "the old checkpoints are kept, out of the way"
-    assert set(taken["state"]["setAside"]) <= set(records[-1]["state"]["setAside"])
+    taken = next(record for record in records if record.kind == "takeover")
+    assert taken.resume == "Never"
+    put_aside = replay(records[: taken.seq]).set_aside
+    assert put_aside, "the old checkpoints are kept, out of the way"
+    assert set(put_aside) <= set(replay(records).set_aside)
     assert TOTAL in job.logs(1)

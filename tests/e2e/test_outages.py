@@ -41,7 +41,7 @@ def test_storage_is_down_when_a_save_is_due(
     done = job.wait_phase("Completed", "Failed")
     assert_untouched(job, done)
     assert "total 281625" in job.logs(1), "750 steps, each exactly once"
-    assert storage_log(cluster, f"{namespace}/job")[-1]["kind"] == "complete"
+    assert storage_log(cluster, f"{namespace}/job")[-1].kind == "complete"
     assert commits(job) == sorted(set(commits(job)))
 
 
@@ -145,7 +145,7 @@ def wait_until_ready(cluster: Cluster, pool: Pool) -> None:
 def commits(job: Job) -> list[int]:
     """The steps in the storage's commit log, in its order: it can be read without the API server."""
     records = storage_log(job.cluster, f"{job.namespace}/{job.name}")
-    return [int(record["commit"]["step"]) for record in records if record["kind"] == "commit"]
+    return [record.commit.step for record in records if record.commit is not None]
 
 
 def wait_commit(job: Job, steps: int) -> None:

@@ -29,7 +29,7 @@ def conditions(status: Raw) -> dict[str, str]:
 
 def commits(cluster: Cluster, namespace: str) -> list[int]:
     """The steps of all checkpoints that were committed, in order."""
-    return [r["commit"]["step"] for r in storage_log(cluster, f"{namespace}/job") if r["kind"] == "commit"]
+    return [r.commit.step for r in storage_log(cluster, f"{namespace}/job") if r.commit is not None]
 
 
 def wait_gone(job: Job) -> None:

@@ -190,5 +190,5 @@ def test_pods_of_a_finished_attempt_are_released(
     wait_for(
         lambda: not get(cluster, "pod/job-1-0", namespace)["metadata"].get("finalizers"), 20, "the finalizer to go"
     )
-    assert storage_log(cluster, f"{namespace}/job")[-1]["kind"] == "complete"
+    assert storage_log(cluster, f"{namespace}/job")[-1].kind == "complete"
     assert ("fence", 1) in kinds(storage_log(cluster, f"{namespace}/job"))

@@ -6,15 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import boto3
 import psutil
 from tests.support.cluster.local_cluster import apply, audit_events, exists, get, items
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
+from holdfast.cli.demo.bucket import commit_log
 from holdfast.local.cluster import Cluster, NodeSpec
 from holdfast.local.config import Capacity
 from holdfast.local.errors import LocalError
+from holdfast_train.commitlog.records import Record
 
 GPU = "nvidia.com/gpu"
 POOL_LABEL = "test/pool"
@@ -248,23 +249,14 @@ def submit(
     return Job(cluster, namespace, name, manifest)
 
 
-def storage_log(cluster: Cluster, prefix: str) -> list[Raw]:
-    """The commit log under a prefix, oldest record first."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=cluster.s3.endpoint,
-        region_name=cluster.s3.region,
-        aws_access_key_id=cluster.s3.access_key,
-        aws_secret_access_key=cluster.s3.secret_key,
-    )
-    bucket = cluster.s3.bucket
-    keys = [item["Key"] for item in client.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/log/").get("Contents", [])]
-    return [json.loads(client.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in sorted(keys)]
+def storage_log(cluster: Cluster, prefix: str) -> list[Record]:
+    """The commit log under a prefix, oldest record first, as the demo reads it."""
+    return commit_log(cluster.s3, prefix)
 
 
-def kinds(records: Sequence[Raw]) -> list[tuple[str, int]]:
+def kinds(records: Sequence[Record]) -> list[tuple[str, int]]:
     """Kind and attempt of log records."""
-    return [(record["kind"], record["identity"]["attempt"]) for record in records]
+    return [(record.kind, record.identity.attempt) for record in records]
 
 
 def processes_of(pod_uid: str) -> list[psutil.Process]:

@@ -1,13 +1,13 @@
 """Check the demo's claims: the attempts in the job's status against the commit log in the bucket. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.demo.script import Blow, Script
 from holdfast.cli.ui import formats
+from holdfast_train.commitlog.records import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class Check:
     text: str
 
 
-def saved_before(records: Iterable[Mapping[str, Any]]) -> dict[int, int | None]:
+def saved_before(records: Iterable[Record]) -> dict[int, int | None]:
     """Attempt -> the step of the newest commit at the moment of its fence; None if there was none."""
     newest: int | None = None
     found: dict[int, int | None] = {}
     for record in records:
-        if record.get("kind") == "commit":
-            newest = int(record["commit"]["step"])
-        elif record.get("kind") == "fence":
-            found[int(record["attempt"])] = newest
+        if record.commit is not None:
+            newest = record.commit.step
+        elif record.kind == "fence":
+            found[record.identity.attempt] = newest
     return found
 
 
@@ -35,7 +35,7 @@ def resumes(job: TrainingJob) -> list[tuple[int, int]]:
     return [(r.number, r.resumed_step) for r in job.status.history if r.resumed_step is not None]
 
 
-def checks(job: TrainingJob, records: Sequence[Mapping[str, Any]], script: Script) -> list[Check]:
+def checks(job: TrainingJob, records: Sequence[Record], script: Script) -> list[Check]:
     """Every claim of the demo, checked."""
     phase = job.status.phase
     done = phase is Phase.COMPLETED

@@ -89,8 +89,7 @@ class Client:
 
         Raises ConfigurationError if there is no usable file.
         """
-        if path and not any(Path(file).is_file() for file in str(path).split(os.pathsep)):
-            raise ConfigurationError(f"there is no kubeconfig at {path}. Set --kubeconfig FILE.")
+        _check_that_there_is_one(path)
         configuration = Configuration()
 
         async def load() -> None:
@@ -226,3 +225,9 @@ class Client:
             if not meta.get("continue"):
                 return items, int(meta.get("resourceVersion") or 0)
             query["continue"] = meta["continue"]
+
+
+def _check_that_there_is_one(path: str | Path | None) -> None:
+    """Refuse a kubeconfig that does not exist: the client library reports an empty one."""
+    if path and not any(Path(file).is_file() for file in str(path).split(os.pathsep)):
+        raise ConfigurationError(f"there is no kubeconfig at {path}. Set --kubeconfig FILE.")

@@ -8,11 +8,17 @@ from tests.support.manifests.observed_jobs import running_job
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.script import SCENES, Script, Struck
 from holdfast.cli.demo.verify import checks, saved_before
+from holdfast_train.commitlog.records import Commit, Kind, Record
+from holdfast_train.environment import Identity
+from holdfast_train.format.names import CheckpointName
 
 
-def record(kind: str, attempt: int, step: int | None = None) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": kind, "attempt": attempt}
-    return made | ({"commit": {"step": step}} if kind == "commit" else {})
+def record(kind: Kind, attempt: int, step: int = 0) -> Record:
+    writer = Identity("ns", "job", "job-uid", attempt, f"pod-{attempt}")
+    commit = (
+        Commit(0, step, attempt, "", CheckpointName(step, attempt, "00000000"), "", 0) if kind == "commit" else None
+    )
+    return Record(seq=0, kind=kind, identity=writer, nonce="", at="", commit=commit)
 
 
 LOG = [
@@ -62,6 +68,6 @@ def test_all_holds() -> None:
         (job(), LOG[:6], 3, "1 attempts resumed"),
     ],
 )
-def test_what_does_not_hold_is_said(shown: TrainingJob, log: list[dict[str, Any]], played: int, wanted: str) -> None:
+def test_what_does_not_hold_is_said(shown: TrainingJob, log: list[Record], played: int, wanted: str) -> None:
     broken = [check.text for check in checks(shown, log, script(played)) if not check.passed]
     assert any(wanted in text for text in broken), broken
