@@ -9,8 +9,9 @@ SHELL := bash
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done; true)
 BIN := .venv/bin
-# How many tests run at once. Each worker has a cluster of its own, which needs about a core while jobs come and go.
-WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, os.cpu_count() or 1))')
+# How many tests run at once. Each worker has a cluster of its own. Its tests wait more than they compute, so one worker
+# more than there are cores ends sooner.
+WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(ARGS)
 
 .PHONY: help
