@@ -1,12 +1,14 @@
 """Shared memory: a rank copies its state into it, and the rank's writer process uploads from it."""
 
 import ctypes
+import errno
 import mmap
 import os
 import sys
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
+from holdfast_train.save.memory_file import memory_file
 
 __all__ = ["ALIGNMENT", "Arena"]
 
@@ -23,16 +25,12 @@ class Arena:
         """New memory, or the memory of `descriptor`, which this object then owns. StateError if memory is short."""
         self.size = size
         length = max(size, mmap.PAGESIZE)
-        self.descriptor = os.memfd_create("holdfast-arena", os.MFD_CLOEXEC) if descriptor is None else descriptor
         try:
-            if descriptor is None:
-                os.ftruncate(self.descriptor, length)
-            self._map = mmap.mmap(self.descriptor, length)
+            self.descriptor, self._map = _mapped(descriptor, length)
         except OSError as error:
-            os.close(self.descriptor)
+            hint = "; give the trainer more (spec.trainer.resources.memory)" if error.errno == errno.ENOMEM else ""
             raise StateError(
-                f"no shared memory for {size / 2**30:.2f} GiB of state ({error.strerror}); give the trainer more "
-                f"(spec.trainer.resources.memory)"
+                f"no shared memory for {size / 2**30:.2f} GiB of state ({error.strerror}){hint}"
             ) from error
         self.view: Final = memoryview(self._map)
         self.address: Final = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -80,3 +78,16 @@ class Arena:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(self.address))
             self._registered = False
         self.close_descriptor()
+
+
+def _mapped(descriptor: int | None, length: int) -> tuple[int, mmap.mmap]:
+    """The memory of `descriptor`, or new memory, with its descriptor. OSError: then the descriptor is closed."""
+    is_new = descriptor is None
+    found = memory_file("holdfast-arena") if descriptor is None else descriptor
+    try:
+        if is_new:
+            os.ftruncate(found, length)
+        return found, mmap.mmap(found, length)
+    except OSError:
+        os.close(found)
+        raise

@@ -5,6 +5,8 @@ import os
 import tempfile
 import threading
 
+from holdfast_train.save.memory_file import memory_file
+
 __all__ = ["InFlightLock"]
 
 
@@ -24,7 +26,7 @@ class InFlightLock:
     def new(cls, folder: str | None) -> "InFlightLock":
         """On a new file in `folder`, where the launcher looks for it. Without a launcher: on a file without a name."""
         if folder is None:
-            return cls(os.memfd_create("holdfast-writer", os.MFD_CLOEXEC))
+            return cls(memory_file("holdfast-writer"))
         descriptor, _ = tempfile.mkstemp(prefix="writer-", dir=folder)
         return cls(descriptor)
 
