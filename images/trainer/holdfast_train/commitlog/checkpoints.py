@@ -56,9 +56,12 @@ class Checkpoints:
         self.identity = identity
         self._keep = keep
         self._say = say
-        self._dropped: frozenset[CheckpointName] = frozenset()
+        self._dropped: frozenset[CheckpointName] = frozenset()  # given up since our last record
+        self._undecided: frozenset[CheckpointName] = frozenset()  # a commit of them may be in the log, or come late
         self._unneeded: frozenset[CheckpointName] = frozenset()
+        self._partial: frozenset[CheckpointName] = frozenset()  # of the unneeded: those that may have unfinished writes
         self._unfinished = False  # True if there may be unfinished uploads
+        self._has_complained = False  # that something cannot be deleted
         self._ages: dict[CheckpointName, float] = {}
         self._list_at = 0.0
         self.log = CommitLog(storage, identity)
@@ -102,17 +105,39 @@ class Checkpoints:
         """Commit under the fence that another process of this attempt has raised."""
         self.log.fence = fence
 
-    def prepare(self) -> None:
-        """List the names in the storage, before any data of a checkpoint is written: step 1 of `orphans`."""
+    def prepare(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Before any data of a checkpoint is written: list the names in the storage, and delete what no attempt needs.
+
+        The list is step 1 of `orphans`. What failed saves have left is deleted before the next save and not after it,
+        because a volume may have no room for both. `stop`: as for `sweep`.
+        """
         if self.log.state.seq == 0:
             self.log.refresh()  # until now another process of this attempt has written the log
         if time.monotonic() >= self._list_at:
             self._ages = self._list()
             self._list_at = time.monotonic() + orphans.ORPHAN_SECONDS
+        if not stop() and (self._undecided or self._orphans(frozenset())):
+            self.log.settle()
+            self._judge(self._dropped)
+        self._drop_decided()
+        self.sweep(stop)
 
-    def discard(self, name: CheckpointName) -> None:
-        """Give up the checkpoint `name` of this attempt. Its objects are deleted after the next commit."""
+    def discard(self, name: CheckpointName, *, by_dead_writer: bool = False) -> None:
+        """Give up the checkpoint `name` of this attempt. The next sweep deletes its objects.
+
+        If its commit may have reached the log, they stay until a later record shows whether it has. `by_dead_writer`: a
+        process before this one has tried to save it.
+        """
         self._dropped |= {name}
+        if by_dead_writer:
+            self._undecided |= {name}
+        self._drop_decided()
+
+    def _drop_decided(self) -> None:
+        """What was given up before its commit was tried is not needed. Other ranks may still write parts of it."""
+        decided = self._dropped - self._undecided
+        self._unneeded |= decided
+        self._partial |= decided
 
     def publish(self, written: Manifest, begun: float) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
@@ -133,6 +158,7 @@ class Checkpoints:
             size=written.size,
         )
         before, dropped = self.log.state.commits, self._dropped
+        self._undecided |= {written.name}
         record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep)
         seconds = time.monotonic() - begun
         dropped |= frozenset(c.name for c in before if c.seq in record.retired)
@@ -151,14 +177,20 @@ class Checkpoints:
                     if stop():
                         return
                     self._storage.delete([key])
+                if name in self._partial:
+                    self._storage.drop_unfinished(name.data_prefix, datetime.now(UTC))
                 self._unneeded -= {name}
+                self._partial -= {name}
             if self._unfinished and not stop():
                 before = datetime.now(UTC) - timedelta(seconds=max(orphans.ORPHAN_SECONDS, 0.0))
                 for folder in FOLDERS:
                     self._storage.drop_unfinished(folder, before)
                 self._unfinished = False
+            self._has_complained = False
         except StorageError as error:
-            self._say(f"cannot delete checkpoints that are not needed any more: {error}; the next save tries again")
+            if not self._has_complained:  # a storage that is down for hours needs one line
+                self._say(f"cannot delete checkpoints that are not needed any more: {error}; the next save tries again")
+            self._has_complained = True
 
     def hand_over(self) -> None:
         """Append the record that lets a successor raise its fence. This attempt commits nothing after it."""
@@ -189,13 +221,20 @@ class Checkpoints:
         return ages
 
     def _judge(self, dropped: frozenset[CheckpointName]) -> None:
-        """After a commit, note which names are not needed any more."""
-        assert self.log.fence is not None
+        """After a record of ours, note which names are not needed any more."""
+        found = self._orphans(dropped)
+        self._unneeded |= found
+        self._partial |= found & (self._ages.keys() | self._dropped)
+        self._unfinished = self._unfinished or bool(self._ages)  # the names are listed once an hour
+        self._ages, self._dropped, self._undecided = {}, frozenset(), frozenset()
+
+    def _orphans(self, dropped: frozenset[CheckpointName]) -> frozenset[CheckpointName]:
+        """What `orphans` finds in the state of the log as we know it."""
+        if self.log.fence is None:
+            return frozenset()
         ages = self._ages | dict.fromkeys(dropped, 0.0)
         limit = orphans.ORPHAN_SECONDS
-        self._unneeded |= orphans.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit)
-        self._unfinished = self._unfinished or bool(self._ages)  # the names are listed once an hour
-        self._ages, self._dropped = {}, frozenset()
+        return orphans.orphans(ages, self.log.state, self.log.fence, dropped=dropped, limit=limit)
 
 
 def find(storage: Storage, name: CheckpointName, seq: int = 0, sha256: str | None = None) -> Found:

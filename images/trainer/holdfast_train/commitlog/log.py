@@ -96,6 +96,13 @@ class CommitLog:
         """Put the commits `corrupt` into quarantine. FencedError if a newer attempt has started."""
         self._append(lambda state: self._own_draft(state, "quarantine", corrupt=corrupt))
 
+    def settle(self) -> None:
+        """Append a record that changes nothing: a quarantine of no commits. FencedError if a newer attempt has started.
+
+        An append of ours whose answer was lost is in the log before it, or cannot come any more: its number is taken.
+        """
+        self.quarantine(())
+
     def release(self, intact: tuple[int, ...]) -> None:
         """Take the commits `intact` out of quarantine, for a person. FencedError: see `rules.check_may_release`."""
 

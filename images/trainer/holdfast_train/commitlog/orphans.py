@@ -22,8 +22,9 @@ name was therefore begun by a writer with an older fence, or by us:
 So a commit of a listed name is in the state already or never comes, except for our own saves that are still in
 progress. Names are never used again, so this stays true however late step 4 is.
 
-Age is not part of the proof. It only prevents deletion while a writer does not yet know that it is fenced out: that
-writer would leave more orphans. The age of a name is that of its youngest object, by the storage's clock.
+Age is not part of the proof. Names of earlier attempts are deleted at any age: a volume may have no room for them and
+for the next checkpoint. If a writer of such an attempt does not yet know that it is fenced out, it writes more, which
+the next list finds. The age of a name is that of its youngest object, by the storage's clock.
 """
 
 from collections.abc import Collection, Mapping
@@ -52,25 +53,27 @@ def orphans(
     deleted at any age. A save that it gave up after the record may have been committed. Empty unless `fence` is the
     newest and has not handed over: only the training attempt may delete.
 
-    A name that the log neither commits nor sets aside may be deleted once it is older than `limit` and its attempt is
-    over. The attempt is over if
+    A name that the log neither commits nor sets aside may be deleted once its attempt is over. The attempt is over if
 
     - it is older than ours: our fence was raised after its fence;
     - it is ours, and training is complete: nothing is committed after that. Before that, our saves may be in progress,
       also in a writer process that has outlived its trainer;
     - its number is above ours, and the log has a takeover: then it is an attempt of an earlier job, because numbers
       start again when a job is created again. Without a takeover no such attempt exists, and its data stays.
+
+    In the last two cases the name must also be older than `limit`: a process that still writes under it may be ours, or
+    may not know yet that its job was deleted.
     """
     if state.fence != fence or state.handed_over:
         return frozenset()
     in_use = {commit.name for commit in state.commits} | set(state.set_aside)
 
-    def is_over(attempt: int) -> bool:
-        if attempt == fence.attempt:
-            return state.complete is not None
-        return attempt < fence.attempt or bool(state.former)
+    def is_over(attempt: int, age: float) -> bool:
+        if attempt < fence.attempt:
+            return True
+        return age > limit and (state.complete is not None if attempt == fence.attempt else bool(state.former))
 
     def may_go(name: CheckpointName, age: float) -> bool:
-        return name not in in_use and (name in dropped or (age > limit and is_over(name.attempt)))
+        return name not in in_use and (name in dropped or is_over(name.attempt, age))
 
     return frozenset(name for name, age in ages.items() if may_go(name, age))

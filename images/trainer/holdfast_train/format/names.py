@@ -55,13 +55,17 @@ class CheckpointName:
         """The beginning of the keys of all data."""
         return f"data/{self}/"
 
+    def part_prefix(self, rank: int) -> str:
+        """The beginning of the keys of all data that `rank` writes."""
+        return f"{self.data_prefix}r{rank}."
+
     def part_key(self, rank: int, part: int) -> str:
         """The key of part number `part` of the data that `rank` writes."""
-        return f"{self.data_prefix}r{rank}.{part}"
+        return f"{self.part_prefix(rank)}{part}"
 
     def fragment_key(self, rank: int) -> str:
         """The key at which `rank` leaves its fragment for rank 0."""
-        return f"{self.data_prefix}r{rank}.json"
+        return f"{self.part_prefix(rank)}json"
 
 
 def resolve(uri: str) -> tuple[str, CheckpointName | None]:

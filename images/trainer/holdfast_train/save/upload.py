@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -30,22 +30,33 @@ FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
 
 
 class Upload:
-    """Uploads the checkpoints of one rank, no faster than `rate`; rank 0 also commits them."""
+    """Uploads the checkpoints of one rank, no faster than `rate`; rank 0 also commits them.
+
+    `is_leaving` is true if the pod has to leave: then an upload does not wait until old checkpoints are deleted.
+    """
 
     def __init__(
-        self, checkpoints: Checkpoints, storage: RetryingStorage, rank: int, ranks: int, rate: RateLimit | None = None
+        self,
+        checkpoints: Checkpoints,
+        storage: RetryingStorage,
+        rank: int,
+        ranks: int,
+        rate: RateLimit | None = None,
+        *,
+        is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
         self._rate = rate
         self._rank = rank
         self._ranks = ranks
+        self._is_leaving = is_leaving
 
     def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
         """Upload `arriving`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors."""
         if self._rank == 0:
-            self._checkpoints.prepare()
             try:
+                self._checkpoints.prepare(self._is_leaving)
                 mine = self._write(save, plan, arriving)
                 others = self._wait_for_fragments(save, plan, arriving)
                 return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
@@ -56,6 +67,9 @@ class Upload:
         try:
             mine = self._write(save, plan, arriving)
         except StorageError as error:
+            # First the parts, because a full volume may have no room for the fragment; rank 0 deletes what stays.
+            with contextlib.suppress(StorageError):
+                self._storage.delete(self._storage.keys(save.name.part_prefix(self._rank)))
             with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
                 self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
             raise

@@ -160,7 +160,10 @@ class FolderStorage:
                     _remove_if_empty(path.parent)
 
     def drop_unfinished(self, prefix: str, before: datetime) -> int:
-        """As Storage. The last write to a file counts as its beginning, so the files of a live writer stay."""
+        """As Storage. The last write to a file counts as its beginning, so the files of a live writer stay.
+
+        If `prefix` is a folder in which a failed write has left nothing, it is removed too.
+        """
         dropped = 0
         for key in self._list(prefix, unfinished=True):
             with self._errors(key):
@@ -174,6 +177,8 @@ class FolderStorage:
                 dropped += 1
                 if path.parent != self._root:
                     _remove_if_empty(path.parent)
+        if prefix.strip("/").count("/"):  # data/NAME/, but not data/, in which other writers make folders
+            _remove_if_empty(self._root / prefix)
         return dropped
 
     def _target(self, key: str) -> Path:
