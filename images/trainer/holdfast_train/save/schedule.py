@@ -51,7 +51,7 @@ class SaveSchedule:
         self._every = every
         now = time.monotonic()
         last_step, self._stepped_at = now - self._stepped_at, now
-        if self.requested:
+        if self.requested or self._is_skipping:
             return True
         if self._retry_at is not None:
             return now >= self._retry_at
@@ -71,7 +71,7 @@ class SaveSchedule:
         self.state_at = self._stepped_at = time.monotonic()
 
     def record_skipped(self) -> None:
-        """A save is due, but there is no arena for it. It stays due.
+        """A save is due, but there is no arena for it. It stays due, so the next step asks again.
 
         The log says so once; reports show it as an error if the saves in flight do not end.
         """

@@ -75,7 +75,7 @@ def test_a_max_loss_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFi
 
 
 def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if a skipped save restarts the interval or the time that maxLoss allows."""
+    """Breaks if a skipped save restarts the interval or the time that maxLoss allows, or waits for N more steps."""
     clock = Clock(monkeypatch)
     for every in (Every(steps=1000, max_loss=60.0), Every(seconds=30.0), Every(auto=True, between_losses=600.0)):
         found = SaveSchedule(Progress())
@@ -89,6 +89,16 @@ def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
         found.record_begun()
         clock.now += 1.0
         assert not found.is_due(5, every)
+
+
+def test_a_skipped_save_of_every_n_steps_is_due_at_the_next_step() -> None:
+    found, every = SaveSchedule(Progress()), Every(steps=500)
+    assert found.is_due(500, every)
+    found.record_skipped()
+    assert found.is_due(501, every)
+    found.record_begun()
+    assert not any(found.is_due(step, every) for step in range(502, 1000))
+    assert found.is_due(1000, every)
 
 
 def test_skipped_saves_are_logged_once_and_reported_if_they_stay_stuck(
