@@ -153,9 +153,10 @@ class _Server:
         return True
 
     def _fork_writer(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._requests, MESSAGE, 2)
+        data, descriptors, _, _ = socket.recv_fds(self._requests, MESSAGE, 3)
         order = json.loads(data)
-        self._fork("writer", order, lambda slot: trainer.write(order, slot, *descriptors))
+        # The third one stays open until the writer is dead, which its trainer waits for.
+        self._fork("writer", order, lambda slot: trainer.write(order, slot, *descriptors[:2]))
         for descriptor in descriptors:
             os.close(descriptor)
 

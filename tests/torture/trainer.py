@@ -21,6 +21,7 @@ from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.writer import main
+from holdfast_train.save.writer_process import WriterProcess
 from holdfast_train.storage import s3_upload
 
 __all__ = ["ORPHAN_SECONDS", "train", "write"]
@@ -49,7 +50,7 @@ def train(order: dict[str, Any], slot: Slot, requests: socket.socket) -> int:
 
 
 def write(order: dict[str, Any], slot: Slot, channel: int, lock: int) -> int:
-    """A writer, as `python -m holdfast_train.save.writer` is one."""
+    """A writer, as `start_writer` starts one."""
     _shrink(order)
     upload.Upload.run = slot.watching("upload", _telling_of_fences(order, upload.Upload.run))
     found = checkpoints.Checkpoints
@@ -95,18 +96,25 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
 
         return Capture(*args, on_copied=told, on_failed=lambda why: (on_failed(why), leave()), **more)
 
-    def start_writer(lock: InFlightLock) -> Channel:
+    def start_writer(lock: InFlightLock) -> WriterProcess:
         ours, theirs = socket.socketpair()
+        alive, life = os.pipe()
         with theirs:
-            socket.send_fds(requests, [json.dumps(order).encode()], [theirs.fileno(), lock.descriptor])
-        return Channel(ours)
+            socket.send_fds(requests, [json.dumps(order).encode()], [theirs.fileno(), lock.descriptor, life])
+        os.close(life)
+
+        def end() -> None:
+            os.read(alive, 1)  # returns when the writer, which is no child of this process, is dead
+            os.close(alive)
+
+        return WriterProcess(Channel(ours), end)
 
     heard = coordinator.SaveCoordinator._on_result
 
-    def on_result(self: Any, result: Any) -> None:
+    def on_result(self: Any, name: Any, result: Any) -> None:
         if isinstance(result, Saved):
             _report(order, what="saved", step=result.step, uri=result.uri)
-        heard(self, result)
+        heard(self, name, result)
 
     saver.Capture = capture
     saver.start_writer = start_writer

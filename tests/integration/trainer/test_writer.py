@@ -1,21 +1,27 @@
 """The writer as a process: it goes on when its trainer dies, and the trainer goes on when the writer dies."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import psutil
 import pytest
 from tests.support.trainer.restores import restore_whole
-from tests.support.trainer.stores import LAUNCHER, REPOSITORY, identity, variables
+from tests.support.trainer.stores import LAUNCHER, REPOSITORY, environment, identity, variables
 from tests.support.waiting import wait_for
 
-from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
+from holdfast_train.errors import HoldfastTrainError, WriterLostError
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.save.messages import Open
+from holdfast_train.save.saver import Saver, TrainingState
 from holdfast_train.storage.folder import FolderStorage
 
 SIZE: Final = 64 << 20
@@ -80,7 +86,7 @@ def test_a_trainer_goes_on_without_its_writer(storage: FolderStorage, tmp_path: 
     body = f"time.sleep(0.01); open({str(shown)!r}, 'w').write(str(step))"
     trainer = start(storage, tmp_path, body, HOLDFAST_CHECKPOINT_EVERY="5 steps")
     wait_for(lambda: storage.keys("manifests/"), 30, "the first commit")
-    writer = writer_of(trainer)
+    writer = writer_of(psutil.Process(trainer.pid))
     assert writer is not None
     writer.suspend()
     at = int(shown.read_text() or 0)
@@ -94,8 +100,69 @@ def test_a_trainer_goes_on_without_its_writer(storage: FolderStorage, tmp_path: 
     assert values == bytes([step % 256]) * SIZE
 
 
-def writer_of(trainer: subprocess.Popen[str]) -> psutil.Process | None:
-    for process in psutil.Process(trainer.pid).children(recursive=True):
+class State:
+    """Bytes that are all alike, so that a mixture of two steps shows."""
+
+    def __init__(self) -> None:
+        self.values = np.zeros(SIZE, np.uint8)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self.values}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+LIMITED: Final = """
+# There is no memory for a second arena, where the file LIMITED exists.
+import mmap, os
+original, count = mmap.mmap, [0]
+def limited(*args):
+    count[0] += 1
+    if count[0] == 2 and os.path.exists(os.environ["LIMITED"]):
+        raise OSError(12, "Cannot allocate memory")
+    return original(*args)
+mmap.mmap = limited
+"""
+
+
+def test_a_writer_that_has_failed_is_dead_before_its_arena_is_used_again(
+    storage: FolderStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if its upload goes on while the next state is copied: a commit of mixed steps with correct checksums."""
+    limited = tmp_path / "limited"
+    limited.touch()
+    (tmp_path / "sitecustomize.py").write_text(LIMITED)
+    monkeypatch.setenv("LIMITED", str(limited))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{REPOSITORY / 'images/trainer'}")
+    where = environment(storage.uri, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
+    checkpoints = Checkpoints(storage, where.identity, Keep())
+    checkpoints.start("Auto")
+    state, results = State(), list[Saved | HoldfastTrainError]()
+    saver = Saver(
+        Open(where, 0, 1, checkpoints.log.fence),
+        TrainingState({"state": state}, {}),
+        lambda _, result: results.append(result),
+    )
+    with contextlib.closing(saver):
+        writer = writer_of(psutil.Process())
+        assert writer is not None
+        for step in (1, 2):  # the second save needs a second arena
+            state.values[:] = step
+            saver.begin(CheckpointName.new(step, 1), step, patience=0.0)
+        assert saver.wait(lambda: 60.0)
+        assert not writer.is_running()
+        assert isinstance(results[-1], WriterLostError)
+        limited.unlink()
+        state.values[:] = 3
+        saver.begin(CheckpointName.new(3, 1), 3, patience=0.0)
+        assert saver.wait(lambda: math.inf)
+    assert isinstance(results[-1], Saved)
+    assert newest(storage) == (3, bytes([3]) * SIZE)
+
+
+def writer_of(trainer: psutil.Process) -> psutil.Process | None:
+    for process in trainer.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie has no command line
             if "holdfast_train.save.writer" in process.cmdline():
                 return process

@@ -27,6 +27,7 @@ from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import make_plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.save.writer import Writer
+from holdfast_train.save.writer_process import WriterProcess
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
@@ -143,7 +144,7 @@ def stub_command(*options: str) -> list[str]:
     return [sys.executable, str(LAUNCHER), "--", sys.executable, "-m", "holdfast_train.examples.stub", *options]
 
 
-def writer_in_thread(lock: InFlightLock) -> Channel:
+def writer_in_thread(lock: InFlightLock) -> WriterProcess:
     """A writer in this process instead of one of its own: quick to start, and what tests break is broken for it too."""
     ours, theirs = (Channel(end) for end in socket.socketpair())
     its = InFlightLock(os.dup(lock.descriptor))
@@ -158,8 +159,9 @@ def writer_in_thread(lock: InFlightLock) -> Channel:
             theirs.close()
             its.close()
 
-    threading.Thread(target=serve, name="writer", daemon=True).start()
-    return ours
+    thread = threading.Thread(target=serve, name="writer", daemon=True)
+    thread.start()
+    return WriterProcess(ours, thread.join)  # a thread cannot be killed, but its end is certain all the same
 
 
 def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:

@@ -1,6 +1,7 @@
 """`Run`: what a training loop uses. It restores, reports and saves, and it leaves on a notice."""
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -73,6 +74,7 @@ class Run:
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
+        self._process = os.getpid()
         self._goal: int | None = None
         self._progress = Progress()
         self._reporter: Reporter | None = None
@@ -86,6 +88,7 @@ class Run:
         self._ending = self._make_ending()
 
     def __enter__(self) -> Self:
+        self._process = os.getpid()
         try:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
@@ -100,7 +103,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._environment is None:
+        if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
         try:
             if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):

@@ -87,21 +87,20 @@ class Capture:
         self._versions = self._count_changes()
         self._may_change = self._changed = False
         self.waited = 0.0  # seconds for which the optimizer's step waited
-        if self._devices is None:
-            for copy in now:
-                self._copy(copy)
-        else:
-            self._devices.begin(now, self._later, self._copy)
         self._thread = threading.Thread(target=self._finish, name="holdfast-capture", daemon=True)
-        self._thread.start()
+        try:
+            self._begin(now)
+        except BaseException:
+            self._settle()
+            raise
         if not self._later:
-            self._thread.join()  # nothing is left to copy: `on_copied` is called before anything else can happen
+            self.wait()  # nothing is left to copy: `on_copied` is called before anything else can happen
 
     def before_change(self) -> None:
         """Return when training may change the guarded memory. With CUDA the GPU waits, not this thread."""
         if self._devices is None:
             begun = time.monotonic()
-            self._thread.join()
+            self.wait()
             self.waited = time.monotonic() - begun
             return
         self._look_for_changes()
@@ -109,14 +108,39 @@ class Capture:
         self._devices.make_training_wait()
 
     def wait(self) -> None:
-        """Return when the copy is complete or has failed."""
-        self._thread.join()
+        """Return when the copy is complete or has failed: then nothing copies into the arena any more."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _begin(self, now: Sequence[Copy]) -> None:
+        if self._devices is None:
+            for copy in now:
+                self._copy(copy)
+        else:
+            self._devices.begin(now, self._later, self._copy)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the container is at its limit of processes: training waits for the copy
+            self._finish()
 
     def _finish(self) -> None:
         try:
             self._copy_rest()
         except (RuntimeError, OSError) as error:  # RuntimeError: from CUDA
-            self._on_failed(f"the state could not be copied: {error}")
+            self._give_up(error)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Without this the writer would wait for the rest of the bytes, and keep the arena, for ever."""
+        self._settle()
+        self._on_failed(f"the state could not be copied: {type(error).__name__}: {error}")
+
+    def _settle(self) -> None:
+        """After an error: return when no GPU copies into the arena any more."""
+        if self._devices is not None:
+            self._devices.settle()
 
     def _copy_rest(self) -> None:
         reported = 0
@@ -205,6 +229,12 @@ class _Devices:
         """Return when everything before `copy` is copied; everything at all if `copy` is None."""
         for event in self._end if copy is None else self._marks[copy.at]:
             event.synchronize()
+
+    def settle(self) -> None:
+        """Return when all copies that have begun are complete, or have failed."""
+        for stream in self._streams.values():
+            with contextlib.suppress(RuntimeError):  # CUDA reports the error of a copy here once more
+                stream.synchronize()
 
     def _record(self) -> list[Any]:
         return [stream.record_event() for stream in self._streams.values()]

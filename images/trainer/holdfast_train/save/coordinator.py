@@ -37,6 +37,8 @@ class SaveCoordinator:
         self._on_change = on_change
         self._metrics = metrics
         self.stop_error: HoldfastTrainError | None = None
+        self._newest: CheckpointName | None = None  # the save that has begun last,
+        self._result: Saved | StorageError | None = None  # and its result, None until it is known
         self.saver = Saver(opened, state, self._on_result)
 
     def raise_stop_error(self) -> None:
@@ -48,32 +50,36 @@ class SaveCoordinator:
         """Begin to save `step`. For the times see `Saver.begin`."""
         self._schedule.record_begun()
         name, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), self._metrics()))
+        self._newest, self._result = name, None
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
-            self._schedule.record_failed(error)
+            self._result = self._schedule.record_failed(error)
             say(str(error))
 
     def save(self, step: int, patience: float, left: Callable[[], float], *, last: bool = False) -> bool:
         """Save `step` and wait until it is committed, or no seconds are `left`. FencedError if a newer attempt runs.
 
-        False if the storage failed; the `last` save raises the error instead.
+        False if this save was not committed, even if an earlier one of the same step was: the state may have changed
+        since. The `last` save raises the error instead.
         """
         self.begin(step, patience, left())
-        saved = self.wait(step, left)
-        if not saved and isinstance(self._schedule.failure, WriterLostError):
+        self.wait(step, left)
+        if isinstance(self._result, WriterLostError):
             self.begin(step, patience, left())
-            saved = self.wait(step, left)
-        if last and not saved:
-            raise self._schedule.failure or StorageUnreachableError(f"step {step} was not committed in time")
-        return saved
+            self.wait(step, left)
+        if isinstance(self._result, Saved):
+            return True
+        if last:
+            raise self._result or StorageUnreachableError(f"step {step} was not committed in time")
+        return False
 
     def wait(self, step: int, left: Callable[[], float]) -> bool:
         """Wait until no checkpoint is in flight, or no seconds are `left`. True if `step` is committed."""
         if self._ranks.first:
             self.saver.wait(left)
-        self._schedule.saved_step, self._schedule.failure, stop_error = self._ranks.share(
-            (self._schedule.saved_step, self._schedule.failure, self.stop_error)
+        self._schedule.saved_step, self._schedule.failure, self._result, stop_error = self._ranks.share(
+            (self._schedule.saved_step, self._schedule.failure, self._result, self.stop_error)
         )
         if stop_error is not None:
             raise stop_error
@@ -85,14 +91,19 @@ class SaveCoordinator:
         found: bool = self._ranks.share(self.saver.is_busy)
         return found
 
-    def _on_result(self, result: Saved | HoldfastTrainError) -> None:
-        """Record the result of a save. Called on rank 0, in a thread, at any moment."""
+    def _on_result(self, name: CheckpointName, result: Saved | HoldfastTrainError) -> None:
+        """Record the result of the save `name`. Called on rank 0, in a thread, at any moment."""
         if isinstance(result, Saved):
+            self._note(name, result)
             self._schedule.record_saved(result, self.saver.seconds_lost(result.step))
             say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s")
         elif isinstance(result, StorageError):
-            self._schedule.record_failed(result)
+            self._note(name, self._schedule.record_failed(result))
             say(f"a checkpoint could not be saved ({result}); training goes on and tries again")
         else:
             self.stop_error = result
         self._on_change()
+
+    def _note(self, name: CheckpointName, result: Saved | StorageError) -> None:
+        if name == self._newest:
+            self._result = result

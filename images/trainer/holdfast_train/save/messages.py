@@ -1,9 +1,10 @@
-"""The messages between a trainer and its writer. The trainer sends requests; the writer answers `Saved` or `Failed`."""
+"""The messages between a trainer and its writer. The writer answers each `Save` with one `Finished`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast_train import errors
+from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StorageError
@@ -11,17 +12,21 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.plan import Plan
 
-__all__ = ["Abandon", "Copied", "Failed", "FreeArena", "MapArena", "Open", "Save", "ShortenDeadline"]
+__all__ = ["Abandon", "Copied", "Failed", "Finished", "MapArena", "Open", "Save", "ShortenDeadline"]
 
 
 @dataclass(frozen=True)
 class Open:
-    """The first message. `fence`: the one that rank 0 has raised; None on other ranks."""
+    """The first message. `fence`: the one that rank 0 has raised; None on other ranks.
+
+    `lost`: saves that earlier writers of this process have not finished before they ended.
+    """
 
     environment: Environment
     rank: int
     ranks: int
     fence: Fence | None
+    lost: tuple[CheckpointName, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,6 @@ class ShortenDeadline:
 
 
 @dataclass(frozen=True)
-class FreeArena:
-    """The arena may be written again: its bytes are uploaded, or will not be."""
-
-    arena: int
-
-
-@dataclass(frozen=True)
 class Failed:
     """A checkpoint is not committed. `error` names a class of `errors`."""
 
@@ -107,3 +105,14 @@ class Failed:
         made = StorageError(self.text) if kind is errors.AlreadyCompleteError else kind(self.text)
         assert isinstance(made, HoldfastTrainError)
         return made
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The save `name` is over, and its arena may be written again: its bytes are uploaded, or will not be.
+
+    `result`: None on a rank other than 0 that has uploaded its part.
+    """
+
+    name: CheckpointName
+    result: Saved | Failed | None

@@ -2,32 +2,32 @@
 
 import contextlib
 import math
-import socket
-import subprocess
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.data import rng
-from holdfast_train.errors import HoldfastTrainError, StorageUnreachableError, WriterLostError
+from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import Program
 from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
-from holdfast_train.save.channel import Channel, ClosedError
+from holdfast_train.save.channel import ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, fits
-from holdfast_train.save.messages import Abandon, Copied, Failed, FreeArena, MapArena, Open, Save, ShortenDeadline
+from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan, make_plan
+from holdfast_train.save.writer_process import WriterProcess, start_writer
 from holdfast_train.say import say
 
-__all__ = ["Saver", "TrainingState", "start_writer"]
+__all__ = ["Saver", "TrainingState"]
 
 ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
@@ -59,29 +59,47 @@ class _Newest(NamedTuple):
     capture: Capture
 
 
-class Saver:
-    """Saves `state` while training goes on. Only one thread may use it.
+class _Upload(NamedTuple):
+    """The save `name` of `step`, which `writer` uploads from an arena."""
 
-    `opened` is sent to each writer. `on_result` is called in a thread with the result of each checkpoint, on rank 0.
+    name: CheckpointName
+    step: int
+    writer: WriterProcess
+
+
+class Saver:
+    """Saves `state` while training goes on. Only one thread, of the process that made the Saver, may use it.
+
+    An arena belongs to a writer from `Save` on, until the writer says that it is free or the writer's process is
+    reaped. Until then nothing copies into it. A writer is replaced only after its process is reaped, so a step is never
+    committed after a later one.
+
+    `opened` is sent to each writer. `on_result` is called in a thread with the name and the result of each save, on
+    rank 0.
     """
 
     def __init__(
-        self, opened: Open, state: TrainingState, on_result: Callable[[Saved | HoldfastTrainError], None]
+        self,
+        opened: Open,
+        state: TrainingState,
+        on_result: Callable[[CheckpointName, Saved | HoldfastTrainError], None],
     ) -> None:
         self._open = opened
         self._state = state
         self._guard = Guard(state.objects.values())
         self._overlap = True  # copy while training goes on
-        self._channel: Channel | None = None
+        self._writer: WriterProcess | None = None
+        self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
         self._plan: Plan | None = None
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
         self._arenas: dict[int, Arena] = {}
-        self._busy: dict[int, tuple[int, Channel]] = {}  # arena: its step, and the writer that uploads it
+        self._busy: dict[int, _Upload] = {}  # by arena
         self._on_result = on_result
         self._newest: _Newest | None = None
         self._changed = threading.Condition()
         self._lock = InFlightLock.new(opened.environment.verdict_folder)
+        self._process = os.getpid()
         self._connect()
 
     @property
@@ -105,7 +123,10 @@ class Saver:
             return
         walk, replicated, _, _ = self._state.walk(self._open.rank)
         arena = self._new_arena(0, self._plan_for(walk, replicated).size)
-        threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+        try:
+            threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+        except RuntimeError:  # the container is at its limit of processes
+            arena.populate()
 
     def begin(
         self,
@@ -119,17 +140,17 @@ class Saver:
         """Copy the state as it is now; the writer uploads it and commits it as `name`.
 
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
-        silent for `patience` seconds. StateError if the state cannot be saved.
+        silent for `patience` seconds. StateError if the state cannot be saved. WriterLostError if no writer can be
+        started.
         """
         begun = time.monotonic()
+        self._check_process()
         if self._newest is not None:
             # If its upload has failed, its arena is free although the capture may still copy into it.
             self._newest.capture.wait()
-        if self._channel is None:
-            self._connect()
         walk, replicated, tree, own = self._state.walk(self._open.rank)
         plan = self._plan_for(walk, replicated)
-        number = self._reserve_arena(step, plan.size, at_most)
+        number = self._reserve_arena(name, step, plan.size, at_most)
         program = self._state.program
         save = Save(
             name=name,
@@ -148,7 +169,11 @@ class Saver:
         self._sent_plan = plan
         self._lock.take()
         self._send(save)
-        capture = self._start_capture(name, number, plan, walk)
+        try:
+            capture = self._start_capture(name, number, plan, walk)
+        except BaseException as error:  # otherwise the writer would wait for the copy, and keep the arena, for ever
+            self._send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
+            raise
         self._newest = _Newest(step, time.monotonic() - begun, capture)
 
     def seconds_lost(self, step: int) -> float:
@@ -181,8 +206,8 @@ class Saver:
         if self._newest is not None:
             self._newest.capture.wait()
             self._newest = None
-        if self._channel is not None:
-            self._channel.finish()
+        if (writer := self._writer) is not None:
+            writer.channel.finish()
         for arena in self._arenas.values():
             arena.close()
         self._arenas.clear()
@@ -214,20 +239,24 @@ class Saver:
             self._form, self._plan = form, make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks)
         return self._plan
 
-    def _reserve_arena(self, step: int, size: int, at_most: float) -> int:
-        """The number of an arena that is busy with `step` from now on."""
+    def _reserve_arena(self, name: CheckpointName, step: int, size: int, at_most: float) -> int:
+        """The number of an arena that belongs to the save `name` from now on."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room, None if math.isinf(at_most) else at_most):
                 raise StorageUnreachableError(f"step {step} is not saved: earlier checkpoints are still in flight")
+            if self._writer is None:
+                self._connect()
             number = self._take_arena(size)
-            channel = self._channel
-            if channel is None:  # the writer has ended since: no message would ever free this arena
+            writer = self._writer
+            if writer is None:  # the writer has ended since: no message would ever free this arena
                 raise WriterLostError(f"the writer process ended before it received step {step}")
-            self._busy[number] = step, channel
+            self._busy[number] = _Upload(name, step, writer)
         return number
 
     @property
     def _has_room(self) -> bool:
+        if self._is_losing_writer:  # it may still upload from its arenas, and commit what it has
+            return False
         if len(self._busy) < len(self._arenas) or not self._arenas:
             return True
         return len(self._arenas) < ARENAS and fits(max(arena.size for arena in self._arenas.values()))
@@ -257,66 +286,77 @@ class Saver:
 
     # The writer.
 
+    def _check_process(self) -> None:
+        """StateError in a process that the program has forked: it shares the arenas with this one."""
+        if os.getpid() != self._process:
+            raise StateError(
+                f"process {os.getpid()} was forked from the training process {self._process}; only the training "
+                f"process can save"
+            )
+
     def _connect(self) -> None:
-        self._channel = start_writer(self._lock)
+        writer = start_writer(self._lock)
+        self._writer = writer
         self._sent_plan = None
         self._send(self._open)
         for number, arena in self._arenas.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])
-        threading.Thread(target=self._listen, args=(self._channel,), name="holdfast-saver", daemon=True).start()
-
-    def _send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        channel = self._channel
-        if channel is not None:
-            with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
-                channel.send(message, descriptors)
-
-    def _listen(self, channel: Channel) -> None:
         try:
-            while True:
-                message, _ = channel.receive()
-                if isinstance(message, FreeArena):
-                    with self._changed:
-                        self._busy.pop(message.arena, None)
-                        self._changed.notify_all()
-                elif isinstance(message, Saved | Failed) and self._open.rank == 0:
-                    self._on_result(message if isinstance(message, Saved) else message.to_error())
-        except ClosedError:
-            self._forget_writer(channel)
-
-    def _forget_writer(self, channel: Channel) -> None:
-        """Free the arenas that the writer behind `channel` had, and report their checkpoints as lost."""
-        channel.close()
-        with self._changed:
-            if self._channel is channel:
-                self._channel = None
-            lost = {number: step for number, (step, its) in self._busy.items() if its is channel}
-        if lost and self._open.rank == 0:
-            steps = ", ".join(map(str, sorted(lost.values())))
-            self._on_result(WriterLostError(f"the writer process ended before step {steps} was committed"))
-        with self._changed:
-            for number in lost:
-                del self._busy[number]
-            self._changed.notify_all()
-
-
-def start_writer(lock: InFlightLock) -> Channel:
-    """Start a writer process, in its own session: signals to the trainer's process group do not reach it.
-
-    WriterLostError if it cannot be started.
-    """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-m", "holdfast_train.save.writer", str(theirs.fileno()), str(lock.descriptor)]
-        descriptors = [theirs.fileno(), lock.descriptor]
-        try:
-            process = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
-        except OSError as error:
-            ours.close()
+            threading.Thread(target=self._listen, args=(writer,), name="holdfast-saver", daemon=True).start()
+        except RuntimeError as error:
+            self._writer = None
+            writer.channel.close()
+            writer.end()
             raise WriterLostError(
-                f"the process that writes checkpoints cannot be started: {error}; is the container at its limit of "
+                f"the process that writes checkpoints cannot be heard: {error}; is the container at its limit of "
                 f"processes or memory?"
             ) from error
-    # Without a wait the ended process would stay in the process table.
-    threading.Thread(target=process.wait, name="holdfast-writer", daemon=True).start()
-    return Channel(ours)
+
+    def _send(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        writer = self._writer
+        if writer is not None:
+            with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
+                writer.channel.send(message, descriptors)
+
+    def _listen(self, writer: WriterProcess) -> None:
+        try:
+            while True:
+                self._handle(writer, writer.channel.receive()[0])
+        except ClosedError:
+            pass
+        finally:  # without this thread no arena would ever become free
+            self._forget_writer(writer)
+
+    def _handle(self, writer: WriterProcess, message: object) -> None:
+        if not isinstance(message, Finished):
+            return
+        if message.result is not None and self._open.rank == 0:
+            result = message.result
+            self._on_result(message.name, result.to_error() if isinstance(result, Failed) else result)
+        with self._changed:
+            for number, upload in list(self._busy.items()):
+                if (upload.name, upload.writer) == (message.name, writer):
+                    del self._busy[number]
+            self._changed.notify_all()
+
+    def _forget_writer(self, writer: WriterProcess) -> None:
+        """End `writer`, free the arenas that it had, and report their checkpoints as lost."""
+        with self._changed:
+            self._is_losing_writer = self._writer is writer
+        writer.channel.close()
+        writer.end()
+        with self._changed:
+            if self._writer is writer:
+                self._writer = None
+            self._is_losing_writer = False
+            lost = {number: upload for number, upload in self._busy.items() if upload.writer is writer}
+            self._open = replace(self._open, lost=(*self._open.lost, *(upload.name for upload in lost.values())))
+        try:
+            for upload in lost.values() if self._open.rank == 0 else ():
+                text = f"the writer process ended before step {upload.step} was committed"
+                self._on_result(upload.name, WriterLostError(text))
+        finally:
+            with self._changed:
+                for number in lost:
+                    del self._busy[number]
+                self._changed.notify_all()

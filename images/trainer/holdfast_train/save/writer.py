@@ -4,6 +4,7 @@ It imports neither torch nor CUDA, so it starts quickly and uses no GPU. It ends
 it finishes a checkpoint whose state was copied completely.
 """
 
+import contextlib
 import math
 import os
 import queue
@@ -21,7 +22,7 @@ from holdfast_train.save.arena import Arena
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.messages import Abandon, Copied, Failed, FreeArena, MapArena, Open, Save, ShortenDeadline
+from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
@@ -43,8 +44,17 @@ class Writer:
         self._storage = open_retrying(environment, environment.checkpoint_uri or "")
         self._checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
         self._checkpoints.use_fence(opened.fence)
+        for name in opened.lost:
+            self._checkpoints.discard(name, by_dead_writer=True)
         self._rate, self._limit = RateLimit(environment.upload_rate, BURST_BYTES), environment.upload_rate
-        self._upload = Upload(self._checkpoints, self._storage, opened.rank, opened.ranks, self._rate)
+        self._upload = Upload(
+            self._checkpoints,
+            self._storage,
+            opened.rank,
+            opened.ranks,
+            self._rate,
+            is_leaving=lambda: self._is_leaving,
+        )
         self._jobs: queue.SimpleQueue[tuple[Save, Plan, ArrivingBytes] | None] = queue.SimpleQueue()
         self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
@@ -61,8 +71,8 @@ class Writer:
                 self._handle(*self._channel.receive())
         except ClosedError:
             pass
-        except BaseException:
-            self._channel.close()  # the trainer notices, and starts another writer
+        except BaseException as error:
+            self._give_up(error)
             raise
         finally:
             for arriving in list(self._arriving.values()):
@@ -75,7 +85,8 @@ class Writer:
             case MapArena(arena=number, size=size):
                 arena = self._arenas[number] = Arena(size, descriptors[0])
                 arena.close_descriptor()
-                threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+                with contextlib.suppress(RuntimeError):  # the container is at its limit of processes
+                    threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
             case Save() as save:
                 self._rate.limit = self._limit
                 self._plan = save.plan or self._plan
@@ -98,17 +109,22 @@ class Writer:
     def _work(self) -> None:
         try:
             self._do_jobs()
-        except BaseException:
-            self._channel.finish()  # the trainer notices, and starts another writer
+        except BaseException as error:
+            self._give_up(error)
             raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """One thread of this process has failed. Without its messages the trainer kills it, and starts another."""
+        say(f"the writer process has failed: {type(error).__name__}: {error}")
+        self._channel.finish()
 
     def _do_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             save, plan, arriving = job
             with self._storage.within(save.patience, at_most=save.at_most):
-                self._send(self._answer(save, plan, arriving))
+                result = self._answer(save, plan, arriving)
                 del self._arriving[save.name]
-                self._send(FreeArena(save.arena))
+                self._send(Finished(save.name, result))
                 # There may be thousands of objects to delete: a pod that has to leave does not wait for that.
                 self._checkpoints.sweep(stop=lambda: self._is_leaving)
             self._lock.release()

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
-from holdfast_train.errors import HoldfastTrainError, StorageFullError, WriterLostError
+from holdfast_train.errors import HoldfastTrainError, StateError, StorageFullError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState, start_writer
+from holdfast_train.save.capture import Capture
+from holdfast_train.save.messages import Finished, Open
+from holdfast_train.save.saver import Saver, TrainingState
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_retrying
@@ -42,7 +43,7 @@ class Training:
         self.results: list[Saved | HoldfastTrainError] = []
         state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
         opened = Open(where, 0, 1, checkpoints.log.fence)
-        self.saver = Saver(opened, state, self.results.append)
+        self.saver = Saver(opened, state, lambda _, result: self.results.append(result))
 
     def begin(self, step: int) -> None:
         self.saver.begin(CheckpointName(step, 1, "0123456789ab"), step, patience=0.0)
@@ -124,15 +125,6 @@ def test_a_writer_that_crashes_is_replaced(training: Training, monkeypatch: pyte
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
 
 
-def test_a_writer_that_cannot_be_started_is_a_writer_lost_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(*_: Any, **__: Any) -> None:
-        raise OSError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr("subprocess.Popen", no_room)
-    with pytest.raises(WriterLostError, match="cannot be started"):
-        start_writer(InFlightLock.new(None))
-
-
 def test_the_upload_is_not_limited_while_training_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if the last save of a pod that has to leave is limited to `uploadRate`."""
     paused = threading.Event()
@@ -163,7 +155,7 @@ def test_a_writer_that_dies_while_a_save_is_prepared_leaves_no_arena_behind(
 
     def late(saver: Saver, size: int) -> int:
         number = original(saver, size)
-        saver._channel = None  # as `_forget_writer` does
+        saver._writer = None  # as `_forget_writer` does
         return number
 
     assert isinstance(training.save(1), Saved)
@@ -190,6 +182,117 @@ def test_an_error_in_the_receiving_thread_of_a_writer_ends_it(
     assert isinstance(training.results[-1], WriterLostError)
     assert isinstance(training.save(2), Saved)
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
+
+
+def test_an_arena_is_busy_until_the_writer_that_had_it_has_ended(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if an arena is free once the channel is closed: the writer may still upload it, and commit what it read.
+
+    That commit would have the bytes of a later step, with correct checksums.
+    """
+    unhandled: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    reached, may_write, write = threading.Event(), threading.Event(), FolderStorage.write
+
+    def write_late(*args: Any, **more: Any) -> None:
+        reached.set()
+        assert may_write.wait(30)
+        write(*args, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FolderStorage, "write", write_late)
+        training.begin(1)
+        assert reached.wait(30)
+        broken.setattr(RateLimit, "limit", property(lambda _: None, lambda *_: 1 / 0))
+        training.begin(2)  # the receiving thread of the writer fails, while its other thread uploads step 1
+        wait_for(lambda: training.saver._is_losing_writer, 30, "the trainer to notice")
+        assert training.saver.is_busy
+        assert not training.saver.can_begin
+        assert not training.saver.wait(lambda: 0.0)
+        assert training.results == []
+        may_write.set()
+        assert training.saver.wait(lambda: 30)
+    assert isinstance(training.results[-1], WriterLostError)
+    assert isinstance(training.save(3), Saved)
+    assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
+
+
+def test_an_arena_is_freed_only_by_the_save_that_has_it(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a message about an earlier save, or of another writer, frees the arena of a save in flight."""
+    gate = Gate(monkeypatch)
+    training.begin(1)
+    assert gate.reached.wait(30)
+    (upload,) = training.saver._busy.values()
+    training.saver._handle(upload.writer, Finished(CheckpointName(1, 1, "ffffffffffff"), None))
+    training.saver._handle(replace(upload.writer), Finished(upload.name, None))
+    assert training.saver.is_busy
+    gate.open.set()
+    assert training.saver.wait(lambda: 30)
+
+
+def test_a_copy_that_cannot_begin_gives_its_arena_back(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the writer waits for ever for bytes that will not come."""
+    with monkeypatch.context() as broken:
+        broken.setattr(Capture, "_begin", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            training.begin(1)
+        assert training.saver.wait(lambda: 30)
+    assert "the copy of the state could not begin: ZeroDivisionError" in str(training.results[-1])
+    assert isinstance(training.save(2), Saved)
+
+
+def test_any_error_of_a_copy_gives_its_arena_back(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    unhandled: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    with monkeypatch.context() as broken:
+        broken.setattr(Capture, "_copy_rest", lambda *_: 1 / 0)
+        training.begin(1)
+        assert training.saver.wait(lambda: 30)
+    assert "the state could not be copied: ZeroDivisionError" in str(training.results[-1])
+    assert [one.exc_type for one in unhandled] == [ZeroDivisionError]  # a bug is seen too
+    assert isinstance(training.save(2), Saved)
+
+
+def no_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """As in a container that is at its limit of processes."""
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+
+
+@pytest.mark.parametrize("name", ["holdfast-capture", "holdfast-arena"])
+def test_a_save_without_a_thread_for_its_copy(training: Training, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Breaks if a container at its limit of processes ends a training that could go on."""
+    no_thread(monkeypatch, name)
+    training.saver.prepare()
+    assert isinstance(training.save(1), Saved)
+
+
+def test_a_writer_that_cannot_be_heard_is_lost(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(training.save(1), Saved)
+    assert training.saver._writer is not None
+    training.saver._writer.channel.finish()
+    wait_for(lambda: training.saver._writer is None, 30, "the writer to end")
+    with monkeypatch.context() as broken:
+        no_thread(broken, "holdfast-saver")
+        with pytest.raises(WriterLostError, match="cannot be heard"):
+            training.begin(2)
+    assert not training.saver.is_busy
+    assert isinstance(training.save(3), Saved)
+
+
+def test_only_the_training_process_saves(training: Training) -> None:
+    """Breaks if a process that the program has forked copies its own state into the arenas that it shares."""
+    training.saver._process += 1
+    with pytest.raises(StateError, match="was forked from the training process"):
+        training.begin(1)
+    training.saver._process -= 1
 
 
 def test_a_commit_is_reported_before_old_checkpoints_are_deleted(
