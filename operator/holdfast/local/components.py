@@ -222,9 +222,12 @@ def s3(state: ClusterState) -> ProcessRecord:
 
 
 def agent(state: ClusterState) -> ProcessRecord:
-    """The node agent. It inherits the user's environment; what its pods get of it is its own decision."""
+    """The node agent. It inherits the user's environment; what its pods get of it is its own decision.
+
+    `-P`: a module of the working directory, such as a `queue.py`, does not hide one of Python.
+    """
     layout = Layout(state.config.root)
-    argv = [sys.executable, "-m", "holdfast.local.agent", "--root", str(layout.root)]
+    argv = [sys.executable, "-P", "-m", "holdfast.local.agent", "--root", str(layout.root)]
     return ProcessRecord(name="agent", argv=argv, log=layout.log("agent"))
 
 

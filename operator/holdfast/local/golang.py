@@ -130,9 +130,9 @@ def _move_environment(fresh: Path, folder: Path) -> None:
 
 def _install(folder: Path) -> None:
     """A virtual environment with the wheel in it. Raises ToolError with the tail of what failed."""
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-P", "-m", "pip", "--disable-pip-version-check"]
     commands = (
-        [sys.executable, "-m", "venv", str(folder)],
+        [sys.executable, "-P", "-m", "venv", str(folder)],
         [*pip, "install", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(LOCK_FILE)],
     )
     for command in commands:

@@ -89,7 +89,7 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
     ports = free(("progress", "health"))
     kubeconfig = cluster.kubeconfig_for(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)
     command = [
-        *(sys.executable, "-m", "holdfast.runtime", "run"),
+        *(sys.executable, "-P", "-m", "holdfast.runtime", "run"),  # -P: no modules of the working directory
         *("--kubeconfig", str(kubeconfig), "--namespace", OPERATOR_NAMESPACE),
         *("--progress-bind", f"127.0.0.1:{ports['progress']}"),
         *("--progress-url", f"https://127.0.0.1:{ports['progress']}"),
