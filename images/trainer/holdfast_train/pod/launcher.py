@@ -14,6 +14,7 @@ import collections
 import contextlib
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -23,16 +24,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
 LINES_KEPT = 20
-LINES_BYTES = 2048
 LINE_BYTES = 512
 MESSAGE_CHARACTERS = 600
 WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after the end of the program,
@@ -40,7 +38,7 @@ MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
 SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
 LEAVE_NOW = "leave-now"  # a file beside the verdicts: the second SIGTERM came. Ranks get too many signals to count them
-DRAIN_SECONDS = 2.0  # how long output of the program's orphans is read after the end of the program
+DRAIN_SECONDS = 1.0  # how long each output of the program's orphans is read after the end of the program
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell
 
 _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
@@ -93,23 +91,23 @@ def _judge(end: End) -> tuple[str, str, str]:
     if end.start_error is not None:
         return "misconfigured", end.start_error[0], end.start_error[1]
     by_result = {verdict.result: verdict for verdict in sorted(end.ranks, reverse=True)}  # of the lowest rank
-    for result in ("fenced", "misconfigured"):
-        if result in by_result:
-            return result, by_result[result].reason, by_result[result].message
-    if "completed" in by_result:  # the `complete` record is in the log: nothing later changes that
-        return "completed", by_result["completed"].reason or "Completed", by_result["completed"].message
-    if "saved" in by_result:
-        return "drained", "SavedAndLeft", by_result["saved"].message or "told to leave: saved and left"
-    if "left" in by_result:
-        return "drained", "LeftWithoutSaving", by_result["left"].message or "told to leave: left without saving"
-    failure = by_result.get("failed")
+    drained = (("saved", "SavedAndLeft"), ("left", "LeftWithoutSaving"))
+    for result, reason in (("fenced", ""), ("misconfigured", ""), *drained):
+        if found := by_result.get(result):
+            return result if not reason else "drained", reason or found.reason, found.message or "told to leave"
+    done, failure = by_result.get("completed"), by_result.get("failed")
+    if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
+        return "completed", done.reason or "Completed", done.message
     if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
-        how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
-        message = f"told to leave: the program ended with {how}; it did not say that it saved"
-        return "drained", "LeftWithoutSaving", message
+        how = f"signal {end.signal}" if end.code is None else f"exit code {end.code}"
+        how = f"told to leave: the program ended with {how}"
+        if done is not None:
+            return "drained", "SavedAndLeft", f"{done.message}; {how} after that"
+        return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
     if end.code == 0:
         return "completed", "Completed", "the program ended with exit code 0"
-    return ("failed", *_failure(end, failure))
+    reason, message = _failure(end, failure)
+    return "failed", reason, message if done is None else f"{done.message}, then the program failed: {message}"
 
 
 def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
@@ -122,13 +120,10 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
     if failure is not None:
         return failure.reason or "UserException", failure.message
     if end.signal is not None:
-        known = end.signal in set(signal.Signals)
-        name = signal.Signals(end.signal).name if known else f"signal {end.signal}"
+        name = next((known.name for known in signal.Signals if known == end.signal), f"signal {end.signal}")
         return f"Signal{end.signal}", f"the program was ended by {name}"
-    message = f"the program ended with exit code {end.code}"
-    if end.last_lines:
-        message += ": " + end.last_lines[-1].strip()
-    return "UserException", message
+    last = f": {end.last_lines[-1].strip()}" if end.last_lines else ""
+    return "UserException", f"the program ended with exit code {end.code}{last}"
 
 
 def encode(verdict: dict[str, Any]) -> bytes:
@@ -136,17 +131,12 @@ def encode(verdict: dict[str, Any]) -> bytes:
     small = dict(verdict)
     small["message"] = str(small.get("message") or "").replace("\n", " ")[:MESSAGE_CHARACTERS]
     lines = small["lastLines"] = list(small.get("lastLines") or [])[-LINES_KEPT:]
-    while True:
-        data = json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n"
-        if (
-            len(data) <= VERDICT_BYTES
-            and sum(len(line.encode("utf-8", "replace")) + 1 for line in lines) <= LINES_BYTES
-        ):
-            return data
+    while len(data := json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n") > VERDICT_BYTES:
         if lines:
             lines.pop(0)
         else:
             small["message"] = small["message"][: len(small["message"]) // 2]
+    return data
 
 
 def write_verdict(path: str | None, verdict: dict[str, Any]) -> None:
@@ -154,8 +144,7 @@ def write_verdict(path: str | None, verdict: dict[str, Any]) -> None:
     if not path:
         return
     try:
-        with Path(path).open("wb", buffering=0) as file:
-            file.write(encode(verdict))
+        Path(path).write_bytes(encode(verdict))
     except OSError as error:
         complain(f"cannot write the verdict to {path}: {error}")
 
@@ -188,24 +177,20 @@ def shutdown_timeout(grace: float) -> int:
 class Tee:
     """Copies a pipe to a file descriptor and keeps its last lines, in bounded memory."""
 
-    def __init__(self, source: IO[bytes], target: int) -> None:
+    def __init__(self, source: Any, target: int) -> None:
         self.lines: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
         self._target = target
         self._partial = b""
         self._thread = threading.Thread(target=self._run, args=(source,), name=f"tee-{target}", daemon=True)
         self._thread.start()
 
-    def _run(self, source: IO[bytes]) -> None:
+    def _run(self, source: Any) -> None:
         with contextlib.suppress(OSError):
             while data := os.read(source.fileno(), 65536):
-                self._pass_on(data)
                 self._keep(data)
-
-    def _pass_on(self, data: bytes) -> None:
-        view = memoryview(data)
-        with contextlib.suppress(OSError):  # the output has no reader any more: the program must not stop for that
-            while view:
-                view = view[os.write(self._target, view) :]
+                with contextlib.suppress(OSError):  # the output has no reader any more: the program must not stop
+                    while data:
+                        data = data[os.write(self._target, data) :]
 
     def _keep(self, data: bytes) -> None:
         # A progress line is rewritten with "\r": each rewrite replaces the one before it.
@@ -226,107 +211,125 @@ class Tee:
         return tuple(self.lines)
 
 
+def receivers(parent: int, number: int) -> list[int]:
+    """The processes below `parent` that the signal `number` has to reach, each before those below it.
+
+    These are the first process of each line of descent that handles the signal (it decides about its own children), and
+    those above it: a shell that waits for a trainer would start its next command. All others are left alone: `tee` has
+    to outlive the trainer whose output it reads.
+    """
+    above: dict[int, int] = {}
+    handling = set()
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, KeyError, ValueError):  # the process has ended since
+            lines = dict(line.split(":", 1) for line in path.read_text(errors="replace").splitlines() if ":" in line)
+            pid = int(path.parent.name)
+            above[pid] = int(lines["PPid"])
+            if (int(lines["SigCgt"], 16) | int(lines["SigBlk"], 16)) >> (number - 1) & 1:  # blocked: it uses sigwait
+                handling.add(pid)
+    found: dict[int, None] = {}
+    for pid in sorted(handling):
+        line = [pid]
+        while (upper := above.get(line[0], 0)) not in (0, parent):
+            line.insert(0, upper)
+        if upper == parent and handling.isdisjoint(line[:-1]):
+            found.update(dict.fromkeys(line))
+    return list(found)
+
+
 class Launcher:
     """Runs one command to its end. `signalled_at` is set when SIGTERM or SIGINT came.
 
     The first signal is passed on, and the program has the grace. A second one means now: the program gets SIGTERM, with
-    the file LEAVE_NOW beside the verdicts, and is killed after NOW_SECONDS. A commit that is on its way may use what is
-    left of these seconds: the grace was for that commit, and it ends without help where the storage answers.
+    the file LEAVE_NOW beside the verdicts, and is killed after NOW_SECONDS, which a commit that is on its way may use.
+    If the command is a shell, the signal ends the shell; its trainer gets the signal too, and has the grace.
     """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
         self._command = list(command)
         self._grace = grace
         self._environment = environment
-        self._pid: int | None = None
+        self._running: dict[int, None] = {}  # the command, and what was signalled; each before those below it
         self._leave_now: Path | None = None
-        self._first_signal = 0.0
-        self._kill_at: float | None = None
+        self._first_signal, self._deadline = 0.0, math.inf
         self.signalled_at: float | None = None
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.signalled_at is None:
             self.signalled_at, self._first_signal = time.time(), now
+            self._deadline = now + self._grace - MARGIN_SECONDS
             self._forward(number)
-        elif self._kill_at is None and now - self._first_signal >= SETTLE_SECONDS:
-            self._kill_at = now + NOW_SECONDS
-            self._write_leave_now()
+        elif now - self._first_signal >= SETTLE_SECONDS:
+            self._first_signal, self._deadline = math.inf, min(self._deadline, now + NOW_SECONDS)  # no third one
+            try:  # before the signal: torchrun and others add signals, so a rank cannot count them
+                if self._leave_now is not None:
+                    self._leave_now.touch(0o644)
+            except OSError as error:
+                complain(f"cannot make {self._leave_now}: {error}")
             self._forward(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
 
-    def _write_leave_now(self) -> None:
-        """Make the file before the signal: torchrun and others add signals, so a rank cannot count them."""
-        try:
-            if self._leave_now is not None:
-                self._leave_now.touch(0o644)
-        except OSError as error:
-            complain(f"cannot make {self._leave_now}: {error}")
-
-    def _forward(self, number: int) -> None:
-        # To this one process only, as a kubelet does: the program decides how to signal its own children.
-        if self._pid is not None:
+    def _forward(self, number: int, *, again: bool = True) -> None:
+        """Signal the command and `receivers`. `again`: those too that were signalled before."""
+        fresh = [pid for pid in receivers(os.getpid(), number) if pid not in self._running]
+        for pid in [*self._running, *fresh] if again else fresh:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)
+                os.kill(pid, number)
+        self._running.update(dict.fromkeys(fresh))
 
     def run(self, verdict_folder: str | None) -> End:
         """Start the command, wait for its end and read what it left. Must be called from the main thread."""
         if verdict_folder is not None:
             self._leave_now = Path(verdict_folder) / LEAVE_NOW
-            with contextlib.suppress(FileNotFoundError):  # an earlier launcher may have left it in a shared folder
-                self._leave_now.unlink()
+            self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
         signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        if self.signalled_at is not None:
-            return End(None, int(signal.SIGTERM), self.signalled_at)
         try:
             child = subprocess.Popen(
                 self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
             )
         except OSError as error:
             return self._not_started(error)
-        assert child.stdout is not None
-        assert child.stderr is not None
-        self._pid = child.pid
-        if self.signalled_at is not None:  # the signal came between the handler and the start: pass it on now
+        self._running[child.pid] = None
+        if self.signalled_at is not None:  # the signal came before the start: pass it on now
             self._forward(signal.SIGTERM)
         out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
         ended = status = 0
         while ended != child.pid:  # PID 1 inherits every orphan, so the end of each child is collected here
             ended, status = os.waitpid(-1, 0)
+            self._running.pop(ended, None)
         child.returncode = code = os.waitstatus_to_exitcode(status)  # Popen must not wait for a reaped process
-        self._pid = None
+        self._wait_for_orphans(verdict_folder)
         ended_at = time.monotonic()
-        wait_for_writers(verdict_folder, lambda: self._seconds_left(ended_at))
-        deadline = time.monotonic() + DRAIN_SECONDS
-        lines = err.finish(DRAIN_SECONDS)
-        rest = out.finish(max(0.0, deadline - time.monotonic()))
-        return End(
-            code=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-            signalled_at=self.signalled_at,
-            ranks=read_rank_verdicts(verdict_folder),
-            last_lines=lines or rest,
-        )
+        wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
+        lines, rest = err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS)
+        by_code, by_signal = (code, None) if code >= 0 else (None, -code)
+        return End(by_code, by_signal, self.signalled_at, read_rank_verdicts(verdict_folder), lines or rest)
 
-    def _seconds_left(self, ended: float) -> float:
-        """How long a checkpoint that is on its way may still take. `ended`: when the program ended."""
-        left = ended + WRITER_SECONDS - time.monotonic()
-        if self._kill_at is not None:
-            left = min(left, self._kill_at - time.monotonic())
-        if self.signalled_at is not None:
-            left = min(left, self.signalled_at + self._grace - MARGIN_SECONDS - time.time())
-        return left
+    def _wait_for_orphans(self, folder: str | None) -> None:
+        """Wait, inside the grace, for what was signalled: a trainer that saves outlives the shell that started it."""
+        while True:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            for pid in list(self._running):
+                if not Path(f"/proc/{pid}").exists():
+                    del self._running[pid]
+            if self.signalled_at is not None and not read_rank_verdicts(folder):
+                self._forward(signal.SIGTERM, again=False)  # a shell that has handled the signal told nobody
+            if not self._running or time.monotonic() >= self._deadline:
+                return
+            time.sleep(0.05)
 
     def _not_started(self, error: OSError) -> End:
         name, path = self._command[0], self._environment.get("PATH", "")
-        code, reason = NOT_EXECUTABLE, "CommandNotExecutable"
-        text = f"command {name!r} cannot be started: {error.strerror or error}"
         if isinstance(error, FileNotFoundError):
-            code, reason = NOT_FOUND, "CommandNotFound"
             text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
-        return End(code, None, self.signalled_at, start_error=(reason, text))
+            return End(NOT_FOUND, None, self.signalled_at, start_error=("CommandNotFound", text))
+        text = f"command {name!r} cannot be started: {error.strerror or error}"
+        return End(NOT_EXECUTABLE, None, self.signalled_at, start_error=("CommandNotExecutable", text))
 
 
 def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> None:
@@ -382,10 +385,8 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> End:
     if not command:
         text = "no command was given; usage: holdfast-run -- COMMAND [ARGUMENT ...]"
         return End(NOT_FOUND, None, None, start_error=("CommandNotFound", text))
-    try:
-        grace = float(environment.get("HOLDFAST_GRACE_SECONDS") or 30)
-    except ValueError:
-        grace = 30.0
+    text = environment.get("HOLDFAST_GRACE_SECONDS", "")
+    grace = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else 30.0
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
     with verdict_folder(environment) as folder:

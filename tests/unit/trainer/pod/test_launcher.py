@@ -59,8 +59,13 @@ CLASSES = [
     (end(76, told=10.0, ranks=(rank("fenced", reason="Fenced"),)), "fenced", "Fenced"),
     (end(78, ranks=(rank("misconfigured", reason="StorageDenied"),)), "misconfigured", "StorageDenied"),
     (end(0, ranks=(rank("completed", reason="AlreadyComplete"),)), "completed", "AlreadyComplete"),
-    # The `complete` record is in the log: the next attempt could only say the same.
-    (end(1, told=10.0, ranks=(rank("completed", reason="Completed"),)), "completed", "Completed"),
+    # After the end of training the program may export a model: it is complete when that is done.
+    (end(0, ranks=(rank("completed", reason="Completed"),)), "completed", "Completed"),
+    (end(0, told=10.0, ranks=(rank("completed", reason="Completed"),)), "completed", "Completed"),
+    (end(1, ranks=(rank("completed", reason="Completed"),)), "failed", "UserException"),
+    (end(None, 9, ranks=(rank("completed", reason="Completed"),)), "failed", "Signal9"),
+    (end(1, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
+    (end(None, 15, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
     (End(127, None, None, (), (), ("CommandNotFound", "no such program")), "misconfigured", "CommandNotFound"),
 ]
 
@@ -261,6 +266,87 @@ child.kill()
     os.kill(int(child), signal.SIGUSR1)
     out, _ = process.communicate(timeout=30)
     assert out == "once None\n"
+
+
+SAVES = """
+import os, pathlib, signal, sys, time
+def on_term(number, _frame):
+    print("saving", flush=True)
+    sys.stdin.readline()
+    print("saved", flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, on_term)
+pathlib.Path(sys.argv[1]).touch()
+while True: signal.pause()
+"""
+
+SHELLS = {
+    "a command after it": "%s; echo went on",
+    "a pipe": "%s | cat; echo went on",
+    "a shell in a shell": "bash -c '%s; echo went on'; echo went on",
+    "a shell that cleans up": "trap 'echo cleaned up' EXIT; %s; echo went on",
+    "a wrapper that does not pass signals on": "python3 -c 'import subprocess; subprocess.call(\"%s\", shell=True)'",
+}
+
+
+def start_behind(log: Path, script: str, **variables: str) -> subprocess.Popen[str]:
+    """Start the launcher as a reaper of orphans, as PID 1 is one. A line on its stdin ends a program's save."""
+    become = (
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.executable, "
+        f"[sys.executable, {str(LAUNCHER)!r}, '--', 'bash', '-c', sys.argv[1]])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", become, script],
+        env={**os.environ, "HOLDFAST_TERMINATION_LOG": str(log), "HOLDFAST_GRACE_SECONDS": "3600", **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_sigterm_reaches_a_trainer_behind_a_shell_and_waits_for_its_save(tmp_path: Path, shell: str) -> None:
+    """Breaks if the end of the shell ends the container: its trainer would be killed before it has saved."""
+    program, up = tmp_path / "train.py", tmp_path / "up"
+    program.write_text(SAVES)
+    process = start_behind(tmp_path / "log", SHELLS[shell] % f"{sys.executable} {program} {up}")
+    wait_for(up.exists, 30, "a trainer that handles SIGTERM")
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    seen = process.stdout.readline()
+    if seen == "cleaned up\n":
+        seen = process.stdout.readline()
+    assert seen == "saving\n"
+    assert process.poll() is None
+    out, _ = process.communicate("\n", timeout=30)
+    assert out == "saved\n"  # and nothing of the shell after it
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
+def test_a_second_signal_ends_a_trainer_behind_a_shell(tmp_path: Path) -> None:
+    """The save behind the shell does not end: the file says "now", and the program is killed after some seconds."""
+    program, up = tmp_path / "train.py", tmp_path / "up"
+    program.write_text(SAVES)
+    script = f"{sys.executable} {program} {up}; echo went on"
+    process = start_behind(tmp_path / "log", script, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    wait_for(up.exists, 30, "a trainer that handles SIGTERM")
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "saving\n"
+    signal_again(process, tmp_path)
+    assert "saved" not in process.stdout.read()
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
+def test_a_shell_without_a_trainer_that_saves_ends_at_once(tmp_path: Path) -> None:
+    """Breaks if the launcher waits out the grace for a program that SIGTERM has not reached or that ignores it."""
+    up = tmp_path / "up"
+    process = start_behind(tmp_path / "log", f"touch {up}; sleep 3600 | cat; echo went on")
+    wait_for(up.exists, 30, "a shell")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert verdict_of(tmp_path / "log")["reason"] == "LeftWithoutSaving"
 
 
 def test_killed_program(tmp_path: Path) -> None:
