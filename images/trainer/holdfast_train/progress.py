@@ -14,7 +14,7 @@ class Progress:
         self.steps: int | None = None
         self.first_step: tuple[int, float] | None = None  # that this process trained, and when (time.monotonic)
         self.loss: Any = None
-        self.samples = 0.0
+        self.samples: Any = 0.0
         self.fenced = False
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None

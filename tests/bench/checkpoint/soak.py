@@ -30,7 +30,7 @@ def soak(saves: int, say: Callable[[str], None]) -> Section:
             writer = _writer()
             for number in range(1, saves + 1):
                 training.step()
-                run.step += 1
+                run.advance()
                 if not run.save():
                     raise RuntimeError(f"save {number} has failed")
                 if number in marks:

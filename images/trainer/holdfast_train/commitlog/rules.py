@@ -99,17 +99,17 @@ def check_may_fence(state: LogState, identity: Identity) -> None:
 def reason_to_pass_fence(state: LogState, identity: Identity, predecessor: int) -> str | None:
     """Why `identity`, started while attempt `predecessor` trained, may raise its fence. None: it has to wait.
 
-    There is a reason too if `check_may_fence` would refuse: waiting would only delay the error.
+    There is a reason too if `check_may_fence` would refuse because of another owner or attempt: waiting would only
+    delay the error.
     """
     try:
         if ownership_record(state, identity) is not None:
             return None  # this job has not written yet, and records of a job before it do not count
     except (StoragePrefixInUseError, FencedError):
         return "the owner of the checkpoint prefix has changed"
-    if state.complete is not None:
-        return f"training was completed at step {state.complete}"
     fence = state.fence
-    if fence is None:
+    # Of a complete training the predecessor may still do the rest: the operator knows when its pod is gone.
+    if fence is None or state.complete is not None:
         return None
     if fence.attempt >= identity.attempt:  # our own: torchrun has restarted its workers after we passed the fence
         return f"attempt {fence.attempt} has raised its fence already"

@@ -7,8 +7,8 @@ import json
 import platform
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,6 +26,7 @@ __all__ = [
     "describe",
     "refusal",
     "versions",
+    "with_objects",
 ]
 
 Severity: TypeAlias = Literal["refuse", "warn", "ignore"]
@@ -34,6 +35,8 @@ SHOWN: Final = 6  # changed values that a message names
 CONFIG: Final = "config"
 DATA: Final = "data/"
 IMPORTED: Final = "imported"
+OBJECT: Final = "object/"  # only in comparisons: a manifest lists its objects as state
+ALWAYS_REFUSED: Final = frozenset({"SeedChanged", "BatchChanged"})  # no sampler could continue
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ def describe(
     for name, thing in (objects or {}).items():
         words |= _data_words(name, thing)
     return Program(versions(), words)
+
+
+def with_objects(program: Program, names: Iterable[str]) -> Program:
+    """`program` with the names of its objects, so that `compare` finds those that were added or removed."""
+    return replace(program, words={**program.words, **{f"{OBJECT}{name}": name for name in names}})
 
 
 def versions() -> dict[str, str]:
@@ -162,6 +170,24 @@ def _config_changed(saved: Program, now: Program) -> str | None:
     return f"these values of the configuration have changed since the checkpoint: {', '.join(changed[:SHOWN])}{more}"
 
 
+def _object_added(saved: Program, now: Program) -> str | None:
+    names = None if IMPORTED in saved.words else _objects(now, without=saved)
+    return (
+        names and f"Run has {names}, and the checkpoint has not: without saved state training goes on from a new state"
+    )
+
+
+def _object_removed(saved: Program, now: Program) -> str | None:
+    names = _objects(saved, without=now)
+    return names and f"the checkpoint has {names}, and Run has not: this state is not restored, nor saved from now on"
+
+
+def _objects(program: Program, *, without: Program) -> str | None:
+    """The objects of one program that the other lacks, None if there are none."""
+    names = [n for word, n in program.words.items() if word.startswith(OBJECT) and word not in without.words]
+    return ", ".join(map(repr, names)) or None
+
+
 def _revision_changed(saved: Program, now: Program) -> str | None:
     pair = _pair(saved.words, now.words, "revision")
     return pair and f"the program's revision is {pair[1][:DIGITS]}, the checkpoint's was {pair[0][:DIGITS]}"
@@ -217,6 +243,8 @@ def _library_changed(saved: Program, now: Program) -> str | None:
 RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | None]]]] = {
     "SeedChanged": ("refuse", _seed_changed),
     "BatchChanged": ("refuse", _batch_changed),
+    "ObjectAdded": ("refuse", _object_added),
+    "ObjectRemoved": ("warn", _object_removed),
     "DataChanged": ("warn", _data_changed),
     "ConfigChanged": ("warn", _config_changed),
     "RevisionChanged": ("warn", _revision_changed),
@@ -241,7 +269,7 @@ def compare(saved: Program, now: Program, rules: Mapping[str, Severity] | None =
 def check_rules(rules: Mapping[str, Severity]) -> dict[str, Severity]:
     """The severity of every rule, after the changes in `rules`.
 
-    StateError if a rule does not exist, or if it always refuses: no sampler could continue.
+    StateError if a rule does not exist, or if it always refuses.
     """
     severities = {name: severity for name, (severity, _) in RULES.items()}
     for name, severity in rules.items():
@@ -249,7 +277,7 @@ def check_rules(rules: Mapping[str, Severity]) -> dict[str, Severity]:
             raise StateError(f"there is no resume rule {name!r}; allowed: {', '.join(RULES)}")
         if severity not in ("refuse", "warn", "ignore"):
             raise StateError(f"resume rule {name} is {severity!r}; allowed: refuse, warn, ignore")
-        if severities[name] == "refuse" != severity:
+        if name in ALWAYS_REFUSED and severity != "refuse":
             raise StateError(
                 f"resume rule {name} is {severity!r}; it always refuses, because the same step would have other samples"
             )
@@ -263,7 +291,10 @@ def refusal(findings: Collection[Finding]) -> str | None:
     if not refused:
         return None
     sentences = "; ".join(f"{finding.rule}: {finding.sentence}" for finding in refused)
-    return f"{sentences}. Undo this change; start a training with other data on another prefix"
+    if {finding.rule for finding in refused} & ALWAYS_REFUSED:
+        return f"{sentences}. Undo this change; start a training with other data on another prefix"
+    accept = ", ".join(f'"{finding.rule}": "warn"' for finding in refused)
+    return f"{sentences}. Undo this change, or accept it with Run(rules={{{accept}}}, ...)"
 
 
 def _pair(saved: Mapping[str, str], now: Mapping[str, str], word: str) -> tuple[str, str] | None:

@@ -28,6 +28,8 @@ FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 15.0
 DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
 MAX_ANSWER: Final = 1 << 20
+LONGEST_NUMBER: Final = 32  # characters; the operator refuses a report with a longer one
+_JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 
 
 @dataclass(frozen=True)
@@ -56,21 +58,23 @@ class _Rates:
             return
         if self._step is not None and step > self._step and now > self._at:
             self.seconds_per_step = f"{(now - self._at) / (step - self._step):.6f}"
-            if samples > self._samples:
+            if self._samples < samples < math.inf:
                 self.samples_per_second = f"{(samples - self._samples) / (now - self._at):.1f}"
         if self._step is None or step != self._step:
             self._at, self._step, self._samples = now, step, samples
 
 
 def _decimal(value: Any) -> str | None:
-    """A loss as a decimal string. A tensor on a GPU is read here, in the reporter's thread: training does not wait."""
+    """A loss as a decimal string, or nan, inf or -inf. A tensor on a GPU is read here, so training does not wait."""
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError):
         return None
+    short = f"{number:.6g}"
     if not math.isfinite(number):
-        return None
-    return f"{Decimal(f'{number:.6g}'):f}"  # never with an exponent
+        return short
+    plain = f"{Decimal(short):f}"
+    return plain if len(plain) <= LONGEST_NUMBER else short  # with an exponent only if it is too long otherwise
 
 
 class _Connection:
@@ -175,7 +179,7 @@ class Reporter:
         progress, identity = self._progress, self._environment.identity
         # In this order: a step of this process is not read without its first step.
         step, first = progress.step, progress.first_step
-        self._rates.update(step, progress.samples)
+        self._rates.update(step, float(progress.samples))
         return {
             "attempt": identity.attempt,
             "podUID": identity.pod_uid,
@@ -202,7 +206,7 @@ class Reporter:
             with self._wake:
                 # After a failure even an urgent report waits for the back-off, to spare an endpoint that is down.
                 if back_off:
-                    self._wake.wait_for(self._stopping.is_set, back_off * random.uniform(0.5, 1.5))  # noqa: S311
+                    self._wake.wait_for(self._stopping.is_set, back_off * _JITTER.uniform(0.5, 1.5))
                 else:
                     self._wake.wait_for(lambda: self._requested > self._sent or self._stopping.is_set(), self._every)
                 requested = self._requested
@@ -245,7 +249,7 @@ class Reporter:
         connection = _Connection(self._environment, POLL_SECONDS + CALL_SECONDS)
         identity = self._environment.identity
         back_off = 0.0
-        while not self._stopping.wait(back_off * random.uniform(0.5, 1.5)):  # noqa: S311
+        while not self._stopping.wait(back_off * _JITTER.uniform(0.5, 1.5)):
             query = urllib.parse.urlencode(
                 {
                     "podUID": identity.pod_uid,

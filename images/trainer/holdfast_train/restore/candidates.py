@@ -1,6 +1,7 @@
 """The start of an attempt in the storage: own the prefix, raise the fence, choose a checkpoint to resume."""
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
+from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.environment import Environment
 from holdfast_train.errors import EnvironmentVariableError, NoCheckpointError, StorageError
@@ -10,7 +11,7 @@ from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
-__all__ = ["Candidates", "start"]
+__all__ = ["Candidates", "completed", "start"]
 
 
 def start(environment: Environment, storage: RetryingStorage) -> Checkpoints:
@@ -25,13 +26,23 @@ def start(environment: Environment, storage: RetryingStorage) -> Checkpoints:
     return checkpoints
 
 
+def completed(environment: Environment, storage: RetryingStorage, step: int) -> CheckpointSource:
+    """The checkpoint of a training that is complete at `step`, and no other one. NoCheckpointError if it is gone."""
+    with storage.within(PATIENCE_SECONDS):
+        commits = CommitLog(storage, environment.identity).refresh().commits
+    name = next((commit.name for commit in reversed(commits) if commit.step == step), None)
+    if name is None:
+        raise NoCheckpointError(f"training is complete at step {step}, and its last checkpoint is not in {storage.uri}")
+    return source_of(storage, name)
+
+
 class Candidates:
     """The checkpoints that rank 0 may resume, newest first: the job's own, or if there are none those of `resume`."""
 
-    def __init__(self, environment: Environment, storage: RetryingStorage, checkpoints: Checkpoints) -> None:
+    def __init__(self, environment: Environment, storage: RetryingStorage, checkpoints: CheckpointSource) -> None:
         self._environment = environment
         self._storage = storage
-        self._source: CheckpointSource = checkpoints
+        self._source = checkpoints
         self._own = True
 
     def newest(self) -> Found | None:

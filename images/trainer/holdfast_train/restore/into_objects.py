@@ -1,7 +1,7 @@
 """Restore the objects of a run from a checkpoint."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -11,7 +11,7 @@ from holdfast_train.data import rng
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.format.names import resolve
-from holdfast_train.format.program import IMPORTED, Program, Severity, compare, refusal
+from holdfast_train.format.program import IMPORTED, Program, Severity, compare, refusal, with_objects
 from holdfast_train.format.stateful import Counts, Stateful, unwrapped
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.lazy_tensors import fitted, materialise, outline
@@ -112,32 +112,43 @@ def _read(
     wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
     if mine is not None:
+        if removed := [name for name in mine["objects"] if name not in per_rank]:
+            say(
+                f"the checkpoint has {', '.join(map(repr, removed))} of rank {rank}, and per_rank has not: not restored"
+            )
         mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
     storage = open_retrying(environment, resolve(found.uri)[0])
     with storage.within(PATIENCE_SECONDS):
         wanted, mine = materialise(storage, found.manifest, (wanted, mine))
     ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
-    return restored(found, {"objects": wanted}, ranks)
+    return replace(restored(found, {"objects": wanted}, ranks), objects=tuple(saved))
 
 
 def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:
-    """The `objects` in the checkpoint: all of them, or for an imported checkpoint, which may be only weights, some."""
-    lacking = [name for name in objects if name not in saved]
-    if lacking and IMPORTED not in found.manifest.program:
-        there = ", ".join(map(repr, saved))
-        raise StateError(f"the checkpoint {found.uri} has no object {lacking[0]!r}, only {there}: {UNDO}")
-    if lacking and len(lacking) == len(objects):
-        there = ", ".join(map(repr, saved))
+    """The `objects` in the checkpoint. StateError if it has none of them: there is nothing to go on from.
+
+    What `objects` has more is for the rule ObjectAdded; an imported checkpoint may be only weights.
+    """
+    here = {name: thing for name, thing in objects.items() if name in saved}
+    if objects and not here:
+        there, wanted = ", ".join(map(repr, saved)), ", ".join(map(repr, objects))
+        imported = IMPORTED in found.manifest.program
+        what, do = ("imported checkpoint", "import the source again with --name") if imported else ("checkpoint", UNDO)
         raise StateError(
-            f"the imported checkpoint {found.uri} has only {there}, and none of {', '.join(objects)}: give Run an "
-            f"object of that name, or import the source again with --name"
+            f"the {what} {found.uri} has only {there}, and none of {wanted}: give Run an object of that name, or {do}"
         )
-    return {name: thing for name, thing in objects.items() if name in saved}
+    return here
 
 
-def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity], *, first: bool) -> None:
-    """On the `first` rank, report changes since the checkpoint. StateError, on all ranks, if a rule refuses one."""
-    findings = compare(restored.program, now, rules)
+def check_program(
+    restored: Restored, now: Program, rules: Mapping[str, Severity], objects: Iterable[str], *, first: bool
+) -> None:
+    """On the `first` rank, report changes since the checkpoint. StateError, on all ranks, if a rule refuses one.
+
+    `objects`: the names of the objects that all ranks share.
+    """
+    saved = with_objects(restored.program, restored.objects)
+    findings = compare(saved, with_objects(now, objects), rules)
     if (message := refusal(findings)) is not None:
         raise StateError(message)
     for finding in findings:
@@ -148,8 +159,8 @@ def check_program(restored: Restored, now: Program, rules: Mapping[str, Severity
 def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, first: bool) -> None:
     """Load the objects that all ranks share; a sharded object gets this rank's shards.
 
-    An object that an imported checkpoint lacks keeps its initial state, but one that counts steps continues at the step
-    of the checkpoint. StateError if an object refuses its state, or is at another step than the checkpoint afterwards.
+    An object that the checkpoint lacks keeps its initial state, but one that counts steps continues at the step of the
+    checkpoint. StateError if an object refuses its state, or is at another step than the checkpoint afterwards.
     """
     saved = restored.state["objects"]
     for name, thing in objects.items():
@@ -159,7 +170,7 @@ def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, firs
         _begin(thing, restored)
         if first:
             how = f"continues at step {restored.step}" if isinstance(thing, Counts) else "keeps its initial state"
-            say(f"the checkpoint was imported and has no object {name!r}: it {how}")
+            say(f"the checkpoint has no object {name!r}: it {how}")
 
 
 def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]) -> None:
@@ -170,6 +181,8 @@ def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]
             _load(name, thing, mine["objects"][name], restored)
         else:
             _begin(thing, restored)
+            if mine is not None:
+                say(f"the checkpoint has no object {name!r} of rank {rank}: it keeps its initial state")
     if mine is None:
         say(f"the checkpoint has no rank {rank}: this rank starts with new random numbers")
     else:

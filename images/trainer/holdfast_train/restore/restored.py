@@ -15,7 +15,7 @@ class Restored:
     """A restored checkpoint. `state` and `ranks` are as saved; `note` names the checkpoints that were passed over.
 
     Values that were not wanted were not read and are missing; for a rank the value is None. `program`: the facts in the
-    checkpoint about the program that saved it.
+    checkpoint about the program that saved it. `objects`: the names of all objects in the checkpoint.
     """
 
     step: int
@@ -24,6 +24,7 @@ class Restored:
     state: Any
     ranks: tuple[Any, ...]
     program: Program
+    objects: tuple[str, ...] = ()
 
 
 def restored(found: Found, state: Any, ranks: Sequence[Any]) -> Restored:

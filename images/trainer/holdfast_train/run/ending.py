@@ -32,8 +32,9 @@ class Save(Protocol):
 class Ending:
     """The ways in which a run ends. `step` is the number of steps done, in every method.
 
-    `left` is True once the loop has to end, or must not begin, because of a notice. An early end happens before
-    `open_storage` or `begin_saving`: then there is nothing to save, or nothing to hand over.
+    `left` is True once the loop has to end, or must not begin, because of a notice. `was_complete`: an earlier attempt
+    has completed the training. An early end happens before `open_storage` or `begin_saving`: then there is nothing to
+    save, or nothing to hand over.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Ending:
         save: Save,
         reporter: Reporter | None,
     ) -> None:
-        self.left = False
+        self.left = self.was_complete = False
         self._environment = environment
         self._ranks = ranks
         self._progress = progress
@@ -125,7 +126,10 @@ class Ending:
 
     def finish(self, step: int) -> None:
         """The loop is over. If it did not leave, save its last step and record that training is complete."""
-        if not self.left:
+        if self.was_complete:
+            message = f"training was completed at step {step} by an earlier attempt"
+            self._write_verdict("completed", step, reason=AlreadyCompleteError.reason, message=message)
+        elif not self.left:
             # Without storage no record proves the end, so exit code and signals decide, as for any program.
             if self._storage is not None:
                 self._wait_for_pending(step)
@@ -149,15 +153,9 @@ class Ending:
     def exit_with(self, error: HoldfastTrainError, step: int) -> NoReturn:
         """End the process because of `error`. Its exit code and its verdict say the same."""
         say(f"{error.reason}: {error}")
-        is_complete = isinstance(error, AlreadyCompleteError)
-        if isinstance(error, AlreadyCompleteError):
-            uri = "" if self._storage is None else self._storage.uri
-            note = "training was complete already"
-            self._progress.resumed_from = {"step": error.step, "uri": uri, "note": note}
-            step = self._schedule.saved_step = self._progress.step = error.step
         if not self.left:
             self._write_verdict(error.outcome, step, reason=error.reason, message=str(error))
-        self._progress.state = "completed" if is_complete else "left"
+        self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
         self._send_last_report()
         self._notice.stop_listening()
         raise SystemExit(error.exit_code) from error

@@ -10,27 +10,28 @@ from typing import Any, Self
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.data import rng
 from holdfast_train.environment import Environment
-from holdfast_train.errors import (
-    AlreadyCompleteError,
-    HoldfastTrainError,
-)
+from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
 from holdfast_train.format.program import Program, Severity, check_rules, describe
 from holdfast_train.format.stateful import Counts, Stateful, checked
 from holdfast_train.pod.rank_verdict import forget_rank_verdict
 from holdfast_train.pod.reporter import Order, Reporter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
-from holdfast_train.restore.candidates import Candidates, start
+from holdfast_train.restore.candidates import Candidates, completed, start
 from holdfast_train.restore.into_objects import check_program, restore, restore_objects, restore_rank
 from holdfast_train.restore.restored import Restored
 from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
+from holdfast_train.run.measured import checked_goal, checked_number, decimals
 from holdfast_train.run.notice import Notice
+from holdfast_train.run.one_run import OneRun
+from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import TrainingState
-from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule, decimals
+from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import RetryingStorage
@@ -71,6 +72,7 @@ class Run:
         check_rules(self._rules)
         self._measured: dict[str, Any] = {}  # metrics reported since the last step was counted
         self._of_step: dict[str, Any] = {}  # metrics of that last step
+        self._boundary = StepBoundary()
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
@@ -85,6 +87,8 @@ class Run:
         self._checkpoints: Checkpoints | None = None
         self._saving = SaveSchedule(self._progress)
         self._checkpointer: SaveCoordinator | None = None
+        self._complete: int | None = None  # the step at which an earlier attempt has completed the training
+        self._one_run = OneRun(None)
         self._ending = self._make_ending()
 
     def __enter__(self) -> Self:
@@ -93,10 +97,11 @@ class Run:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
                 self._ending = self._make_ending()  # here: an error of the start has a verdict too
+                self._one_run = OneRun(self._environment)
+                self._one_run.begin()
                 self._start(self._environment)
         except HoldfastTrainError as error:
-            if isinstance(error, AlreadyCompleteError):
-                self.step = error.step
+            self._one_run.end(None)
             self._ending.exit_with(error, self.step)
         return self
 
@@ -105,6 +110,8 @@ class Run:
     ) -> None:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
+        if isinstance(error, SystemExit) and isinstance(error.__cause__, HoldfastTrainError):
+            error = error.__cause__  # of a second Run inside this one
         try:
             if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
                 self._ending.finish(self.step)
@@ -115,6 +122,9 @@ class Run:
         except HoldfastTrainError as failure:
             self._ending.exit_with(failure, self.step)
         finally:
+            is_complete = self._progress.state == "completed"
+            self._one_run.end("has left" if self.left else "has completed its training" if is_complete else None)
+            self._boundary.close()
             self._notice.stop_listening()
             if self._checkpointer is not None:
                 self._checkpointer.saver.close()
@@ -135,6 +145,7 @@ class Run:
 
         The first number is the one after the checkpoint's. Ends early, with `left` set, when the pod has to leave.
         """
+        goal = checked_goal(goal)
         if goal is None and self._environment is not None:
             goal = self._environment.goal_steps
         self._goal = self._progress.steps = goal
@@ -142,34 +153,40 @@ class Run:
         if self._environment is not None and not self.should_stop and self._ranks.any(self._notice.is_given)[0]:
             self._ending.leave(self.step)
         while not self.should_stop:
-            yield self.step
+            with self._boundary.body():
+                yield self.step
             self.advance()
 
     @property
     def should_stop(self) -> bool:
-        """True if the loop has to end: the goal is reached, or the pod has to leave."""
-        return self.left or (self._goal is not None and self.step >= self._goal)
+        """True if the loop has to end: the goal is reached, training was complete before, or the pod has to leave."""
+        return self.left or self._complete is not None or (self._goal is not None and self.step >= self._goal)
 
     def report(self, loss: Any = None, samples: float = 0.0, metrics: Mapping[str, Any] | None = None) -> None:
         """Note the loss of this step and its number of samples. Cheap: a tensor is read later, in another thread.
 
-        `loss` and `metrics` are numbers or tensors. `checkpoint.keep.best` uses one metric, or `loss`.
+        `loss` and each of `metrics` is a number, or a tensor with one element; anything else is a StateError.
+        `checkpoint.keep.best` uses one metric, or `loss`.
         """
-        if self._environment is None:
-            return
-        measured = {**(metrics or {}), **({} if loss is None else {"loss": loss})}
-        self._measured |= {
-            name: value.detach() if hasattr(value, "detach") else value for name, value in measured.items()
-        }
-        self._progress.loss = self._measured.get("loss", self._progress.loss)
-        self._progress.samples += samples
+        measured = {name: checked_number(f"metric {name!r}", value) for name, value in (metrics or {}).items()}
+        if loss is not None:
+            measured["loss"] = checked_number("loss", loss)
+        samples = checked_number("number of samples", samples)
+        if self._environment is not None:
+            self._measured |= measured
+            self._progress.loss = self._measured.get("loss", self._progress.loss)
+            self._progress.samples += samples
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
         """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`.
 
-        Begins a save if one is due. FencedError if a newer attempt has started.
+        Begins a save if one is due. FencedError if a newer attempt has started, AlreadyCompleteError if an earlier one
+        has completed the training.
         """
+        if self._complete is not None:
+            raise AlreadyCompleteError(self._complete)
         self.step += 1
+        put_off = self._boundary.reach()
         for thing in self._counting:
             thing.trained(self.step)
         if self._environment is None:
@@ -196,17 +213,21 @@ class Run:
             return  # the end saves in any case, and a completed training is better than one that left
         if leave:
             self._ending.leave(self.step)
-        elif save and full:
+        elif put_off or (save and not full):
+            self._save_between_steps(wait=put_off)
+        elif save:
             self._saving.record_skipped()
-        elif save and checkpointer is not None:
-            checkpointer.begin(self.step, SAVE_PATIENCE, math.inf)
-            # A notice may have come during the save: then no further step begins.
-            if self._ranks.any(self._notice.is_given)[0]:
-                self._ending.leave(self.step)
 
     def save(self) -> bool:
-        """Save now, at this step. Under torchrun every rank must call it. True if it is committed."""
-        if self._environment is None:
+        """Save, and wait until the checkpoint is committed: then True. Under torchrun every rank must call it.
+
+        Inside a step the state belongs to no step: the save takes place at the end of the step (`advance`), and the
+        answer is False. A step is the body of a loop over `steps`; in a loop of another shape it begins with the
+        optimizer's step.
+        """
+        if self._environment is None or self._checkpointer is None:
+            return False
+        if self._boundary.put_off(self.step):
             return False
         return self._save(SAVE_PATIENCE)
 
@@ -223,6 +244,9 @@ class Run:
             ranks=self._ranks.size,
             nodes=environment.nodes,
         )
+        generators = (
+            rng.capture_host()
+        )  # clients of a storage draw from the program's generators (botocore, for delays)
         storage = open_retrying(environment, environment.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
             return
@@ -230,8 +254,17 @@ class Run:
         self._ending.open_storage(storage)
         choose = partial(self._own_and_choose, environment, storage)
         restored = restore(environment, self._ranks, choose, self._objects, self._per_rank)
-        if restored is not None:
+        self._complete = self._ranks.share(self._complete)
+        if restored is None:
+            rng.restore_host(generators)
+        else:
             self._resume(restored, program)
+        if self._complete is not None:
+            self._saving.start(self._complete)
+            self._progress.state = "completed"
+            self._ending.was_complete = True
+            return
+        self._boundary.watch(self._objects.values())
         is_own = restored is not None and restored.uri.startswith(f"{storage.uri}/manifests/")
         self._saving.start(restored.step if restored is not None and is_own else None)
         fence = self._checkpoints.log.fence if self._checkpoints else None  # on rank 0, which has raised it
@@ -293,17 +326,26 @@ class Run:
         return may_go_on
 
     def _own_and_choose(self, environment: Environment, storage: RetryingStorage) -> Candidates:
-        """Raise the fence, and return the checkpoints from which to resume. Rank 0 alone calls it."""
-        self._checkpoints = start(environment, storage)
+        """Raise the fence, and return the checkpoints from which to resume. Rank 0 alone calls it.
+
+        If training is complete no fence is raised: the program gets the state of the last step, for what it does after
+        its training. An earlier attempt has not come to the end of that.
+        """
+        try:
+            self._checkpoints = start(environment, storage)
+        except AlreadyCompleteError as error:
+            say(f"{error.reason}: {error}. No step is left: the program goes on after its training")
+            self._complete = error.step
+            return Candidates(environment, storage, completed(environment, storage, error.step))
         self._progress.fenced = True
         self._poke()
         return Candidates(environment, storage, self._checkpoints)
 
     def _resume(self, restored: Restored, program: Program) -> None:
-        check_program(restored, program, self._rules, first=self._ranks.first)
+        check_program(restored, program, self._rules, self._objects, first=self._ranks.first)
         restore_objects(restored, self._objects, first=self._ranks.first)
         self.step = self.resumed_from = restored.step
-        note = restored.note
+        note = restored.note or ("" if self._complete is None else "training was complete already")
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         # In this order: a report in between must not show the restored step as one of our own.
         self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
@@ -317,6 +359,16 @@ class Run:
         if self._environment is None or self._checkpoints is None:
             return False
         return self._saving.is_due(self.step, self._environment.every)
+
+    def _save_between_steps(self, *, wait: bool) -> None:
+        """Save this step. `wait`: until it is committed, because the program has asked for the save."""
+        if wait:
+            self._save(SAVE_PATIENCE)
+        elif self._checkpointer is not None:
+            self._checkpointer.begin(self.step, SAVE_PATIENCE, math.inf)
+        # A notice may have come during the save: then no further step begins.
+        if self._ranks.any(self._notice.is_given)[0]:
+            self._ending.leave(self.step)
 
     def _save(self, patience: float, *, last: bool = False) -> bool:
         """Save this step, and wait until it is committed or until it is time to end: `SaveCoordinator.save`."""

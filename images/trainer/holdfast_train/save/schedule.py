@@ -1,19 +1,18 @@
 """The schedule of saves: when the next one is due, and the results that reports show."""
 
-import math
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials, Every
-from holdfast_train.errors import MisconfiguredStorageError, StateError, StorageError, StorageUnreachableError
+from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import interval
 from holdfast_train.say import say
 
-__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "SaveSchedule", "decimals", "one_line"]
+__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "SaveSchedule", "one_line"]
 
 SAVE_PATIENCE: Final = 10.0  # seconds for which the storage may be silent in a save during training
 RETRY_SECONDS: Final = 15.0  # from a failed save to the next one
@@ -115,23 +114,6 @@ class SaveSchedule:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
         self.failure = error
         return error
-
-
-def decimals(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Numbers, and tensors of one element, as decimals without those that are not finite: they cannot be the best.
-
-    StateError names a metric that is not one number.
-    """
-    found = {}
-    for name, value in metrics.items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise StateError(
-                f"the metric {name!r} given to run.report is a {type(value).__name__}, not one number ({error}); "
-                "give a number, or a tensor with one element"
-            ) from error
-    return {name: repr(value) for name, value in found.items() if math.isfinite(value)}
 
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 60.0  # of silence before a start, a restore, an import or an export gives up
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 2.0
+_JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 
 
 class RetryingStorage:
@@ -69,7 +70,7 @@ class RetryingStorage:
                 answer = function()
             except StorageUnreachableError:
                 # Random delays prevent a thousand jobs from returning to a recovering store in one wave.
-                pause = delay * random.uniform(0.5, 1.5)  # noqa: S311
+                pause = delay * _JITTER.uniform(0.5, 1.5)
                 now = self._clock()
                 since = self._silent_since
                 if since is None:

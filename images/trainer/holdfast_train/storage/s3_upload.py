@@ -33,6 +33,7 @@ LEAST_PART_BYTES: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 20
 PART_TRIES: Final = 4
 FIRST_DELAY: Final = 0.1
+_JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 # Error codes of stores for an unknown checksum. A store that ignores the checksum does not send it back either.
 _UNKNOWN: Final = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedArgument"})
 
@@ -248,7 +249,7 @@ class _Upload:
                     ) from error
                 if not left or not _answered(error):
                     raise
-                time.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311
+                time.sleep(delay * _JITTER.uniform(0.5, 1.5))
                 delay *= 2
                 continue
             if self.crc and answer.get("ChecksumCRC64NVME") != check["ChecksumCRC64NVME"]:

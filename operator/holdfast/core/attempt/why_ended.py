@@ -1,7 +1,7 @@
 """Why an attempt ended: loss or failure, by one chain of rules, the most trustworthy first.
 
 torchrun always exits with 1, and Kubernetes reports an evicted trainer that saved and left as Succeeded, so exit codes
-come last. The order is: the launcher says that training is complete or can never work, memory ran out, Holdfast ordered
+come last. The order is: the launcher says that the program is complete or can never work, memory ran out, Holdfast ordered
 the attempt to leave, the cluster says that it took the pod, the rest of the launcher's verdict, the exit code.
 """
 
@@ -67,7 +67,7 @@ def classify(pod: PodView, drain: Drain | None) -> End:
 
 
 def _complete(e: Evidence) -> End | None:
-    """The launcher says that the program exited with 0 unasked, or that the checkpoint log has the end of training."""
+    """The launcher says that the program ended with 0: unasked, or after its training was complete."""
     if e.verdict and e.verdict.outcome == "completed":
         return End(EndKind.COMPLETED, e.verdict.reason, e.verdict.message, step=e.verdict.step)
     return None

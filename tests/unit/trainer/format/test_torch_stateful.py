@@ -59,10 +59,11 @@ def losses(app: App, uri: str, attempt: int, stop: int) -> list[float]:
     with Run(app=app, environment=environment(uri, attempt)) as run:
         for step in run.steps(8):
             if step == stop:
-                assert run.save()
-                run.left = True
                 break
             found.append(app.train())
+        if run.step == stop:
+            assert run.save()
+            run.left = True
         if run._checkpointer is not None:
             run._checkpointer.saver.wait(lambda: math.inf)
     return found

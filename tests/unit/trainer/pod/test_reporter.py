@@ -41,7 +41,10 @@ def test_first_report(pod: Pod, endpoint: Endpoint) -> None:
 
 def test_numbers_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
     endpoint.wait_for(lambda r: True)
-    for number, (loss, text) in enumerate([(2.5, "2.5"), (1e-7, "0.0000001"), (float("nan"), None), ("x", None)], 1):
+    small, large = (1e-40, "1e-40"), (-1.25e35, "-1.25e+35")  # the operator refuses a longer number, with its report
+    plain = [(2.5, "2.5"), (1e-7, "0.0000001"), small, large, (1e20, "1" + "0" * 20), (None, None)]
+    wrong = [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf")]
+    for number, (loss, text) in enumerate([*plain, *wrong], 1):
         pod.progress.loss, pod.progress.step, pod.progress.samples = loss, number, 8.0 * number
         pod.reporter.poke()
         assert endpoint.wait_for(partial(is_step, number))["loss"] == text

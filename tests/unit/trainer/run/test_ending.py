@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.runs import Flaky, settle, train, verdict
 from tests.support.trainer.stores import environment
 
@@ -27,18 +28,80 @@ def test_leaving_writes_a_verdict(uri: str, tmp_path: Path) -> None:
 def test_completion_is_recorded_and_final(uri: str, tmp_path: Path) -> None:
     train(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
     assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("completed", 5)
-    with pytest.raises(SystemExit) as ended:
-        train(environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
-    assert ended.value.code == 0
+    losses, run = train(environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 10)
+    assert (losses, run.step, run.resumed_from, run.left) == ([], 5, 5, False)
     found = verdict(tmp_path)
     assert (found["result"], found["reason"], found["step"]) == ("completed", "AlreadyComplete", 5)
+    assert (found["savedStep"], FolderStorage(uri.removeprefix("file://")).keys("log/")[5:]) == (5, [])
 
 
-def test_a_run_that_was_complete_already_has_the_last_step(uri: str) -> None:
+def test_what_comes_after_the_training_runs_again_with_its_last_state(uri: str, endpoint: Endpoint) -> None:
+    """Breaks if a program that fails after its training is not given the trained state by the next attempt."""
     train(environment(uri), 5)
-    run = Run(counter=Counter(), environment=environment(uri, 2))
-    with pytest.raises(SystemExit), run:
-        pass
+    counter = Counter()
+    with Run(counter=counter, environment=environment(uri, 2, **endpoint.variables)) as run:
+        assert run.should_stop
+        assert list(run.steps()) == []
+        assert not run.save()
+    assert counter.total == 15
+    last = endpoint.reports[-1]
+    assert (last["state"], last["step"], last["fenced"]) == ("completed", 5, False)
+    assert last["resumedFrom"]["note"] == "training was complete already"
+
+
+def test_a_loop_that_trains_on_after_the_end_of_training_is_ended(uri: str, tmp_path: Path) -> None:
+    train(environment(uri), 5)
+    where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit) as ended, Run(counter=Counter(), environment=where) as run:
+        run.advance()
+    assert (ended.value.code, verdict(tmp_path)["reason"]) == (0, "AlreadyComplete")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_complete_training_without_its_last_checkpoint_is_refused(uri: str, tmp_path: Path, broken: bool) -> None:
+    """Breaks if the rest of the program gets an older state than the trained one."""
+    train(environment(uri, HOLDFAST_CHECKPOINT_EVERY="2 steps"), 5)
+    (newest,) = (Path(uri.removeprefix("file://")) / "manifests").glob("000000000005-*")
+    newest.write_bytes(b"{}") if broken else newest.unlink()
+    with pytest.raises(SystemExit) as ended:
+        train(environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
+    assert (ended.value.code, verdict(tmp_path)["reason"]) == (78, "CheckpointNotFound")
+
+
+def test_a_second_run_after_the_first_has_completed_is_refused(uri: str, tmp_path: Path) -> None:
+    """Breaks if the second phase of a program is skipped in silence, or gets the state of the first."""
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    train(where, 5)
+    with pytest.raises(SystemExit) as ended:
+        train(where, 5)
+    found = verdict(tmp_path)
+    assert (ended.value.code, found["result"], found["reason"]) == (1, "failed", "StateInvalid")
+    assert "a second Run, and its first one has completed its training" in found["message"]
+
+
+def test_a_second_run_inside_the_first_is_refused(uri: str, tmp_path: Path) -> None:
+    """Breaks if the two fence each other off, which looks like a loss and is repeated for ever."""
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit) as ended, Run(counter=Counter(), environment=where):
+        train(where, 5)
+    found = verdict(tmp_path)
+    assert (ended.value.code, found["result"]) == (1, "failed")
+    assert "a second Run, and its first one runs" in found["message"]
+
+
+def test_a_run_after_one_that_has_left_ends_the_program_as_saved(uri: str, tmp_path: Path) -> None:
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    train(where, 50, stop=3)
+    with pytest.raises(SystemExit) as ended:
+        train(where, 50)
+    assert (ended.value.code, verdict(tmp_path)["result"]) == (0, "saved")
+
+
+def test_a_run_after_one_that_has_failed_trains_on(uri: str) -> None:
+    where = environment(uri)
+    with pytest.raises(ValueError, match="bad"), Run(counter=Counter(), environment=where):
+        raise ValueError("bad")
+    _, run = train(where, 5)
     assert run.step == 5
 
 
@@ -122,7 +185,7 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 2:
-                assert run.save()
+                assert run._save(10.0)
                 run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
             if step == 4:
                 run._notice.give(2.0, "a short notice")

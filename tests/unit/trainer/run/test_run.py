@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,21 +137,15 @@ def test_a_metric_counts_for_the_step_at_which_it_was_reported(uri: str) -> None
     """Breaks if a step without an evaluation is ranked by the metric of an earlier step."""
     found = []
     with Run(counter=Counter(), environment=environment(uri)) as run:
-        for step in run.steps(4):
-            run.report(loss=10.0 - step, metrics={"accuracy": 0.5} if step == 1 else None)
+        for step in range(4):
             if step in (2, 3):
                 assert run.save()
+            run.report(loss=10.0 - step, metrics={"accuracy": 0.5} if step == 1 else None)
+            run.advance()
         storage = FolderStorage(uri.removeprefix("file://"))
         for key in storage.keys("manifests/"):
             found.append(decode(storage.get(key)).metrics)
     assert found == [{"loss": "9.0", "accuracy": "0.5"}, {"loss": "8.0"}]
-
-
-def test_a_metric_that_is_not_a_number_is_named(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), Run(counter=Counter(), environment=environment(uri)) as run:
-        for _ in run.steps(1):
-            run.report(metrics={"words": "many"})
-    assert "the metric 'words' given to run.report is a str, not one number" in capsys.readouterr().err
 
 
 def test_notice_during_a_save_starts_no_other_step(uri: str, tmp_path: Path) -> None:
@@ -233,8 +228,55 @@ def test_an_object_that_the_checkpoint_lacks_is_named(uri: str, tmp_path: Path) 
     where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with pytest.raises(SystemExit), Run(counter=Counter(), other=Counter(), environment=where):
         pytest.fail("entered")
-    words = "has no object 'other', only 'counter': undo the change of the program, or start on another prefix"
-    assert words in verdict(tmp_path)["message"]
+    message = verdict(tmp_path)["message"]
+    assert "ObjectAdded: Run has 'other', and the checkpoint has not" in message
+    assert 'Undo this change, or accept it with Run(rules={"ObjectAdded": "warn"}, ...)' in message
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_object_that_was_added_is_accepted_by_a_rule(
+    uri: str, elsewhere: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(environment(uri), 50, stop=3)
+    where = environment(uri, 2)
+    if elsewhere:
+        where = environment(f"{uri}-2", HOLDFAST_JOB="other", HOLDFAST_CHECKPOINT_RESUME=uri)
+    other = Counter()
+    with Run(counter=Counter(), other=other, rules={"ObjectAdded": "warn"}, environment=where) as run:
+        assert (run.resumed_from, other.total) == (4, 0)
+        other.total = 7
+        run.advance()
+        assert run.save()
+        run.left = True
+    assert "the checkpoint has no object 'other': it keeps its initial state" in capsys.readouterr().err
+    again = Counter()
+    with Run(counter=Counter(), other=again, environment=replace(where, identity=replace(where.identity, attempt=3))):
+        assert again.total == 7
+
+
+def test_an_object_that_was_removed_is_said(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Breaks if the state of an object is dropped in silence."""
+    with Run(counter=Counter(), ema=Counter(), per_rank={"noise": Counter()}, environment=environment(uri)) as run:
+        run.advance()
+        assert run.save()
+        run.left = True
+    with Run(counter=Counter(), environment=environment(uri, 2)) as run:
+        run.left = True
+    told = capsys.readouterr().err
+    assert "ObjectRemoved: the checkpoint has 'ema', and Run has not: this state is not restored" in told
+    assert "the checkpoint has 'noise' of rank 0, and per_rank has not: not restored" in told
+    where = environment(uri, 3, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit), Run(counter=Counter(), rules={"ObjectRemoved": "refuse"}, environment=where):
+        pytest.fail("entered")
+    assert verdict(tmp_path)["reason"] == "StateInvalid"
+
+
+def test_a_checkpoint_with_none_of_the_objects_is_refused(uri: str, tmp_path: Path) -> None:
+    train(environment(uri), 50, stop=3)
+    where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit), Run(model=Counter(), rules={"ObjectAdded": "warn"}, environment=where):
+        pytest.fail("entered")
+    assert "has only 'counter', and none of 'model'" in verdict(tmp_path)["message"]
 
 
 class Picky(Counter):

@@ -1,0 +1,62 @@
+"""`StepBoundary`: whether the state of a program belongs to a whole number of steps."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast_train.say import say
+
+__all__ = ["StepBoundary"]
+
+
+class StepBoundary:
+    """Knows when training is inside a step, and remembers a save that was asked for there.
+
+    The state that a checkpoint of step n contains must be that of n steps. Inside a step some of it has changed
+    (generators, data, then the optimizer's parameters) and the rest has not.
+    """
+
+    def __init__(self) -> None:
+        self._is_in_body = False
+        self._has_stepped = False  # an optimizer has stepped since the last step was counted
+        self._is_put_off = False
+        self._has_said = False
+        self._hooks: list[Any] = []
+
+    def watch(self, objects: Iterable[Any]) -> None:
+        """Notice the steps of the optimizers among `objects`."""
+        optimizers = [thing for thing in objects if hasattr(thing, "register_step_post_hook")]
+        self._hooks = [thing.register_step_post_hook(self._after_step) for thing in optimizers]
+
+    def close(self) -> None:
+        """Remove the hooks from the optimizers."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """The body of a loop over steps, to its end or to the end of the loop."""
+        self._is_in_body = True
+        try:
+            yield
+        finally:
+            self._is_in_body = False
+
+    def reach(self) -> bool:
+        """A step is counted. True if a save was put off until now."""
+        was_put_off, self._is_put_off, self._has_stepped = self._is_put_off, False, False
+        return was_put_off
+
+    def put_off(self, step: int) -> bool:
+        """True if training is inside a step, of which `step` are done: a save is put off to its end."""
+        if not (self._is_in_body or self._has_stepped):
+            return False
+        self._is_put_off = True
+        if not self._has_said:
+            self._has_said = True
+            say(f"run.save() was called inside a step, after {step} steps: it saves at the end of the step")
+        return True
+
+    def _after_step(self, *_: Any) -> None:
+        self._has_stepped = True
