@@ -227,6 +227,8 @@ class TrainingJobStatus(Model):
     """Number of losses in a row without a single step between them."""
     library: Flag = False
     """True if the program uses Holdfast's checkpoints: one of its attempts has held the storage fence."""
+    library_program: Name | None = None
+    """Digest of the program and storage that `library` is about. Another program has yet to show that it uses them."""
     ledger: Ledger = Ledger()
     """What the job has cost, and what interruptions have cost it."""
     forecast: Forecast = Forecast()

@@ -15,7 +15,7 @@ from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation, look
 from holdfast.core.observe.snapshot import Snapshot
-from holdfast.core.pod_manifest import build_pod
+from holdfast.core.pod_manifest import build_pod, program
 
 Derived = TypeVar("Derived")
 
@@ -54,6 +54,17 @@ class Draft:
         """True if the status is to differ from the stored one."""
         stored = self.snapshot.job.status
         return self.status is not stored and self.status != stored
+
+    @property
+    def is_other_program(self) -> bool:
+        """True if the job runs another program, or another storage, than the one that has held the storage fence."""
+        known = self.status.library_program
+        return known is not None and known != program(self.snapshot.job)
+
+    @property
+    def is_program_fenced(self) -> bool:
+        """True if the job's program, as its spec has it now, is known to take the storage fence."""
+        return self.status.library and not self.is_other_program
 
     def situation(self, role: Role = Role.CURRENT) -> Situation:
         """What is seen of the current attempt, or of its successor, with what was decided so far."""
@@ -147,7 +158,7 @@ class Draft:
         follows need not have ended.
         """
         stored, pods = self.snapshot.job.status, self.snapshot.pods
-        before, ahead = stored.current, int(stored.library and stored.successor is None)
+        before, ahead = stored.current, int(self.is_program_fenced and stored.successor is None)
         seen = before is None or before.number == attempt.number or any(pod.attempt == before.number for pod in pods)
         clear = all(pod.ended or pod.attempt == attempt.predecessor for pod in pods)
         return attempt.number <= stored.attempt + ahead and seen and clear

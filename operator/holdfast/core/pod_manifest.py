@@ -33,8 +33,12 @@ def pod_name(job: str, attempt: int, rank: int) -> str:
 
 
 def program(job: TrainingJob) -> str:
-    """A digest of what may not change while the job is active: its program and the place of its checkpoints."""
-    parts = (job.spec.trainer.model_dump_json(), job.spec.checkpoint.storage.model_dump_json())
+    """A digest of what may not change while the job is active: its program and the place of its checkpoints.
+
+    Fields with their defaults are left out, so that an operator that knows more fields computes the same.
+    """
+    kept = (job.spec.trainer, job.spec.checkpoint.storage)
+    parts = [part.model_dump_json(exclude_defaults=True) for part in kept]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

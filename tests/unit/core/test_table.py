@@ -9,10 +9,12 @@ from tests.support.decisions.snapshots import (  # fmt: skip
     at,
     attempt,
     container,
+    created,
     ended,
     job,
     node,
     nodes,
+    pending,
     pod,
     report,
     settled,
@@ -23,9 +25,10 @@ from tests.support.decisions.snapshots import (  # fmt: skip
 from tests.unit.core.table import leave_and_start_cases, policy_cases, row_cases, successor_cases
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
 
-from holdfast.api.attempt import Drain
+from holdfast.api.attempt import AttemptState, Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.attempt.start import seen_pod
+from holdfast.core.pod_manifest import program
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
 
 CASES = (*row_cases.CASES, *leave_and_start_cases.CASES, *successor_cases.CASES, *policy_cases.CASES)
@@ -86,6 +89,30 @@ def test_the_deadline_of_a_job_is_said_as_it_is_written():
 def test_a_job_remembers_that_its_program_asks_for_the_fence():
     assert settled(snapshot(job(status(attempt())), pod(), reports=[report()])).status.library
     assert not settled(snapshot(job(status(attempt())), pod(), reports=[report(fenced=False)])).status.library
+
+
+def test_that_knowledge_belongs_to_the_program_that_held_the_fence():
+    held = settled(snapshot(job(status(attempt())), pod(program="held"), reports=[report()])).status
+    assert (held.library, held.library_program) == (True, "held")
+
+
+def test_a_new_program_has_to_show_that_it_takes_the_fence():
+    ran = status(attempt(2, AttemptState.INTENDED), library=True, library_program="other")
+    made = settled(snapshot(job(ran))).status
+    assert (made.library, made.library_program) == (False, None)
+    same = ran.model_copy(update={"library_program": program(job())})
+    assert settled(snapshot(job(same))).status.library
+
+
+def test_a_pod_of_another_program_is_not_taken_over_as_promised():
+    given = job(status(FENCED, library=True, library_program="other"))
+    assert "taken over" not in settled(snapshot(given, pod(), pending(2), reports=[stepped()])).trace
+
+
+def test_no_successor_comes_up_beside_a_program_that_the_job_runs_no_longer():
+    going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
+    given = job(status(FENCED, library=True, library_program="other"))
+    assert created(settled(snapshot(given, pod(), cluster=going, reports=[stepped()]))) == []
 
 
 def test_a_deadline_is_never_before_the_order():

@@ -45,7 +45,8 @@ def promised_pod(draft: Draft) -> PodView | None:
     if not draft.status.library or draft.status.successor is not None:
         return None
     number = draft.status.attempt + 1
-    return next((pod for pod in draft.snapshot.pods if pod.attempt == number), None)
+    found = next((pod for pod in draft.snapshot.pods if pod.attempt == number), None)
+    return found if found is not None and draft.is_program_fenced else None
 
 
 def take_over(draft: Draft, pod: PodView) -> None:

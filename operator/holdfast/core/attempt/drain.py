@@ -187,9 +187,10 @@ def delete_again(draft: Draft, pod: PodView) -> None:
 def is_harmless(draft: Draft, attempt: Attempt) -> bool:
     """True if the attempt's pod can do no harm once the next attempt has raised the storage fence.
 
-    Its program holds the fence, or it has not come that far and an earlier program of the job is known to take it.
+    Its program holds the fence, or it has not come that far and is known to take it. Neither counts if the job has got
+    another program since: that program may never raise the fence.
     """
-    return attempt.fenced or draft.status.library
+    return (attempt.fenced or draft.status.library) and not draft.is_other_program
 
 
 def outlived_grace(turn: Turn) -> bool:

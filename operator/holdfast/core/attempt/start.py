@@ -15,6 +15,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import is_live
 from holdfast.core.observe.snapshot import Refusal
+from holdfast.core.pod_manifest import program
 from holdfast.core.turn import Turn
 
 INVALID = 422  # HTTP status of a refusal: the API server will never accept this pod
@@ -68,7 +69,7 @@ def no_other_pod_lives(turn: Turn) -> bool:
 
 def _outlived_grace(draft: Draft, pod: PodView) -> bool:
     """True if a pod of an attempt that is over exists long after its grace, and the fence makes it harmless."""
-    if pod.deleted_at is None or not draft.status.library:
+    if pod.deleted_at is None or not draft.is_program_fenced:
         return False
     return draft.is_due(pod.deleted_at + draft.snapshot.config.end_margin)
 
@@ -86,6 +87,8 @@ def create_beside(turn: Turn, current: Attempt) -> None:
 
 def _create(turn: Turn, *, predecessor: int | None) -> None:
     draft = turn.draft
+    if draft.is_other_program:  # it has yet to show that it takes the storage fence
+        draft.set(library=False, library_program=None)
     turn.replace_attempt(acquiring(draft, turn.attempt.model_copy(update={"predecessor": predecessor})))
     draft.create_pod(turn.attempt)
     draft.wake(draft.now + draft.snapshot.config.missing_after)
@@ -229,7 +232,9 @@ def learn(turn: Turn, report: Report) -> None:
     if report.first_step is not None and turn.attempt.first_step is None:
         _learn_first_step(turn, report)
     turn.set_attempt(fenced=turn.attempt.fenced or report.fenced)
-    draft.set(library=draft.status.library or report.fenced)
+    if report.fenced:
+        known = (turn.pod.program if turn.pod else "") or program(draft.snapshot.job)
+        draft.set(library=True, library_program=known)
 
 
 def _learn_first_step(turn: Turn, report: Report) -> None:

@@ -20,7 +20,7 @@ def may_overlap(draft: Draft) -> bool:
     pass. And the user may not want to pay for two nodes.
     """
     snapshot, current = draft.snapshot, draft.status.current
-    if current is None or not current.fenced or snapshot.config.progress_url is None:
+    if current is None or not current.fenced or snapshot.config.progress_url is None or draft.is_other_program:
         return False
     return bool(snapshot.job.spec.capacity.max_overlap) and pause_reason(draft) is None
 
