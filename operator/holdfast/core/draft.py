@@ -1,6 +1,7 @@
 """The decision while it is made: deeds of rows change it, `finish` turns it into a Decision."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import is_not
@@ -20,6 +21,11 @@ from holdfast.core.pod_manifest import build_pod, program
 Derived = TypeVar("Derived")
 
 
+# A pod whose number is so far above status.attempt is not of this job: no lost status is so old. Numbers only grow, so
+# such a pod must not raise them.
+FAR = 10_000
+
+
 class Role(StrEnum):
     """Which of a job's two attempts is meant; the values are the names of their fields in status."""
 
@@ -31,6 +37,10 @@ class Draft:
     """Collects the changes of one decision. The observed objects never change."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        last = snapshot.job.status.attempt + FAR
+        self.forged = tuple(pod for pod in snapshot.pods if pod.attempt > last)
+        if self.forged:
+            snapshot = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.attempt <= last))
         self.snapshot = snapshot
         self.now = snapshot.now
         self.status = snapshot.job.status

@@ -23,6 +23,9 @@ def wrap_up(draft: Draft, s: Situation) -> None:
     logs = _pods_kept_for_logs(draft)
     for pod in draft.snapshot.pods:
         _tidy_pod(draft, pod, logs)
+    for pod in draft.forged:  # somebody gave it the labels of a pod; only our finalizer on it is ours
+        if pod.finalized:
+            draft.act(ReleasePod(pod.name, pod.uid))
     stored = draft.snapshot.job.status.phase
     if draft.snapshot.job.metadata.deletion_timestamp:
         return

@@ -16,6 +16,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
+from holdfast.runtime.informer.strays import Strays
 
 Raw = Mapping[str, Any]
 TOMBSTONES = 20_000
@@ -131,6 +132,7 @@ class Cache:
         self.listeners: list[Changed] = []
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
+        self.strays = Strays()
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, _Versions] = defaultdict(_Versions)
 
@@ -154,7 +156,12 @@ class Cache:
 
     def job_keys(self) -> set[Key]:
         """Every job, every malformed job, and every job name of a pod."""
-        return {*self.jobs, *self.malformed, *(key for key, pods in self._pods.items() if pods)}
+        return {
+            *self.jobs,
+            *self.malformed,
+            *(key for key, pods in self._pods.items() if pods),
+            *map(Key._make, self.strays.keys()),
+        }
 
     # --- jobs
 
@@ -210,7 +217,9 @@ class Cache:
             touched = self._drop_pod(_key(raw), known.uid, _version(raw))
         view = _parse(PodView.parse, raw)
         if view is None:
-            return touched
+            stray = self.strays.put(raw)
+            return touched | {Key(*stray)} if stray else touched
+        self.strays.drop(view.uid)
         key = Key(view.namespace, view.job)
         before = self._by_uid.get(view.uid)
         if before and before.node and before.node != view.node:
@@ -236,6 +245,7 @@ class Cache:
     def _drop_pod_view(self, uid: str) -> set[Key]:
         view = self._by_uid.pop(uid, None)
         if view is None:
+            self.strays.drop(uid)
             return set()
         key = Key(view.namespace, view.job)
         self._pods[key].pop(uid, None)

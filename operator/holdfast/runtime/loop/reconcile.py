@@ -95,6 +95,9 @@ class Reconciler:
             again: list[float] = []
             malformed = self._cache.malformed.get(key)
             alive = job.metadata.uid if job else malformed.uid if malformed else None
+            for stray in self._cache.strays.of(key):
+                log.info("releasing pod %s: it is not a pod of a job", stray.name, extra={"job": "/".join(key)})
+                await self._executor.pods.release(key, stray.name, stray.uid)
             if orphans := [pod for pod in pods if pod.job_uid != alive]:
                 later = await self._orphans.release(key, orphans, self._cache.cluster, self._now())
                 if later is not None:

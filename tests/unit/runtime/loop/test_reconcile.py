@@ -218,3 +218,13 @@ async def test_a_read_that_fails_releases_nothing(bench: Any) -> None:
     bench.cache.put_pod(raw_pod(phase="Succeeded", node="n1"))
     assert await loop.once() == "error"
     assert bench.verbs() == []
+
+
+async def test_a_stray_pod_is_released_although_no_job_has_its_name(bench: Any) -> None:
+    path = "/api/v1/namespaces/ns/pods/a-1000000000-0"
+    raw = raw_pod("a-1000000000-0", "p9", attempt=1_000_000_000, deleted="2026-11-21T12:00:00Z")
+    bench.cache.put_pod(bench.client.put(path, raw))
+    loop = Loop(bench, running)
+    assert await loop.once() == "gone"
+    assert bench.client.objects[path]["metadata"]["finalizers"] == []
+    assert bench.cache.job_keys() == set()
