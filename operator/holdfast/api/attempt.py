@@ -132,7 +132,7 @@ class PodRecord(Model):
     node: Name | None = None
     """Name of the pod's node."""
     node_uid: Name | None = None
-    """UID of the pod's node. A node that returns under the same name has another UID."""
+    """UID of the pod's node when the pod was placed. A node that is registered again has another UID."""
 
 
 class Attempt(Model):

@@ -8,7 +8,7 @@ docstrings of the guards. A row reads: name, states, sights, guard, deed, where 
 from functools import cache
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core.attempt import adopt, drain, end, placement, requests, silence, start, stuck, suspend
+from holdfast.core.attempt import adopt, clock_ahead, drain, end, placement, requests, silence, start, stuck, suspend
 from holdfast.core.observe.situation import Sight
 from holdfast.core.row import Row, job_row, row
 from holdfast.core.successor import bring_up, change_tier, depart
@@ -32,6 +32,8 @@ def always(turn: Turn) -> bool:
 
 TABLE: tuple[Row, ...] = (
     # What has happened
+    job_row("clock ahead", ANY, clock_ahead.clock_difference, clock_ahead.pull_back,
+            then="status has the times of this clock; no delay is longer for it"),
     row("learned", ANY, ANYTHING, start.find_news, start.learn,
         then="status has it; the cost of the last interruption is known"),
     job_row("taken up", NO_ATTEMPT, adopt.newest_unknown_pod, adopt.take_up,

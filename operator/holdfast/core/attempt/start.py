@@ -185,7 +185,7 @@ def set_placed(turn: Turn, pod: PodView) -> None:
     turn.set_attempt(
         state=AttemptState.STARTING,
         pods=(_pod_record(turn, pod),),
-        created_at=pod.created_at,
+        created_at=turn.situation.clamp_time(pod.created_at, turn.attempt.raised_at),
         scheduled_at=turn.situation.clamp_time(pod.scheduled_at, turn.attempt.raised_at),
     )
     made = node.created_at if node else None

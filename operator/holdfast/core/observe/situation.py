@@ -95,9 +95,10 @@ def _seen(attempt: Attempt, pod: PodView, node: NodeView | None) -> Sight:
         return Sight.ENDED
     if pod.node is None:
         return Sight.PENDING
-    known = attempt.pods[0].node_uid if attempt.pods else None
-    # A node that was never seen is not gone: the cache of nodes may lag behind the cache of pods.
-    if known and (node is None or node.uid != known):
+    seen = attempt.pods[0].node_uid if attempt.pods else None
+    # A node that was never seen is not gone: the cache of nodes may lag behind the cache of pods. A node that was
+    # registered again under its name may still run the pod, which says itself how it ends.
+    if node is None and seen:
         return Sight.NODE_GONE
     if node and not node.ready:
         return Sight.SILENT

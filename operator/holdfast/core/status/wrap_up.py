@@ -3,6 +3,7 @@
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.attempt.clock_ahead import TOLERATED
 from holdfast.core.attempt.drain import delete_again, is_harmless
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
@@ -171,6 +172,9 @@ def _delete_expired(draft: Draft) -> None:
     ttl, finished = draft.snapshot.job.spec.ttl_after_finished, draft.status.finished_at
     if ttl is None or finished is None:
         return
+    if finished > draft.now + TOLERATED:  # by the clock of an earlier leader
+        draft.set(finished_at=draft.now)
+        finished = draft.now
     if draft.now >= finished + ttl:
         draft.act(DeleteJob(draft.snapshot.job.metadata.uid))
     else:

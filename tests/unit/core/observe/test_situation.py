@@ -1,5 +1,7 @@
 """What is seen of a job, in one word, and which pods may still be computing."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.decisions.snapshots import (
     at,
@@ -35,7 +37,10 @@ SIGHTS = [
     ("ended on a node that is gone", attempt(), (ended(),), nodes(without=("n1",)), Sight.ENDED),
     ("node silent", attempt(), (pod(),), nodes(silent()), Sight.SILENT),
     ("node gone", attempt(), (pod(),), nodes(without=("n1",)), Sight.NODE_GONE),
-    ("another node of that name", attempt(), (pod(),), OTHER_NODE, Sight.NODE_GONE),
+    ("registered again, and the pod runs on", attempt(), (pod(),), OTHER_NODE, Sight.RUNNING),
+    ("registered again, and silent", attempt(), (pod(),), nodes(replace(silent(), uid="u-other")), Sight.SILENT),
+    ("registered again, and the pod has ended", attempt(), (ended(1, 255),), OTHER_NODE, Sight.ENDED),
+    ("registered again, and the pod is gone", attempt(), (), OTHER_NODE, Sight.VANISHED),
     ("node never seen", UNSEEN, (pod(),), nodes(without=("n1",)), Sight.RUNNING),
 ]
 
