@@ -17,6 +17,7 @@ POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a
 PATIENCE = {
     "acknowledge_timeout": 2,
     "image_pull_grace": 4,
+    "image_refused_grace": 2,
     "config_error_grace": 3,
     "silent_hold": 3,
     "backoff_base": 0.5,

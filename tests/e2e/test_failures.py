@@ -87,12 +87,6 @@ def test_mistakes_are_named_in_seconds_and_burn_no_tier(
             {"InvalidImageName"},
             "holdfast.dev/Trainer:local",
         ),
-        (
-            job("unknown-image", trainer={"image": "holdfast.dev/unknown:1"}),
-            {"ErrImagePull", "ImagePullBackOff"},
-            "holdfast.dev/unknown:1",
-        ),
-        (job("missing-secret", s3={"credentialsSecret": "absent"}), {"CreateContainerConfigError"}, '"absent"'),
         (job("wrong-keys", s3={"credentialsSecret": "wrong-keys"}), {"StorageDenied"}, "SignatureDoesNotMatch"),
         (job("no-bucket", s3={"bucket": "no-such-bucket"}), {"StorageNotFound"}, "no-such-bucket"),
         (job("no-command", trainer={"command": ["no-such-program"]}), {"CommandNotFound"}, "no-such-program"),
@@ -104,6 +98,37 @@ def test_mistakes_are_named_in_seconds_and_burn_no_tier(
         assert failed["attempt"] == 1, mistaken.name
         assert [(entry["kind"], entry["tier"]) for entry in failed["history"]] == [("Misconfigured", "cpu")]
         assert counted(failed) == NOTHING_COUNTED, mistaken.name
+
+
+def test_an_image_that_is_refused_twice_ends_the_job(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a refusal that may pass ends a job, or a wrong name is tried without end."""
+    tiers = [calm_pool.tier("cpu")]
+    mistaken = submit(cluster, namespace, tiers, QUICK, trainer={"image": "holdfast.dev/unknown:1"}, goal=SHORT)
+    failed = mistaken.wait_phase("Failed", "Completed")
+    assert failed["reason"] in {"ErrImagePull", "ImagePullBackOff"}
+    assert "holdfast.dev/unknown:1" in condition(failed, "Failed")["message"]
+    assert [(entry["kind"], entry["tier"]) for entry in failed["history"]] == [
+        ("Loss", "cpu"),
+        ("Misconfigured", "cpu"),
+    ]
+
+
+def test_a_secret_that_is_late_is_waited_for(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a job fails because its Secret is created a while after it, or does not say what it waits for."""
+    storage = {"bucket": cluster.s3.bucket, "prefix": f"{namespace}/late", "endpoint": cluster.s3.endpoint}
+    checkpoint = {"storage": {"s3": {**storage, "credentialsSecret": "late"}}}
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, checkpoint=checkpoint, goal=SHORT)
+    waiting = job.wait("a second attempt", lambda s: s.get("attempt", 0) >= 2)
+    assert condition(waiting, "StartBlocked")["reason"] == "CreateContainerConfigError"
+    assert '"late"' in condition(waiting, "StartBlocked")["message"]
+    apply(cluster, {**s3_secret(cluster), "metadata": {"name": "late"}}, namespace=namespace)
+    done = job.wait_phase("Completed", "Failed")
+    assert done["phase"] == "Completed"
+    assert condition(done, "StartBlocked")["status"] == "False"
 
 
 def test_second_job_on_a_prefix_is_refused_and_the_first_goes_on(

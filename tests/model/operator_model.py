@@ -8,9 +8,19 @@ from tests.support.decisions.snapshots import CONFIG, stored
 
 from holdfast.api.model import merge_patch
 from holdfast.core.decide import decide
-from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Order, ReleasePod, UnprotectPod
+from holdfast.core.decision import (
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    InspectPod,
+    Order,
+    ReleasePod,
+    UnprotectPod,
+)
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.snapshot import Refusal, Snapshot
+from holdfast.core.observe.start_trouble import Inspection
 from holdfast.runtime.housekeeping.orphaned_pods import is_releasable
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
@@ -29,6 +39,7 @@ class Operator:
         """A new process: nothing is remembered, everything is listed."""
         self.reports = ReportBook(lambda job, urgent: None, timedelta(seconds=15))
         self.refusals: dict[str, Refusal] = {}
+        self.inspections: dict[str, Inspection] = {}
         self.orders: dict[str, tuple[Order, ...]] = {}
         self.raised: dict[str, int] = {}
         self.since = self.world.now
@@ -70,6 +81,7 @@ class Operator:
                 cluster=self.cluster,
                 reports=self.reports.of(pod.uid for pod in pods),
                 refusal=self.refusals.get(name),
+                inspections=self.inspections,
                 listening_since=self.since,
                 config=CONFIG,
             )
@@ -133,6 +145,8 @@ class Operator:
                 self.world.release(action)
             case UnprotectPod():
                 self.world.unprotect(action)
+            case InspectPod():
+                self.inspections[action.uid] = Inspection(self.world.now)
             case DeleteJob():
                 raise AssertionError("no job of the model has a time to live")
         self._answer()

@@ -85,6 +85,7 @@ class Pod:
         if self.scheduled_at:
             time = _time(self.scheduled_at)
             conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": time})
+            conditions.append({"type": "PodReadyToStartContainers", "status": "True"})
         if self.collected:
             phase = "Failed"
             conditions.append({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"})

@@ -20,14 +20,14 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [names.GROUP], "resources": [f"{names.PROFILE_PLURAL}/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create", "patch"]},
     # The certificate that pods trust: one ConfigMap per namespace. RBAC cannot limit `create` to a name.
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     {
         "apiGroups": [""],
         "resources": ["configmaps"],
         "resourceNames": [names.CA_CONFIG_MAP],
-        "verbs": ["get", "patch"],
+        "verbs": ["get", "patch", "delete"],
     },
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
 )

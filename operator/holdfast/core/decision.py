@@ -49,13 +49,21 @@ class UnprotectPod:
 
 
 @dataclass(frozen=True, slots=True)
+class InspectPod:
+    """Read the warnings about this pod, and restore the certificate that it mounts: it does not start, or is silent."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """DELETE the TrainingJob, with background propagation, if it has not changed since: its TTL is over."""
 
     uid: str
 
 
-Action = CreatePod | DeletePod | ReleasePod | UnprotectPod | DeleteJob
+Action = CreatePod | DeletePod | ReleasePod | UnprotectPod | InspectPod | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
-from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, Order
+from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation, look
 from holdfast.core.observe.snapshot import Snapshot
@@ -188,6 +188,16 @@ class Draft:
         """Delete a pod unless it is being deleted already."""
         if pod.deleted_at is None:
             self.act(DeletePod(pod.name, pod.uid, grace))
+
+    def inspect(self, pod: PodView, since: datetime, *, every: timedelta | None = None) -> None:
+        """Have the warnings about a pod read once after `since`, or from then on again and again."""
+        read = self.snapshot.inspections.get(pod.uid)
+        if read and read.at >= since:
+            if every is None:
+                return
+            since = read.at + every
+        if self.is_due(since):
+            self.act(InspectPod(pod.name, pod.uid))
 
     def finish(self) -> Decision:
         """The decision."""

@@ -95,7 +95,8 @@ TABLE: tuple[Row, ...] = (
     # Getting a pod to run
     row("no node in time", WAITING, UNPLACED, placement.other_tier, end.try_other_tier,
         then="the next tier of the grid, or the policy's tier"),
-    row("bad container", STARTING, PLACED, stuck.stuck_container, stuck.fail_stuck, then="Failed"),
+    row("bad container", STARTING, PLACED, stuck.stuck_container, stuck.fail_stuck,
+        then="loss; next attempt after a growing delay; Failed if it can never work"),
     row("start too slow", STARTING, PLACED, start.should_have_started, end.record_never_started,
         then="loss; next attempt elsewhere"),
     job_row("first pod", NO_ATTEMPT, start.is_new, start.create_first, then="its pod; the status follows"),

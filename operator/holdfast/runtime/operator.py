@@ -243,6 +243,7 @@ class Operator:
         self._profiles.keep_only(uids | {job.uid for job in self._cache.malformed.values()})
         if self._executor:
             self._executor.keep_only(uids)
+            self._executor.inspector.keep_only(self._cache.pod_uids())
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

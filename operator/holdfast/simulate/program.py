@@ -336,6 +336,7 @@ class Pod:
         elif self.node is not None:
             trainer = ContainerView(names.TRAINER_CONTAINER, waiting="ContainerCreating")
         return PodView(
+            prepared=True,
             **self._static,
             phase=phase,
             node=self.node,

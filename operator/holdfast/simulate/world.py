@@ -292,7 +292,7 @@ class World:
         if isinstance(action, CreatePod):
             return self._create(action)
         if not isinstance(action, DeletePod | ReleasePod | UnprotectPod):
-            return False  # DeleteJob: the job is over
+            return False  # DeleteJob: the job is over. InspectPod: nothing keeps a pod from starting here
         pod = next((pod for pod in self.pods if pod.uid == action.uid), None)
         if pod is None:
             return False

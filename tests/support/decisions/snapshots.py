@@ -122,6 +122,7 @@ def pod(number: int = 1, **changes: Any) -> PodView:
         "node": "n1",
         "scheduled_at": at(-590),
         "finalized": True,
+        "prepared": True,
         "protected": True,
         "tier": "spot",
         "trainer": container(),

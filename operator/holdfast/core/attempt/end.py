@@ -14,6 +14,7 @@ from holdfast.core.books.ledger import charge
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
 
 # A program that reports no steps has made progress if it ran this long.
@@ -53,7 +54,8 @@ def record_node_silent(turn: Turn) -> None:
 def record_never_started(turn: Turn) -> None:
     """A node was found, but the trainer did not start in time."""
     limit = format_duration(turn.draft.snapshot.config.start_timeout)
-    text = f"the trainer did not start within {limit}"
+    trouble = find_start_trouble(turn.pod, turn.draft.snapshot.inspections.get(turn.pod.uid)) if turn.pod else None
+    text = f"the trainer did not start within {limit}" + (f": {trouble.message}" if trouble else "")
     end_attempt(turn, End(EndKind.LOSS, EndReason.START_TIMEOUT, text, infrastructure=True))
 
 
@@ -233,7 +235,7 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
     if not end.infrastructure:  # the node was taken: the deadline allows no long delay for that
         delay = min(delay, idle_room(draft))
-    blamed = node and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
+    blamed = not end.anywhere and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
     _go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 
 

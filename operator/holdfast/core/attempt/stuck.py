@@ -1,38 +1,85 @@
-"""A container that cannot start: a bad image, a missing Secret."""
+"""A container of Holdfast that cannot start: a bad image, a missing Secret, a registry that does not give the image.
+
+Such trouble may pass: a Secret is applied later, a registry answers again. So the attempt gives its node back and the
+next one starts after a growing delay. Only what a person has to correct ends the job: a name that no image can have, or
+a refusal that two attempts in a row met.
+"""
+
+import re
 
 from holdfast.api import names
 from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import ContainerView
+from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.turn import Turn
 
-STUCK_AT_ONCE = frozenset(("InvalidImageName", "ErrImageNeverPull"))
-STUCK_AFTER_CONFIG_GRACE = frozenset(("CreateContainerConfigError", "CreateContainerError", "RunContainerError"))
+INVALID_IMAGE, NEVER_PULLED, BAD_CONFIG = "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"
+STUCK_AT_ONCE = frozenset((INVALID_IMAGE, NEVER_PULLED))
+STUCK_AFTER_CONFIG_GRACE = frozenset((BAD_CONFIG, "CreateContainerError", "RunContainerError"))
 STUCK_AFTER_PULL_GRACE = frozenset(("ErrImagePull", "ImagePullBackOff"))
 STUCK_BY_NODE = frozenset(("CreateContainerError", "RunContainerError"))  # the node's container runtime refused
 STUCK = STUCK_AT_ONCE | STUCK_AFTER_CONFIG_GRACE | STUCK_AFTER_PULL_GRACE
 
+# A registry that refuses the image: only a person can change that, if it is not said once by mistake.
+_REFUSED = re.compile(
+    r"not found|manifest unknown|name unknown|denied|unauthorized|forbidden|authentication required|no basic auth"
+    r"|is not present with pull policy of Never",
+    re.IGNORECASE,
+)
+# A registry, or the way to it, that does not work at the moment; outweighs the words above.
+_PASSING = re.compile(
+    r"too ?many ?requests|unavailable|bad gateway|internal server error|time-?out|timed out|deadline exceeded"
+    r"|connection re(set|fused)|no such host|: EOF",
+    re.IGNORECASE,
+)
+# The way from this node to the registry; the registry has not answered.
+_NO_WAY = re.compile(r"dial tcp|no such host|connection re(set|fused)|time-?out|timed out|x509|tls:", re.IGNORECASE)
+
 
 def stuck_container(turn: Turn) -> ContainerView | None:
-    """The container if its image or configuration cannot work, for longer than such trouble may last."""
+    """The container if its image or configuration does not work, for longer than a node is kept for it."""
     pod, config = turn.pod, turn.draft.snapshot.config
     containers = (*pod.init, *((pod.trainer,) if pod.trainer else ())) if pod else ()
-    found = next((container for container in containers if container.waiting in STUCK), None)
+    # A container that somebody injected is waited for, until the whole start takes too long.
+    found = next((one for one in containers if is_ours(one) and one.waiting in STUCK), None)
     if found is None:
         return None
-    grace = config.image_pull_grace if found.waiting in STUCK_AFTER_PULL_GRACE else config.config_error_grace
+    grace = config.config_error_grace
+    if found.waiting in STUCK_AFTER_PULL_GRACE:
+        grace = config.image_refused_grace if is_refused(found.waiting, found.message) else config.image_pull_grace
     at = turn.now if found.waiting in STUCK_AT_ONCE else (turn.attempt.scheduled_at or turn.now) + grace
     return found if turn.draft.is_due(at) else None
 
 
 def fail_stuck(turn: Turn, container: ContainerView) -> None:
-    """End the attempt: as a loss if the node or Holdfast's own image may be at fault, otherwise as misconfigured."""
+    """End the attempt: misconfigured if it can never work, otherwise a loss, after which another attempt follows."""
     reason, text = container.waiting or "", f"container {container.name}: {container.message}"
-    status = turn.draft.status
-    worked = status.ledger.folded_through > 0 or any(record.started_at for record in status.history)
-    ours = container.name == names.INIT_CONTAINER and reason in STUCK_AT_ONCE | STUCK_AFTER_PULL_GRACE
-    if worked or ours or reason in STUCK_BY_NODE:
-        end_attempt(turn, End(EndKind.LOSS, reason, text, infrastructure=True))
-    else:
+    if container.name == names.TRAINER_CONTAINER and _can_never_work(turn.draft, reason, container.message):
         end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
+        return
+    anywhere = reason not in STUCK_BY_NODE and not _NO_WAY.search(container.message)
+    end_attempt(turn, End(EndKind.LOSS, reason, text, infrastructure=True, anywhere=anywhere))
+
+
+def is_refused(reason: str, message: str) -> bool:
+    """True if the words say that a person has to change something: the image's name, a right, the image's user."""
+    if reason == BAD_CONFIG:  # everything else is a Secret or a ConfigMap that may be created later
+        return "runAsNonRoot" in message
+    if reason not in STUCK_AFTER_PULL_GRACE and reason != NEVER_PULLED:
+        return False
+    return bool(_REFUSED.search(message)) and not _PASSING.search(message)
+
+
+def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
+    """True if no image can have that name, or the attempt before was refused too. Not if the program ever ran."""
+    status = draft.status
+    if status.ledger.folded_through > 0 or any(record.started_at for record in status.history):
+        return False
+    if reason == INVALID_IMAGE:
+        return True
+    before = next((one for one in reversed(status.history) if one.kind is not EndKind.STOPPED), None)
+    again = before is not None and status.fruitless_losses > 0 and is_refused(before.reason, before.message)
+    return again and is_refused(reason, message)

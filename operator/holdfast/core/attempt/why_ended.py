@@ -9,8 +9,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from holdfast.api import names
 from holdfast.api.attempt import Drain, EndKind, EndReason
 from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.observe.verdict import Verdict, parse_verdict
 
 MESSAGE_LIMIT = 1024
@@ -18,13 +20,17 @@ MESSAGE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended. `infrastructure` marks a loss without a notice: the platform broke something."""
+    """How an attempt ended. `infrastructure` marks a loss without a notice: the platform broke something.
+
+    `anywhere` says that the node has no part in it: another node would have met the same trouble.
+    """
 
     kind: EndKind
     reason: str
     message: str = ""
     infrastructure: bool = False
     step: int | None = None
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +39,16 @@ class Evidence:
 
     pod: PodView
     drain: Drain | None
-    container: ContainerView | None  # the one that decided: a failed init container, otherwise the trainer
+    container: ContainerView | None  # the one that decided: the trainer, or Holdfast's init container if that failed
     verdict: Verdict | None
 
     @classmethod
     def collect(cls, pod: PodView, drain: Drain | None) -> "Evidence":
-        """From a pod and the order to leave that it had."""
-        failed_init = next((c for c in pod.init if c.ended and c.exit_code != 0), None)
-        container = failed_init or pod.trainer
+        """From a pod and the order to leave that it had. Containers that Holdfast did not add decide nothing."""
+        container = pod.trainer
+        if container is None or not container.ended:
+            ours = (one for one in pod.init if one.name == names.INIT_CONTAINER and one.ended and one.exit_code != 0)
+            container = next(ours, container)
         return cls(pod, drain, container, parse_verdict(container.message) if container else None)
 
 
@@ -58,6 +66,12 @@ STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
 NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
 _NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
 _SIGKILL, _SIGTERM = 137, 143
+# What containerd and a kubelet report of a container whose end they did not see. A program's own 255 has a verdict.
+_LOST_CODE, _LOST_REASONS = 255, frozenset(("Unknown", "ContainerStatusUnknown"))
+# The launcher's words for a program that a signal ended, and for one that failed without a reason of its own.
+_KILLED_REASON, _NO_REASON = "Signal9", "UserException"
+# torchrun always exits with 1. What it prints last says that SIGKILL ended the process that failed first.
+_FIRST_KILLED = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *-9\b", re.DOTALL)
 
 
 def classify(pod: PodView, drain: Drain | None) -> End:
@@ -129,6 +143,27 @@ def _not_begun(e: Evidence) -> End | None:
     return End(EndKind.LOSS, e.container.reason, text, infrastructure=True)
 
 
+def _container_lost(e: Evidence) -> End | None:
+    """The container runtime lost the container: its node restarted, or its shim died. There is no verdict."""
+    c = e.container
+    if e.verdict or c is None or not c.ended or (c.exit_code != _LOST_CODE and c.reason not in _LOST_REASONS):
+        return None
+    text = f"exit code {c.exit_code}: the node of container {c.name} restarted, or lost the container's shim"
+    return End(EndKind.LOSS, EndReason.CONTAINER_LOST, text, infrastructure=True)
+
+
+def _killed(e: Evidence) -> End | None:
+    """SIGKILL ended the program, and neither its memory limit nor the program itself explains it."""
+    v = e.verdict
+    if v is None or v.outcome != "failed" or v.reason not in (_KILLED_REASON, _NO_REASON):
+        return None
+    by_shell = v.exit_code == _SIGKILL
+    if v.reason == _NO_REASON and not (by_shell or _FIRST_KILLED.search("\n".join(v.last_lines))):
+        return None
+    text = _words(e) or "the program was ended by SIGKILL"
+    return End(EndKind.LOSS, EndReason.KILLED, text, infrastructure=True, step=v.step)
+
+
 def _launcher(e: Evidence) -> End | None:
     """The launcher's other verdicts: fenced, left on a signal, storage out of reach, or the program's failure."""
     v = e.verdict
@@ -148,7 +183,8 @@ def _exit_code(e: Evidence) -> End:
     """There is no verdict: the exit code decides, which is reliable only for a program without torchrun."""
     c = e.container
     if c is None or not c.ended:
-        return End(EndKind.LOSS, e.pod.reason or EndReason.POD_FAILED, _cap(e.pod.message), infrastructure=True)
+        text = _cap(e.pod.message or _injected_words(e.pod))
+        return End(EndKind.LOSS, e.pod.reason or EndReason.POD_FAILED, text, infrastructure=True)
     if c.exit_code == 0:
         return End(EndKind.COMPLETED, EndReason.EXITED, "the program exited with 0")
     if c.exit_code in (_SIGKILL, _SIGTERM):
@@ -166,9 +202,20 @@ RULES: tuple[Callable[[Evidence], End | None], ...] = (
     _deleted,
     _kubelet,
     _not_begun,
+    _container_lost,
+    _killed,
     _launcher,
     _exit_code,
 )
+
+
+def _injected_words(pod: PodView) -> str:
+    """Which container failed that Holdfast did not add, so that the trainer never ran; empty if none did."""
+    failed = next((one for one in pod.init if not is_ours(one) and one.ended and one.exit_code != 0), None)
+    if failed is None:
+        return ""
+    last = f": {_newest(failed.message)}" if failed.message else ""
+    return f"init container {failed.name}, which Holdfast did not add, ended with exit code {failed.exit_code}{last}"
 
 
 def _step(e: Evidence) -> int | None:

@@ -27,6 +27,9 @@ class OperatorConfig:
     progress_url: str | None = None
     acknowledge_timeout: timedelta = timedelta(seconds=5)
     image_pull_grace: timedelta = timedelta(minutes=10)
+    image_refused_grace: timedelta = timedelta(minutes=2)  # a new node's credentials for the registry may come late
+    prepare_grace: timedelta = timedelta(seconds=15)  # volumes and network of a pod are there by then
+    inspect_every: timedelta = timedelta(minutes=1)  # how often the warnings about a pod in trouble are read
     start_timeout: timedelta = timedelta(minutes=30)
     missing_after: timedelta = timedelta(seconds=5)  # a created pod that is not seen for so long is missing
     unmatched_acquire_timeout: timedelta = timedelta(minutes=15)

@@ -79,6 +79,7 @@ class PodView:
     disruption_message: str = ""
     init: tuple[ContainerView, ...] = ()
     trainer: ContainerView | None = None
+    prepared: bool = False  # its volumes and its network are there
     protected: bool = False  # it still has the do-not-disrupt annotations
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
@@ -113,6 +114,7 @@ class PodView:
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         scheduled = conditions.get("PodScheduled") or {}
         disruption = conditions.get("DisruptionTarget") or {}
+        prepared = conditions.get("PodReadyToStartContainers") or {}
         disrupted = disruption.get("status") == "True"
         containers = {c["name"]: ContainerView.parse(c) for c in status.get("containerStatuses") or ()}
         annotations = meta.get("annotations") or {}
@@ -142,6 +144,7 @@ class PodView:
             disruption_message=disruption.get("message", "") if disrupted else "",
             init=tuple(ContainerView.parse(c) for c in status.get("initContainerStatuses") or ()),
             trainer=containers.get(names.TRAINER_CONTAINER),
+            prepared=prepared.get("status") == "True",
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),

@@ -10,6 +10,7 @@ from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
+from holdfast.core.observe.start_trouble import Inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()  # every pod that carries the job's UID, ended ones included
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
+    inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None
     listening_since: datetime | None = None  # since when this operator takes reports

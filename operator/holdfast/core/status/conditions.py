@@ -40,6 +40,8 @@ def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
         silent = s.now >= limit
         if not silent:
             draft.wake(limit)
+        elif s.pod:  # it may not trust the endpoint any more: the certificate that it mounts was replaced
+            draft.inspect(s.pod, limit)
     if silent or find_condition(draft, "ProgressUnreachable"):
         message = "no reports arrive from the trainer; training goes on" if silent else ""
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)

@@ -14,6 +14,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
+from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
 KEPT_FOR_LOGS = 2
 KEEP_POD = "KeepPod"  # the decision's action while many nodes are silent
@@ -32,6 +33,8 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         return
     if stored is None or not stored.final:
         _explain_silent_nodes(draft, s)
+        show_start_trouble(draft, s)
+        inspect_unprepared(draft, s)
         _set_columns(draft, s)
         set_forecast_conditions(draft)
         set_conditions(draft, s)
@@ -151,6 +154,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         return "BackOff" if current.retry_at and s.now < current.retry_at else "WaitingForOldPod"
     if current.departure:
         return current.departure.reason
+    if trouble := trouble_of(draft, s):
+        return trouble.reason
     return EndReason.NODE_SILENT if s.sight is Sight.SILENT else None
 
 

@@ -6,8 +6,9 @@ What differs from a kubelet, on purpose:
   command and arguments are rewritten to it; paths inside files are not.
 - PID 1 is an ordinary process, so SIGTERM ends it unless it has a handler. In a PID namespace the kernel drops the
   signal.
-- When the agent starts, it kills what an earlier agent left running and reports those pods as Failed (NodeRestarted),
-  with any restart policy. It adopts nothing. Every node of the configuration comes up, reclaimed ones too.
+- When the agent starts, it kills what an earlier agent left running and reports those pods as Failed, with any restart
+  policy; their containers ended with exit code 255 and reason Unknown, as containerd reports it after a reboot. It
+  adopts nothing. Every node of the configuration comes up, reclaimed ones too.
 - The content of configMap and secret volumes is that of the pod's start; only tokens are renewed.
 - Liveness and startup probes, lifecycle hooks, sidecar init containers, hostPath and read-only mounts are not there.
   hostPath and sidecars are refused, the rest is ignored.

@@ -127,8 +127,7 @@ class PodWorker:
         if old.get("phase") in ("Succeeded", "Failed"):
             self.reporter.settled = True
             return
-        self._state.reason = "NodeRestarted"
-        self._state.message = "The node restarted while the pod was on it; its containers are gone"
+        self._state.lost = True
         self._state.sandbox = True
         self._state.pod_ip = old.get("podIP", "")
         self.reporter.override = status.lost_containers(self.pod)

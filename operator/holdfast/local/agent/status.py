@@ -70,6 +70,7 @@ class PodState:
     started_at: datetime | None = None
     sandbox: bool = False  # volumes and network are there
     terminal: bool = False  # nothing of it will run again
+    lost: bool = False  # its containers ended unseen
     reason: str = ""
     message: str = ""
     transitions: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -103,7 +104,7 @@ def initialized(pod: PodState) -> bool:
 def phase(pod: PodState) -> str:
     """The phase, by the kubelet's rules."""
     policy = pod.pod["spec"].get("restartPolicy", "Always")
-    if pod.reason and pod.terminal:
+    if (pod.reason or pod.lost) and pod.terminal:
         return "Failed"
     if not initialized(pod):
         failed = any(isinstance(one.state, Terminated) and one.state.exit_code != 0 for one in pod.init)
@@ -204,7 +205,7 @@ def _state(state: Waiting | Running | Terminated) -> Object:
 
 
 def lost_containers(pod: Object) -> Object:
-    """Container statuses of a pod whose processes are gone unseen: what ran ended with 137, as a kubelet reports it."""
+    """Container statuses of a pod whose processes ended unseen, as containerd reports them after a restart."""
     old = pod.get("status") or {}
     return {
         field: [_lost(one) for one in old[field]]
@@ -221,9 +222,8 @@ def _lost(one: Object) -> Object:
         "started": False,
         "state": {
             "terminated": {
-                "exitCode": 137,
-                "reason": "ContainerStatusUnknown",
-                "message": "The container could not be located when the pod was terminated",
+                "exitCode": 255,
+                "reason": "Unknown",
                 "startedAt": None,
                 "finishedAt": None,
             }

@@ -48,9 +48,9 @@ class GatedWriter:
         """For how many seconds this process has led without a gap."""
         return self._gate.open_for
 
-    async def get(self, path: str) -> dict[str, Any]:
-        """Read one object. Raises ApiError."""
-        return await self._client.request("GET", path)
+    async def get(self, path: str, params: Mapping[str, str | int] | None = None) -> dict[str, Any]:
+        """Read one object, or one page of a list. Raises ApiError."""
+        return await self._client.request("GET", path, params=params)
 
     async def write(
         self, method: str, path: str, body: Mapping[str, Any] | list[Any], content_type: str | None = None

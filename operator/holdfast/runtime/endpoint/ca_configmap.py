@@ -9,7 +9,10 @@ from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
 
-CHECK_EVERY = 600.0  # seconds until the ConfigMap is read again
+# Seconds in which one check of a namespace is enough for all pods that are created there. A namespace that was deleted
+# and created again under its name has no ConfigMap, and a user may have changed it: so it is read for later pods again.
+CHECK_EVERY = 5.0
+INVALID = 422  # HTTP status
 
 
 class CaConfigMap:
@@ -22,41 +25,62 @@ class CaConfigMap:
         self._known: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
+    def knows(self, namespace: str) -> bool:
+        """True if the ConfigMap was there when this process last looked: it probably still is."""
+        return namespace in self._known
+
     async def ensure(self, namespace: str) -> None:
+        """Create or correct the ConfigMap in this namespace, unless it was checked a moment ago. Raises ApiError."""
+        if not self._fresh(namespace):
+            await self.check(namespace)
+
+    async def check(self, namespace: str) -> None:
         """Create or correct the ConfigMap in this namespace if needed. Raises ApiError."""
-        if self._fresh(namespace):
-            return
+        asked = self._clock()
         async with self._locks.setdefault(namespace, asyncio.Lock()):
-            if not self._fresh(namespace):
-                await self._put(namespace)
-                self._known[namespace] = self._clock()
+            if self._known.get(namespace, float("-inf")) <= asked:  # otherwise somebody has just checked it
+                self._known[namespace] = await self._put(namespace)
 
     def _fresh(self, namespace: str) -> bool:
         return self._clock() - self._known.get(namespace, float("-inf")) < CHECK_EVERY
 
-    async def _put(self, namespace: str) -> None:
-        data = {names.CA_KEY: self._certificate}
+    async def _put(self, namespace: str) -> float:
+        """Create or correct the ConfigMap; the time at which it was right."""
+        path = paths.core(namespace, "configmaps", names.CA_CONFIG_MAP)
         try:
-            found = await self._writer.get(paths.core(namespace, "configmaps", names.CA_CONFIG_MAP))
+            found = await self._writer.get(path)
+            if (found.get("data") or {}).get(names.CA_KEY) != self._certificate:
+                await self._correct(namespace, found["metadata"].get("uid"))
         except ApiError as error:
             if not error.not_found:
+                self._known.pop(namespace, None)
                 raise
-        else:
-            if (found.get("data") or {}).get(names.CA_KEY) != self._certificate:
-                await self._writer.write(
-                    "PATCH", paths.core(namespace, "configmaps", names.CA_CONFIG_MAP), {"data": data}
-                )
-            return
-        labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+            await self._create(namespace)
+        return self._clock()
+
+    async def _create(self, namespace: str) -> None:
         manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": names.CA_CONFIG_MAP, "labels": labels},
-            "data": data,
+            "metadata": {"name": names.CA_CONFIG_MAP, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}},
+            "data": {names.CA_KEY: self._certificate},
         }
         try:
             await self._writer.write("POST", paths.core(namespace, "configmaps"), manifest)
         except ApiError as error:
+            self._known.pop(namespace, None)
             if not error.already_exists:
                 raise
-            await self._writer.write("PATCH", paths.core(namespace, "configmaps", names.CA_CONFIG_MAP), {"data": data})
+            await self._correct(namespace, None)
+
+    async def _correct(self, namespace: str, uid: str | None) -> None:
+        """Put the certificate in. A ConfigMap that a user made immutable is deleted and created again."""
+        path = paths.core(namespace, "configmaps", names.CA_CONFIG_MAP)
+        try:
+            await self._writer.write("PATCH", path, {"data": {names.CA_KEY: self._certificate}})
+        except ApiError as error:
+            if error.status != INVALID:
+                raise
+            body = {"apiVersion": "v1", "kind": "DeleteOptions"} | ({"preconditions": {"uid": uid}} if uid else {})
+            await self._writer.write("DELETE", path, body)
+            await self._create(namespace)

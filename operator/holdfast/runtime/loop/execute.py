@@ -29,6 +29,7 @@ from holdfast.core.decision import (
     Decision,
     DeleteJob,
     DeletePod,
+    InspectPod,
     Order,
     ReleasePod,
     UnprotectPod,
@@ -38,6 +39,7 @@ from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
 from holdfast.runtime.errors import ApiError
+from holdfast.runtime.housekeeping.pod_inspection import PodInspector
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.pod_writer import PodWriter, RefusedError, is_namespace_terminating, is_refusal
@@ -98,6 +100,7 @@ class Executor:
         self._ca = ca
         self._now = now
         self._pods = PodWriter(writer, cache)
+        self.inspector = PodInspector(writer, ca, now)
         self._turns = asyncio.Semaphore(WRITERS)
         self._newest_written: dict[str, int] = {}  # job UID -> newest attempt that this process wrote into status
         self.refusals: dict[str, Refusal] = {}
@@ -229,13 +232,21 @@ class Executor:
                 await self._pods.release(key, action.name, action.uid)
             case UnprotectPod():
                 await self._pods.unprotect(key, action.name, action.uid)
+            case InspectPod():
+                await self.inspector.inspect(key, action)
             case DeleteJob():
                 await self._delete_job(key, job.metadata.resource_version, action.uid)
 
     async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
         try:
-            await self._ensure_ca(key.namespace)
-            if await self._pods.create(key, job.metadata.uid, action):
+            if self._ca.knows(key.namespace):  # the pod need not wait for the next look
+                made, _ = await asyncio.gather(
+                    self._pods.create(key, job.metadata.uid, action), self._look_after_ca(key)
+                )
+            else:
+                await self._ensure_ca(key.namespace)
+                made = await self._pods.create(key, job.metadata.uid, action)
+            if made:
                 self.refusals.pop(job.metadata.uid, None)
         except RefusedError as error:
             self.refusals[job.metadata.uid] = Refusal(
@@ -252,6 +263,13 @@ class Executor:
             # In a namespace that is being deleted, the ConfigMap cannot be created either: there is nothing to do.
             if not (error.not_found or "because it is being terminated" in error.message):
                 raise
+
+    async def _look_after_ca(self, key: Key) -> None:
+        """Check the ConfigMap while a pod is created. If that fails, the pod is inspected when it cannot start."""
+        try:
+            await self._ca.ensure(key.namespace)
+        except ApiError as error:
+            log.warning("cannot check ConfigMap %s: %s", names.CA_CONFIG_MAP, error, extra={"job": "/".join(key)})
 
     async def _ensure_ca(self, namespace: str) -> None:
         try:

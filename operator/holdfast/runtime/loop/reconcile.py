@@ -128,6 +128,7 @@ class Reconciler:
             pods=mine,
             cluster=self._cache.cluster,
             reports=reports,
+            inspections=self._executor.inspector.of(pod.uid for pod in mine),
             profile=self._cache.profiles.get(seen.spec.capacity.profile or ""),
             refusal=self._executor.refusals.get(uid),
             # While this process does not lead, it receives no reports: what it knows of a trainer is old.

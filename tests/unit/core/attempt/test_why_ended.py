@@ -31,6 +31,23 @@ def rejected(reason: str, message: str = ""):
     return pod(phase="Failed", trainer=None, reason=reason, message=message)
 
 
+def ours(**state):
+    """The init container that Holdfast adds."""
+    return container(name="holdfast-init", **state)
+
+
+def sidecar(**state):
+    """A native sidecar that a mesh injected: an init container that runs beside the trainer."""
+    return container(name="istio-proxy", **state)
+
+
+def lost(reason: str, code: int = 255):
+    """The trainer container whose end nobody saw."""
+    return replace(container(ended=True, exit_code=code), reason=reason)
+
+
+RANK_KILLED = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -9 (pid: 7)", "  traceback : Signal 9"]
+
 CASES = [
     # the launcher says that training is complete: nothing outweighs it
     ("own accord", ended(0, 0, DONE), None, COMPLETED, "Exited"),
@@ -44,7 +61,7 @@ CASES = [
     (
         "in the init container",
         pod(phase="Failed", trainer=container(waiting="PodInitializing"), init=(
-            container(ended=True, exit_code=1, message=verdict("misconfigured", "StoragePrefixInUse")),
+            ours(ended=True, exit_code=1, message=verdict("misconfigured", "StoragePrefixInUse")),
         )),
         None, MISCONFIGURED, "StoragePrefixInUse",
     ),
@@ -105,6 +122,29 @@ CASES = [
     ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, LOSS, "SavedAndLeft"),
     ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, LOSS, "Fenced"),
     ("signal of its own", ended(1, 139, verdict("failed", "Signal11", signal=11)), None, FAILURE, "Signal11"),
+    # the node lost the container: what containerd reports after a reboot, and when the container's shim was killed
+    ("the node restarted", ended(1, 255, trainer=lost("Unknown")), None, LOSS, "ContainerLost"),
+    ("the shim died", ended(1, 255, trainer=lost("Error")), None, LOSS, "ContainerLost"),
+    ("the kubelet did not find it", ended(1, 137, trainer=lost("ContainerStatusUnknown", 137)), None, LOSS,
+     "ContainerLost"),
+    ("the init container was lost", pod(phase="Failed", trainer=container(waiting="PodInitializing"),
+     init=(replace(ours(ended=True, exit_code=255), reason="Unknown"),)), None, LOSS, "ContainerLost"),
+    ("the node restarted after an order to leave", ended(1, 255, trainer=lost("Unknown")), drain(), LOSS,
+     "SpotInterruption"),
+    ("255 of the program", ended(1, 255, verdict("failed", "UserException", exitCode=255)), None, FAILURE,
+     "UserException"),
+    # SIGKILL from outside the program
+    ("SIGKILL", ended(1, 137, verdict("failed", "Signal9", signal=9)), None, LOSS, "Killed"),
+    ("SIGKILL behind a shell", ended(1, 137, verdict("failed", "UserException", exitCode=137)), None, LOSS, "Killed"),
+    ("SIGKILL of a rank", ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=RANK_KILLED)), None,
+     LOSS, "Killed"),
+    ("a rank raises, and others are killed", ended(1, 1, verdict("failed", "UserException", exitCode=1,
+     lastLines=[line.replace("-9", "1") for line in RANK_KILLED] + RANK_KILLED[1:])), None, FAILURE,
+     "UserException"),
+    ("SIGKILL at the memory limit", ended(1, 137, verdict("failed", "Signal9", signal=9), trainer=OOM), None, FAILURE,
+     "OutOfMemory"),
+    ("SIGKILL, and the program says that memory ran out", ended(1, 137, verdict("failed", "OutOfMemory", signal=9)),
+     None, FAILURE, "OutOfMemory"),
     # the exit code
     ("exit 0", ended(1, 0), None, COMPLETED, "Exited"),
     ("exit 1", ended(1, 1, "Traceback: no"), None, FAILURE, "ExitCode"),
@@ -113,7 +153,7 @@ CASES = [
     ("no word of the trainer", pod(phase="Failed", trainer=None), None, LOSS, "PodFailed"),
     ("never ran", pod(phase="Failed", trainer=container(waiting="ContainerCreating")), None, LOSS, "PodFailed"),
     ("init container failed without a word",
-     pod(phase="Failed", init=(container(ended=True, exit_code=3),), trainer=container(waiting="PodInitializing")),
+     pod(phase="Failed", init=(ours(ended=True, exit_code=3),), trainer=container(waiting="PodInitializing")),
      None, FAILURE, "ExitCode"),
 ]  # fmt: skip
 
@@ -122,6 +162,28 @@ CASES = [
 def test_every_end(seen, told, kind, reason):
     end = classify(seen, told)
     assert (end.kind, end.reason) == (kind, reason)
+
+
+@pytest.mark.parametrize(
+    "injected",
+    [sidecar(running=True), *(sidecar(ended=True, exit_code=code) for code in (0, 1, 137, 143))],
+    ids=["running", "0", "1", "137", "143"],
+)
+@pytest.mark.parametrize(
+    ("code", "message", "kind", "reason"),
+    [(0, DONE, COMPLETED, "Exited"), (1, FAILED, FAILURE, "UserException"), (0, "", COMPLETED, "Exited"),
+     (1, verdict("misconfigured", "StorageDenied"), MISCONFIGURED, "StorageDenied")],
+)  # fmt: skip
+def test_an_injected_sidecar_never_decides_how_the_trainer_ended(injected, code, message, kind, reason):
+    end = classify(ended(1, code, message, init=(injected, ours(ended=True))), None)
+    assert (end.kind, end.reason) == (kind, reason)
+
+
+def test_an_injected_init_container_that_failed_is_a_loss_that_names_it():
+    failed = container(name="istio-init", ended=True, exit_code=1, message="iptables: no")
+    end = classify(pod(phase="Failed", init=(failed,), trainer=container(waiting="PodInitializing")), None)
+    assert (end.kind, end.reason, end.infrastructure) == (LOSS, "PodFailed", True)
+    assert end.message == "init container istio-init, which Holdfast did not add, ended with exit code 1: iptables: no"
 
 
 def test_every_rule_answers_for_some_case():

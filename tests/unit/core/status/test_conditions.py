@@ -24,6 +24,8 @@ from tests.support.decisions.snapshots import (
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core.decide import decide
+from holdfast.core.decision import InspectPod
+from holdfast.core.observe.start_trouble import Inspection
 
 RUNNING = attempt(fenced=True, first_step=500)
 FIRST_FAILURE_ENDS = {"maxFailures": 0}
@@ -108,9 +110,18 @@ def test_silence_is_reported_and_withdrawn():
     silent = replace(given, now=at(1), job=stored(given.job, first.status))
     second = settled(silent)
     assert unreachable(second) == ("True", "Silent")
-    assert (second.trace, second.actions, second.orders) == ((), (), ())
+    assert (second.trace, second.orders) == ((), ())
     heard = replace(silent, job=stored(silent.job, second.status), reports={"u-1": report()})
     assert unreachable(settled(heard)) == ("False", "Reporting")
+
+
+def test_a_trainer_that_fell_silent_is_inspected_once():
+    """A user may have replaced the certificate by which it trusts the endpoint."""
+    given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(received_at=at(-120))])
+    assert decide(given).actions == (InspectPod("vit-1-0", "u-1"),)
+    before = replace(given, inspections={"u-1": Inspection(at(-300))})
+    assert decide(before).actions == (InspectPod("vit-1-0", "u-1"),)
+    assert decide(replace(given, inspections={"u-1": Inspection(at(0))})).actions == ()
 
 
 def test_a_new_operator_first_waits_for_reports():

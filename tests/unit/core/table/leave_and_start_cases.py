@@ -40,10 +40,24 @@ from tests.unit.core.table.row_cases import (
     told,
 )
 
-from holdfast.api.attempt import EndKind
+from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.status import Phase
 from holdfast.core.pod_manifest import program
+
+ABSENT = 'Container image "x" is not present with pull policy of Never'
+
+
+def stuck_before(reason: str, message: str) -> AttemptRecord:
+    """Attempt 1, whose container could not start."""
+    return AttemptRecord(
+        number=1, tier="spot", kind=EndKind.LOSS, reason=reason, message=message, raised_at=at(-900), ended_at=at(-600)
+    )
+
+
+REFUSED = stuck_before("ErrImagePull", "container trainer: x: not found")
+NO_SECRET = stuck_before("CreateContainerConfigError", 'secret "s3" not found')
+NEEDS_ROOT = stuck_before("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
 
 CASES = [
     # --- a notice, and leaving
@@ -155,15 +169,46 @@ CASES = [
     Case("bad image",
          snapshot(job(status(attempt(state=STARTING))), placed(trainer=container(waiting="InvalidImageName"))),
          ("bad container",), {"phase": "Failed", "reason": "InvalidImageName", "deleted": [("u-1", None)]}),
+    Case("no node has this image", snapshot(job(status(attempt(state=STARTING))),
+         placed(trainer=container(waiting="ErrImageNeverPull", message=ABSENT))), ("bad container",),
+         {"state": INTENDED, "end": (1, EndKind.LOSS, "ErrImageNeverPull"), "retry": at(10), "avoid": ()}),
     Case("image cannot be pulled, yet",
          snapshot(job(status(attempt(state=STARTING))), placed(trainer=container(waiting="ImagePullBackOff"))), (),
-         {"wake": at(10)}),
-    Case("image cannot be pulled", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-600)))),
-         placed(trainer=container(waiting="ErrImagePull"))), ("bad container",), {"reason": "ErrImagePull"}),
+         {"wake": at(10), "reason": "ImagePullBackOff", "events": ["StartBlocked"]}),
+    Case("image refused, yet", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-60)))),
+         placed(trainer=container(waiting="ErrImagePull", message="x: not found"))), (), {"wake": at(60)}),
+    Case("image refused", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-120)))),
+         placed(trainer=container(waiting="ErrImagePull", message="x: not found"))), ("bad container",),
+         {"state": INTENDED, "end": (1, EndKind.LOSS, "ErrImagePull"), "retry": at(10), "avoid": (),
+          "reason": "BackOff"}),
+    Case("image refused again", snapshot(job(status(attempt(2, STARTING, scheduled_at=at(-120)),
+         history=(REFUSED,), fruitless_losses=1)),
+         placed(2, trainer=container(waiting="ImagePullBackOff", message="denied: no"))), ("bad container",),
+         {"phase": "Failed", "reason": "ImagePullBackOff", "end": (2, EndKind.MISCONFIGURED, "ImagePullBackOff")}),
+    Case("image refused, which was corrected while the job was suspended",
+         snapshot(job(status(attempt(2, STARTING, scheduled_at=at(-120)), history=(REFUSED,))),
+         placed(2, trainer=container(waiting="ErrImagePull", message="denied: no"))), ("bad container",),
+         {"state": INTENDED, "end": (2, EndKind.LOSS, "ErrImagePull")}),
+    Case("registry does not answer", snapshot(job(status(attempt(2, STARTING, scheduled_at=at(-600)),
+         history=(REFUSED,), fruitless_losses=1)),
+         placed(2, trainer=container(waiting="ImagePullBackOff", message="unauthorized: 503 Service Unavailable"))),
+         ("bad container",), {"state": INTENDED, "end": (2, EndKind.LOSS, "ImagePullBackOff"), "retry": at(20)}),
+    Case("no way from the node to the registry", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-600)))),
+         placed(trainer=container(waiting="ErrImagePull", message="dial tcp 10.0.0.1:443: i/o timeout"))),
+         ("bad container",), {"state": INTENDED, "avoid": ("n1",)}),
     Case("secret missing, yet", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-9)))),
          placed(trainer=container(waiting="CreateContainerConfigError"))), (), {"wake": at(21)}),
-    Case("secret missing", snapshot(job(status(attempt(state=STARTING))),
-         placed(init=(container(waiting="CreateContainerConfigError"),))), ("bad container",), {"phase": "Failed"}),
+    Case("secret missing", snapshot(job(status(attempt(2, STARTING), history=(NO_SECRET,), fruitless_losses=1)),
+         placed(2, init=(container(name="holdfast-init", waiting="CreateContainerConfigError",
+                                   message=NO_SECRET.message),))), ("bad container",),
+         {"state": INTENDED, "end": (2, EndKind.LOSS, "CreateContainerConfigError"), "retry": at(20), "avoid": ()}),
+    Case("image needs root, which the job forbids", snapshot(job(status(attempt(2, STARTING), history=(NEEDS_ROOT,),
+         fruitless_losses=1)), placed(2, trainer=container(waiting="CreateContainerConfigError",
+                                                           message=NEEDS_ROOT.message))), ("bad container",),
+         {"phase": "Failed", "end": (2, EndKind.MISCONFIGURED, "CreateContainerConfigError")}),
+    Case("an injected container cannot start", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-601)))),
+         placed(init=(container(name="istio-proxy", waiting="InvalidImageName"),))), (),
+         {"state": STARTING, "reason": "InvalidImageName", "wake": at(1199)}),
     Case("image cannot be pulled any more", snapshot(job(status(attempt(2, STARTING, scheduled_at=at(-600)),
          history=(RAN,))), placed(2, trainer=container(waiting="ErrImagePull"))), ("bad container",),
          {"state": INTENDED, "counts": (1, 1, 0), "end": (2, EndKind.LOSS, "ErrImagePull"), "retry": at(10)}),

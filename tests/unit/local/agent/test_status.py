@@ -44,6 +44,7 @@ def _pod(*states: State, init: tuple[State, ...] = (), policy: str = "Never", **
         (_pod(RUN, GOOD), "Running"),
         (_pod(RUN, BAD), "Running"),
         (_pod(RUN, WAIT), "Pending"),
+        (_pod(lost=True, terminal=True), "Failed"),
         (_pod(GOOD), "Succeeded"),
         (_pod(GOOD, BAD), "Failed"),
         (_pod(WAIT, init=(RUN,)), "Pending"),
@@ -108,7 +109,8 @@ def test_lost_containers_ended_unseen() -> None:
     running = {"name": "b", "ready": True, "state": {"running": {}}}
     lost = lost_containers({"status": {"containerStatuses": [good, running]}})
     assert lost["containerStatuses"][0] == good
-    assert lost["containerStatuses"][1]["state"]["terminated"]["exitCode"] == 137
+    ended = lost["containerStatuses"][1]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (255, "Unknown"), "what containerd reports after a reboot"
     assert "initContainerStatuses" not in lost
 
 

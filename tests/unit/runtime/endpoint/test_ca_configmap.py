@@ -44,3 +44,38 @@ async def test_an_error_is_not_remembered(bench: Any, ca: CaConfigMap) -> None:
         await ca.ensure("ns")
     await ca.ensure("ns")
     assert PATH in bench.client.objects
+
+
+async def test_a_namespace_that_was_created_again_gets_its_config_map_with_its_next_pod(
+    bench: Any, ca: CaConfigMap
+) -> None:
+    await ca.ensure("ns")
+    del bench.client.objects[PATH]
+    bench.clock.tick(30)
+    assert ca.knows("ns")
+    await ca.ensure("ns")
+    assert bench.client.objects[PATH]["data"] == {"ca.crt": "CERT"}
+
+
+async def test_a_check_does_not_trust_what_was_seen_before(bench: Any, ca: CaConfigMap) -> None:
+    await ca.ensure("ns")
+    bench.client.put(PATH, {"metadata": {}, "data": {"ca.crt": "FORGED"}})
+    await ca.check("ns")
+    assert bench.client.objects[PATH]["data"] == {"ca.crt": "CERT"}
+
+
+async def test_a_config_map_that_a_user_made_immutable_is_replaced(bench: Any, ca: CaConfigMap) -> None:
+    bench.client.put(PATH, {"metadata": {"uid": "theirs"}, "immutable": True, "data": {"ca.crt": "FORGED"}})
+    bench.client.on("PATCH", "configmaps", ApiError(422, "Invalid", "field is immutable"))
+    await ca.ensure("ns")
+    assert bench.client.objects[PATH]["data"] == {"ca.crt": "CERT"}
+    assert bench.client.sent("DELETE")[0][1]["preconditions"] == {"uid": "theirs"}
+
+
+async def test_after_an_error_the_namespace_is_not_known(bench: Any, ca: CaConfigMap) -> None:
+    await ca.ensure("ns")
+    bench.clock.tick(CHECK_EVERY)
+    bench.client.on("GET", "configmaps", ApiError(403, "Forbidden", "no"))
+    with pytest.raises(ApiError):
+        await ca.ensure("ns")
+    assert not ca.knows("ns")

@@ -6,7 +6,17 @@ from tests.support.operator.fake_api_server import raw_job, raw_pod
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase, TrainingJobStatus
-from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, Event, Order, ReleasePod, UnprotectPod
+from holdfast.core.decision import (
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Event,
+    InspectPod,
+    Order,
+    ReleasePod,
+    UnprotectPod,
+)
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Key
 from holdfast.runtime.loop.execute import Outcome
@@ -89,6 +99,36 @@ async def test_the_new_pod_is_made_before_the_old_one_is_cleared_away(bench: Any
     await bench.executor.apply(job, raised(job, ReleasePod("a-0-0", "p0"), create()))
     pods = [call for call in bench.verbs() if "pods" in call]
     assert pods == ["POST pods", "PATCH pods/a-0-0"]
+
+
+CA = "/api/v1/namespaces/ns/configmaps/holdfast-ca"
+
+
+async def test_a_pod_does_not_wait_for_the_certificate_of_a_namespace_that_is_known(bench: Any) -> None:
+    job = stored(bench)
+    await bench.executor.apply(job, raised(job, create()))
+    del bench.client.objects[f"{PODS}/a-1-0"], bench.client.objects[CA]  # the namespace was deleted, and created again
+    bench.clock.tick(30)
+    bench.client.calls.clear()
+    await bench.executor.apply(job, Decision(job.status, (create(),)))
+    assert bench.verbs()[0] == "POST pods"
+    assert CA in bench.client.objects
+
+
+async def test_a_certificate_that_cannot_be_checked_keeps_no_pod_from_a_known_namespace(bench: Any) -> None:
+    job = stored(bench)
+    await bench.executor.apply(job, raised(job, create()))
+    bench.clock.tick(30)
+    bench.client.on("GET", "configmaps", ApiError(500, "InternalError", "no"))
+    outcome, _ = await bench.executor.apply(job, Decision(job.status, (create(),)))
+    assert outcome is Outcome.APPLIED
+
+
+async def test_what_an_inspection_found_is_kept_for_the_next_decision(bench: Any) -> None:
+    job = stored(bench)
+    bench.client.on("GET", "events", {"items": [{"reason": "FailedMount", "message": "no"}]})
+    await bench.executor.apply(job, Decision(job.status, (InspectPod("a-1-0", "p1"),)))
+    assert bench.executor.inspector.of(["p1"])["p1"].trouble.reason == "FailedMount"
 
 
 async def test_nothing_is_written_when_nothing_differs(bench: Any) -> None:
