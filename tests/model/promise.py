@@ -183,8 +183,8 @@ def _spy(random: Random, setting: Setting) -> Case:
 def _recorded(recorded: Sequence[Trace], random: Random, setting: Setting) -> Case:
     """One trace or several, from a step of its own each; where they end, Spot is out."""
     chosen = random.sample(list(recorded), random.randint(1, min(MAX_ZONES, len(recorded))))
-    gap = gcd(GAP, *(trace.gap for trace in chosen))
-    fine = [trace.refined(gap) for trace in chosen]
+    gap = gcd(GAP, *(trace.step for trace in chosen))
+    fine = [trace.at_gap(gap) for trace in chosen]
     made = [playback(trace, random.randrange(len(trace))) for trace in fine]
     return _case("recorded", replace(setting, gap=gap), made)
 

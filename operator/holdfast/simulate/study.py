@@ -90,9 +90,6 @@ class Study:
 
     def _check_gap(self, traces: tuple[Trace, ...]) -> None:
         gap = self.gap(traces)
-        for trace in traces:
-            if trace.gap % MINUTE.seconds:
-                raise StudyError("", f"{trace.name}: the gap of a trace must be whole minutes; got {trace.gap} s")
         for load in self.loads:
             if self.steps(load, gap) * gap < (self.work + self.changeover).total_seconds():
                 raise StudyError("loads", f"{load:g} leaves no time for one changeover; use a smaller load")
@@ -100,9 +97,12 @@ class Study:
             raise StudyError("work", f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
 
     def gap(self, traces: tuple[Trace, ...]) -> int:
-        """Seconds of a step such that work, changeover, loss and the gaps of the traces are whole numbers of steps."""
+        """Seconds of a step such that work, changeover, loss and the steps of the traces are whole numbers of steps.
+
+        A trace whose gap is not whole minutes is read in steps of a minute, or of a part of one if its gap is shorter.
+        """
         spans = (self.work, self.changeover, self.loss)
-        return gcd(*(int(span.total_seconds()) for span in spans), *(trace.gap for trace in traces))
+        return gcd(*(int(span.total_seconds()) for span in spans), *(trace.step for trace in traces))
 
     def steps(self, load: float, gap: int) -> int:
         """How many steps of `gap` seconds a job of this load has until its deadline."""
@@ -192,7 +192,7 @@ def _windows(study: Study) -> Iterator[_Window]:
         gap = study.gap(traces)
         for load in study.loads:
             steps = study.steps(load, gap)
-            last = min(len(trace) * (trace.gap // gap) for trace in traces) - steps
+            last = min(len(trace) * trace.gap // gap for trace in traces) - steps
             random = Random(f"{study.seed} {'+'.join(trace.name for trace in traces)} {load}")  # noqa: S311
             for _ in range(study.windows if last >= 0 else 0):
                 yield _Window(market, load, random.randint(0, last), steps)
@@ -210,13 +210,13 @@ def _job_taken(window: _Window) -> list[Row]:
 
 
 @lru_cache(maxsize=64)
-def _refined(traces: tuple[Trace, ...], gap: int) -> tuple[Trace, ...]:
-    return tuple(trace.refined(gap) for trace in traces)
+def _at_gap(traces: tuple[Trace, ...], gap: int) -> tuple[Trace, ...]:
+    return tuple(trace.at_gap(gap) for trace in traces)
 
 
 def _job(study: Study, window: _Window) -> list[Row]:
     gap, work = study.gap(study.markets[window.market]), study.work.total_seconds()
-    traces, start, steps = _refined(study.markets[window.market], gap), window.start, window.steps
+    traces, start, steps = _at_gap(study.markets[window.market], gap), window.start, window.steps
     in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.loss)]
     prices = (1.0,) * len(traces)
     best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))

@@ -23,6 +23,7 @@ from holdfast.simulate.errors import TraceError
 MAX_BYTES = 32 * 1024 * 1024
 MAX_STEPS = 4_000_000
 MAX_GAP = 86_400
+MINUTE = 60
 
 _UP, _DOWN = b"\x01", b"\x00"
 
@@ -68,12 +69,24 @@ class Trace:
             yield self.is_up(step), end - step
             step = end
 
-    def refined(self, gap: int) -> "Trace":
-        """The same availability in smaller steps. Raises ValueError if `gap` does not divide the trace's gap."""
-        if gap < 1 or self.gap % gap:
-            raise ValueError(f"{gap} s does not divide the gap of {self.gap} s")
-        times = self.gap // gap
-        return self if times == 1 else Trace(self.name, gap, b"".join(bytes((sample,)) * times for sample in self.up))
+    @property
+    def step(self) -> int:
+        """Seconds of the longest step in which a study can read the trace: whole minutes, or a part of a minute."""
+        if self.gap % MINUTE == 0:
+            return self.gap
+        return max(seconds for seconds in range(1, min(self.gap, MINUTE) + 1) if MINUTE % seconds == 0)
+
+    def at_gap(self, gap: int) -> "Trace":
+        """The same availability in steps of `gap` seconds, not longer than those of the trace. Raises ValueError.
+
+        If `gap` does not divide the trace's gap, a change comes at the next step, so less than `gap` late.
+        """
+        if not 1 <= gap <= self.gap:
+            raise ValueError(f"gap must be 1 s to the {self.gap} s of the trace; got {gap}")
+        if gap == self.gap:
+            return self
+        steps = len(self.up) * self.gap // gap
+        return Trace(self.name, gap, bytes([self.up[step * gap // self.gap] for step in range(steps)]))
 
 
 def read_trace(path: Path, gap: int = 600, ending: str | None = None) -> Trace:
