@@ -6,11 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.scalars import Clip, Count, Duration, Time
 
 MAX_TIERS = 16
 MAX_MEASURED = 5
+MAX_SHAPES = 8
 
 Observation = Literal["Free", "Billed"]
 
@@ -21,6 +23,7 @@ class Seen(StrEnum):
     UP = "Up"  # it gave a node, or one of its nodes is in use
     LOST = "Lost"  # it took a node back
     REFUSED = "Refused"  # it gave no node in time
+    UNFIT = "Unfit"  # a pod got no node, for a reason of its own: that says nothing about the tier
 
 
 class Measured(Model):
@@ -32,15 +35,30 @@ class Measured(Model):
     """The longest of all measured durations."""
 
 
+class ShapeKnowledge(Model):
+    """What is known of one tier by pods that ask for a certain number of accelerators."""
+
+    accelerators: Count = 0
+    """Number of accelerators that the pods asked for."""
+    state: Seen
+    """What was last observed, as in the tier's field state."""
+    since: Time
+    """Since when that is so, as in the tier's field since."""
+    seen_at: Time
+    """When that was last observed."""
+
+
 class TierKnowledge(Model):
     """What is known of one tier."""
 
     tier: Annotated[str, Clip(253)]
     """Name of the tier."""
     state: Seen | None = None
-    """What was last observed. Up: the tier gave a node. Lost: it took a node back. Refused: it gave no node in time."""
+    """What was last observed. Up: the tier gave a node. Lost: it took a node back. Refused: it lacks capacity, and gave
+    no node in time. Unfit: the job's pod got no node for a reason of the pod itself, such as a volume, or more memory
+    than any node of the tier has; other jobs do not learn of that."""
     since: Time | None = None
-    """Since when the tier is up, or out (Lost or Refused)."""
+    """Since when the tier is up, or out (Lost, Refused or Unfit)."""
     seen_at: Time | None = None
     """When the state was last observed."""
     observation: Observation | None = None
@@ -55,3 +73,5 @@ class TierKnowledge(Model):
     """Total node time on the tier. In a job: of the attempts that have ended. In a profile: of all attempts."""
     pace: Duration | None = None
     """Duration of one step in the newest attempt with enough steps. Not set in a profile."""
+    shapes: Annotated[tuple[ShapeKnowledge, ...], Field(max_length=MAX_SHAPES), KeyedBy("accelerators")] = ()
+    """The same state for each number of accelerators that pods asked for. Only set in a profile."""

@@ -12,6 +12,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
 from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.demand import requested
 
 Manifest = dict[str, Any]
 Env = list[dict[str, Any]]
@@ -118,9 +119,7 @@ def _init_container(config: OperatorConfig, env: Env, mounts: list[Manifest]) ->
 
 
 def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: list[Manifest]) -> Manifest:
-    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory, **tier.extra_resources}
-    if tier.accelerator and trainer.accelerators_per_node:
-        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
+    wanted = requested(trainer, tier)
     own_mounts = [_mount(volume) for volume in trainer.volumes]
     if trainer.resources.shared_memory:
         own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - NCCL and data loaders use it

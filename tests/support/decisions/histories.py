@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from tests.support.decisions.snapshots import at, attempt, tier
 
 from holdfast.api.attempt import AttemptRecord, EndKind
+from holdfast.api.knowledge import Seen
 from holdfast.core.capacity import knowledge
 
 
@@ -19,6 +20,7 @@ def record(**changes):
 
 TIMES = st.integers(-100_000, 100_000).map(at)
 TIERS = st.sampled_from(("spot", "dedicated", "cpu"))
+REFUSALS = (Seen.REFUSED, Seen.UNFIT)
 
 
 @st.composite
@@ -34,13 +36,13 @@ def events(draw):
         kind=draw(st.sampled_from(EndKind)), reason=draw(st.sampled_from(("AcquireTimeout", "NodeGone"))),
         last_step_at=draw(TIMES),
     )  # fmt: skip
-    node = draw(st.none() | TIMES)
+    node, taken, refusal = draw(st.none() | TIMES), draw(st.booleans()), draw(st.sampled_from(REFUSALS))
     return draw(
         st.sampled_from(
             (
                 lambda found: knowledge.record_node(found, one, node),
                 lambda found: knowledge.record_first_step(found, one),
-                lambda found: knowledge.record_end(found, over),
+                lambda found: knowledge.record_end(found, over, taken=taken, refusal=refusal),
                 lambda found: knowledge.record_refusal(found, name, times[0], times[2]),
             )
         )

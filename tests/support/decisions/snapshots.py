@@ -27,6 +27,7 @@ NOW = parse_time("2026-11-21T09:00:00Z")
 CONFIG = OperatorConfig(progress_url="https://holdfast.test:8443")
 GRACE = timedelta(seconds=100)
 PRICES = {"spot": "1.02", "dedicated": "3.06", "cpu": "0.2"}
+FULL = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available: 4 No preemption."
 TIERS: tuple[dict[str, Any], ...] = tuple(
     {"name": name, "kind": kind, "nodeSelector": {"tier": name}, "pricePerNodeHour": PRICES[name], **more}
     for name, kind, more in (
@@ -131,8 +132,9 @@ def pod(number: int = 1, **changes: Any) -> PodView:
 
 
 def pending(number: int = 1, **changes: Any) -> PodView:
-    """A pod that waits for a node."""
+    """A pod that waits for a node, because the nodes of its tier are full."""
     fields: dict[str, Any] = {"phase": "Pending", "node": None, "scheduled_at": None, "trainer": None}
+    fields |= {"unscheduled_reason": "Unschedulable", "unscheduled_message": FULL}
     return pod(number, **{**fields, **changes})
 
 

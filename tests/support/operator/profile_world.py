@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from tests.support.operator.fake_api_server import Clock, FakeClient, raw_job
+from tests.support.operator.fake_api_server import Clock, FakeClient, raw_job, raw_pod
 
 from holdfast.api import names
 from holdfast.api.profile import CapacityProfileStatus
@@ -96,9 +96,20 @@ class World:
         return (found["spot"].losses, found["spot"].had) if "spot" in found else (0, timedelta(0))
 
     def refused(self) -> list[dict[str, Any]]:
-        """What a job writes into its status when spot gave it no node."""
+        """What a job writes into its status when spot, which it has used before, gave it no node."""
         now = format_time(self.clock.now())
-        return [{"tier": "spot", "state": "Refused", "since": now, "seenAt": now}]
+        return [{"tier": "spot", "state": "Refused", "since": now, "seenAt": now, "had": "1m"}]
+
+    def waiting(self, name: str, reason: str, message: str, **status: Any) -> None:
+        """The job has used spot before, and its pod waits for a node of it; the scheduler says why."""
+        at = format_time(self.clock.now() - timedelta(seconds=90))
+        tier = {"name": "spot", "kind": "Spot"}
+        current = {"number": 1, "state": "Acquiring", "tier": tier, "raisedAt": at, "createdAt": at}
+        self.job(name, had=60, phase="Acquiring", attempt=1, current=current, **status)
+        pod = raw_pod(f"{name}-1-0", f"p-{name}", self.version, job=name, job_uid=f"u-{name}")
+        words = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        pod["status"]["conditions"] = [words]
+        self.cache.put_pod(pod)
 
     def running(self, since: float) -> dict[str, Any]:
         """Fields of a job that has had a node of spot for so many seconds."""

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from holdfast.api.job import Trainer
 from holdfast.api.profile import Tier
-from holdfast.api.scalars import quantity_value
 from holdfast.core.capacity.usable_nodes import why_unusable
+from holdfast.core.observe.demand import requested, too_small
 from holdfast.core.observe.nodes import NodeView
 
 Node = Mapping[str, Any]
@@ -25,19 +24,11 @@ class Fit:
 
 def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
     """The nodes that a pod of `trainer` could run on if they were empty."""
-    wanted = needs(tier, trainer)
+    wanted = requested(trainer, tier)
     labelled = [node for node in nodes if has_labels(node, tier.node_selector)]
     reasons = [_why_not(node, tier, wanted) for node in labelled]
     refusals = tuple(sorted({reason for reason in reasons if reason}))
     return Fit(len(labelled), sum(not reason for reason in reasons), refusals)
-
-
-def needs(tier: Tier, trainer: Trainer) -> dict[str, str]:
-    """The resources of one pod on this tier."""
-    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory}
-    if tier.accelerator and trainer.accelerators_per_node:
-        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
-    return wanted | dict(getattr(tier, "extra_resources", {}))
 
 
 def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
@@ -49,8 +40,6 @@ def _why_not(node: Node, tier: Tier, wanted: Mapping[str, str]) -> str:
     if reason := why_unusable(NodeView.parse(node), tier):
         return reason
     offered = (node.get("status") or {}).get("allocatable") or {}
-    for resource, amount in wanted.items():
-        has = quantity_value(offered[resource]) if resource in offered else Fraction(0)
-        if has < quantity_value(amount):
-            return f"{resource} {offered.get(resource, '0')} is less than {amount}"
-    return ""
+    if (short := too_small(offered, wanted)) is None:
+        return ""
+    return f"{short} {offered.get(short, '0')} is less than {wanted[short]}"

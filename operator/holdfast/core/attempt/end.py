@@ -9,6 +9,7 @@ from holdfast.api.status import Phase
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, tier_to_start, why_other_tier
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
+from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge
 from holdfast.core.capacity import knowledge
@@ -158,8 +159,8 @@ def drop_successor(
         return
     end = End(EndKind.STOPPED, end) if isinstance(end, EndReason) else end
     if _scheduled(turn) is None:
-        acquire_time = draft.snapshot.config.assumed.acquire_time
-        draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now))
+        acquire_time, why = draft.snapshot.config.assumed.acquire_time, draft.snapshot.refusal_of
+        draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now, why))
     else:
         _close(turn, end, ended_at=ended_at, estimated=estimated)
         if end.kind is EndKind.LOSS:
@@ -249,7 +250,8 @@ def _close(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated:
     """Put the attempt into history and its sums into the ledger."""
     draft, record = turn.draft, _record(turn, end, ended_at, estimated=estimated)
     append(draft, record, turn.attempt.tier.kind)
-    draft.set(tiers=knowledge.record_end(draft.status.tiers, record, infrastructure=end.infrastructure))
+    taken, refusal = was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
+    draft.set(tiers=knowledge.record_end(draft.status.tiers, record, taken=taken, refusal=refusal))
 
 
 def _record(turn: Turn, end: End, ended_at: datetime | None, *, estimated: bool) -> AttemptRecord:

@@ -33,9 +33,17 @@ class Answer(NamedTuple):
     probe: str | None = None
 
 
-def choose(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Answer:
-    """Ask the job's policy. `tiers` is its grid, at least one tier; `status` is the draft of the decision."""
-    outlook, wanted = look_ahead(snapshot, status, tiers), snapshot.job.spec.capacity.policy
+def choose(
+    snapshot: Snapshot,
+    status: TrainingJobStatus,
+    tiers: tuple[ProfileTier, ...],
+    shut: frozenset[str] = frozenset(),
+) -> Answer:
+    """Ask the job's policy. `tiers` is its grid, at least one tier; `status` is the draft of the decision.
+
+    The tiers named in `shut` are out for the attempt that is asked for.
+    """
+    outlook, wanted = look_ahead(snapshot, status, tiers, shut), snapshot.job.spec.capacity.policy
     missing = _missing(wanted, outlook)
     policy: Policy = "Ordered" if missing else wanted
     choice = RULES[policy](outlook.view)

@@ -4,14 +4,14 @@ The patch that records an event (an attempt's node, its first step, its end) als
 an event twice, and a second decision from the same status finds the same knowledge.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
+from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Observation, Seen, TierKnowledge
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.spells import (
-    NOT_A_TIER_LOSS,
     Spell,
     extend_spell,
     patience,
@@ -69,20 +69,20 @@ def record_first_step(known: Known, attempt: Attempt) -> Known:
     return _put(known, one.model_copy(update={"start": _measure(one.start, took)}))
 
 
-def record_refusal(known: Known, tier: str, asked: datetime, now: datetime) -> Known:
-    """A pod has waited for a node of the tier since `asked`, and gives up."""
+def record_refusal(known: Known, tier: str, asked: datetime, now: datetime, refusal: Seen = Seen.REFUSED) -> Known:
+    """A pod has waited for a node of the tier since `asked`, and gives up; `refusal` is what that shows."""
     one = _open(known, tier)
-    return _put(known, one.model_copy(update=spell_fields(extend_spell(stored_spell(one), Seen.REFUSED, asked, now))))
+    return _put(known, one.model_copy(update=spell_fields(extend_spell(stored_spell(one), refusal, asked, now))))
 
 
-def record_end(known: Known, record: AttemptRecord, *, infrastructure: bool = False) -> Known:
-    """An attempt is over. `infrastructure`: a loss in which something broke, but no node was taken back."""
+def record_end(known: Known, record: AttemptRecord, *, taken: bool = False, refusal: Seen = Seen.REFUSED) -> Known:
+    """An attempt is over. `taken`: the tier took its node back. `refusal` is what it shows if the tier gave no node."""
     if record.scheduled_at is None:
         if record.reason == "AcquireTimeout":
-            return record_refusal(known, record.tier, record.raised_at, record.ended_at)
+            return record_refusal(known, record.tier, record.raised_at, record.ended_at, refusal)
         return known
     one = _open(known, record.tier)
-    lost = record.kind is EndKind.LOSS and not infrastructure and record.reason not in NOT_A_TIER_LOSS
+    lost = record.kind is EndKind.LOSS and taken
     spell = extend_spell(stored_spell(one), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
         spell = extend_spell(spell, Seen.LOST, record.ended_at, record.ended_at)
@@ -128,22 +128,27 @@ def pace_now(attempt: Attempt, before: timedelta | None = None) -> timedelta | N
     return pace_of(attempt.first_step, attempt.progress_at, attempt.last_step, attempt.last_step_at, before)
 
 
-def with_attempts(status: TrainingJobStatus, now: datetime, acquire_time: timedelta) -> Known:
+def with_attempts(
+    status: TrainingJobStatus, now: datetime, acquire_time: timedelta, refusal: Callable[[Attempt], Seen]
+) -> Known:
     """The job's knowledge, updated by what its attempts that are not over show now: what other jobs may learn from it.
 
-    A pod that has waited for its `patience` shows that its tier is out.
+    A pod that has waited for its `patience` shows that its tier is out; `refusal` says why the attempt's pod waits.
     """
     known = status.tiers
     for attempt in (status.current, status.successor):
         if attempt is not None:
-            known = record_sight(known, attempt, acquire_time, now)
+            known = record_sight(known, attempt, acquire_time, now, refusal)
     return known
 
 
-def record_sight(known: Known, attempt: Attempt, acquire_time: timedelta, now: datetime) -> Known:
+def record_sight(
+    known: Known, attempt: Attempt, acquire_time: timedelta, now: datetime, refusal: Callable[[Attempt], Seen]
+) -> Known:
     """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits and gets no node."""
     one = _open(known, attempt.tier.name)
-    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now)
+    reason = refusal(attempt) if attempt.state is AttemptState.ACQUIRING else Seen.REFUSED
+    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now, reason)
     return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))
 
 

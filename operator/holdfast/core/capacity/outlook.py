@@ -20,7 +20,16 @@ from holdfast.core.capacity.measured import at_worst, median
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.capacity.policy_input import TierView, View
 from holdfast.core.capacity.rotation import refusals
-from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing_spell, stored_spell, with_attempt
+from holdfast.core.capacity.spells import (
+    FRESH,
+    WORKING,
+    Spell,
+    patience,
+    prevailing_spell,
+    shared_spell,
+    stored_spell,
+    with_attempt,
+)
 from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
@@ -86,9 +95,17 @@ class Outlook(NamedTuple):
     figures: tuple[Figures, ...] = ()
 
 
-def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Outlook:
-    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision."""
-    ahead = _Ahead(snapshot, status, tiers)
+def look_ahead(
+    snapshot: Snapshot,
+    status: TrainingJobStatus,
+    tiers: tuple[ProfileTier, ...],
+    shut: frozenset[str] = frozenset(),
+) -> Outlook:
+    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision.
+
+    The tiers named in `shut` count as out.
+    """
+    ahead = _Ahead(snapshot, status, tiers, shut)
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
     done = _done(status, ahead.report)
     # A job without a node that has done all steps must start once more to report completion.
@@ -116,13 +133,21 @@ def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[Profi
 class _Ahead:
     """One outlook. It computes what several tiers need once."""
 
-    def __init__(self, snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        status: TrainingJobStatus,
+        tiers: tuple[ProfileTier, ...],
+        shut: frozenset[str],
+    ) -> None:
         self.snapshot = snapshot
         self.status = status
+        self.shut = shut
         self.now = snapshot.now
         self.assumed = snapshot.config.assumed
         self.own = {one.tier: one for one in status.tiers}
         self.shared = {one.tier: one for one in snapshot.profile.status.tiers} if snapshot.profile else {}
+        self.accelerators = snapshot.job.spec.trainer.accelerators_per_node
         self.goal = snapshot.job.spec.goal.steps or status.progress.steps
         self.here = _here(status.current)
         # The report is newer than status, which is old after an hour without an operator.
@@ -230,11 +255,12 @@ class _Ahead:
 
     def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""
-        spell, others = stored_spell(own), stored_spell(shared)
+        spell, others = stored_spell(own), shared_spell(shared, self.accelerators)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
                 known = own if own and own.acquire else shared
-                spell = with_attempt(spell, attempt, patience(tier, known, self.assumed.acquire_time), self.now)
+                waits, why = patience(tier, known, self.assumed.acquire_time), self.snapshot.refusal_of(attempt)
+                spell = with_attempt(spell, attempt, waits, self.now, why)
         if self.here is not None and self.here.tier.name == tier.name and self.here.scheduled_at is not None:
             # The job has its node, even if the tier refused others.
             return spell if spell is not None and spell.up else Spell(Seen.UP, self.here.scheduled_at, self.now)
@@ -249,6 +275,8 @@ class _Ahead:
 
         A lost node does not show that the tier has no other one: a job must ask.
         """
+        if tier.name in self.shut:
+            return False, None
         now = self.now
         if spell is not None and (now - spell.seen_at > FRESH or spell.since > now):
             spell = None

@@ -10,13 +10,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind
-from holdfast.api.knowledge import Seen, TierKnowledge
+from holdfast.api.knowledge import Seen, ShapeKnowledge, TierKnowledge
 from holdfast.api.profile import Tier
 from holdfast.core.capacity.measured import median
+from holdfast.core.observe.notices import TAKEN
 
 FRESH = timedelta(minutes=15)  # Tiers are probed every 10 minutes. An older observation says nothing about now.
-# Reasons of a loss in which the tier took no node back: the pod was deleted, or it never ended.
-NOT_A_TIER_LOSS = frozenset(("PodDeleted", "NeverEnded"))
 WORKING = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -40,6 +39,29 @@ def stored_spell(known: TierKnowledge | None) -> Spell | None:
     return Spell(known.state, known.since, known.seen_at)
 
 
+def shape_spell(known: ShapeKnowledge) -> Spell:
+    """The spell of one shape in a profile's status."""
+    return Spell(known.state, known.since, known.seen_at)
+
+
+def shared_spell(known: TierKnowledge | None, accelerators: int) -> Spell | None:
+    """What a profile tells a job of a tier, if each of its pods asks for so many accelerators; None if nothing.
+
+    Nodes given to pods that ask for as many or more show that the tier is up. Pods that ask for as many or fewer, and
+    get no node, show that it is out. A node that was taken back says the same to all.
+    """
+    if known is None or not known.shapes:
+        return stored_spell(known)
+    telling = [shape for shape in known.shapes if _tells(shape, accelerators)]
+    return prevailing_spell([shape_spell(shape) for shape in telling])
+
+
+def _tells(shape: ShapeKnowledge, accelerators: int) -> bool:
+    if shape.state is Seen.UP:
+        return shape.accelerators >= accelerators
+    return shape.state is not Seen.REFUSED or shape.accelerators <= accelerators
+
+
 def extend_spell(before: Spell | None, state: Seen, begun: datetime, seen_at: datetime) -> Spell:
     """The spell after the tier was seen in `state` from `begun` to `seen_at`.
 
@@ -61,11 +83,13 @@ def patience(tier: Tier, known: TierKnowledge | None, acquire_time: timedelta) -
     return min(usual, tier.acquire_timeout) if tier.acquire_timeout else usual
 
 
-def with_attempt(before: Spell | None, attempt: Attempt, waits: timedelta, now: datetime) -> Spell | None:
+def with_attempt(
+    before: Spell | None, attempt: Attempt, waits: timedelta, now: datetime, refusal: Seen = Seen.REFUSED
+) -> Spell | None:
     """The tier's spell, updated by an attempt that is not over.
 
     A pod that has waited for `waits` shows that the tier is out; a shorter wait shows nothing. On a tier that is not
-    Spot, the pod must have waited for the whole acquire timeout.
+    Spot, the pod must have waited for the whole acquire timeout. `refusal` is the state that such a wait shows.
     """
     if attempt.state in WORKING and attempt.scheduled_at is not None:
         if (at := loss_known_at(attempt)) is None:
@@ -76,15 +100,15 @@ def with_attempt(before: Spell | None, attempt: Attempt, waits: timedelta, now: 
         return before
     if attempt.tier.kind != "Spot":
         waits = until - asked if until else timedelta.max
-    return extend_spell(before, Seen.REFUSED, asked, now) if now - asked >= waits else before
+    return extend_spell(before, refusal, asked, now) if now - asked >= waits else before
 
 
 def loss_known_at(attempt: Attempt) -> datetime | None:
     """When the loss of the attempt's node was announced; None if it was not."""
     drain, departure = attempt.drain, attempt.departure
-    if drain is not None and drain.kind is EndKind.LOSS and drain.reason not in NOT_A_TIER_LOSS:
+    if drain is not None and drain.kind is EndKind.LOSS and drain.reason in TAKEN:
         return drain.at
-    return departure.at if departure is not None and departure.reason not in NOT_A_TIER_LOSS else None
+    return departure.at if departure is not None and departure.reason in TAKEN else None
 
 
 def prevailing_spell(spells: Sequence[Spell]) -> Spell | None:
@@ -92,11 +116,13 @@ def prevailing_spell(spells: Sequence[Spell]) -> Spell | None:
 
     The newest wins. But a refusal in the last 15 minutes outweighs a kept node or a loss, unless a node was granted
     after it: a job that keeps its node does not show that there is another one, and a loss does not show that there is
-    none.
+    none. An Unfit pod of the job itself in the last 15 minutes outweighs all that other jobs saw.
     """
     if not spells:
         return None
     newest = max(spells, key=_news)
+    if unfit := [spell for spell in spells if spell.state is Seen.UNFIT and newest.seen_at - spell.seen_at <= FRESH]:
+        return max(unfit, key=_news)
     if not (refused := [spell for spell in spells if spell.state is Seen.REFUSED]):
         return newest
     refusal = max(refused, key=_news)

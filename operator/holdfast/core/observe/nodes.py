@@ -5,7 +5,7 @@ exactly if no decision can tell the objects apart.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -41,12 +41,13 @@ class NodeView:
     maintenance: str = ""  # message of a condition that announces the end of the machine (AKS VMEventScheduled)
     termination_at: datetime | None = None  # Karpenter's hard deadline
     deleted_at: datetime | None = None
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # what it offers to pods; empty if it does not say so
 
     @classmethod
     def parse(cls, raw: Raw) -> Self:
         """The view of a Node object."""
-        meta, spec = raw["metadata"], raw.get("spec") or {}
-        conditions = {c["type"]: c for c in (raw.get("status") or {}).get("conditions") or ()}
+        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
         ready, event = conditions.get("Ready") or {}, conditions.get("VMEventScheduled") or {}
         annotations = meta.get("annotations") or {}
         return cls(
@@ -61,6 +62,7 @@ class NodeView:
             maintenance=event.get("message", "") or "VMEventScheduled" if event.get("status") == "True" else "",
             termination_at=parse_optional_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
             deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
+            allocatable=status.get("allocatable") or {},
         )
 
 

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from holdfast.api.attempt import Attempt
+from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.demand import refusal as refusal_shown
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
@@ -49,3 +52,8 @@ class Snapshot:
         else:
             tiers = self.profile.spec.tiers if self.profile else ()
         object.__setattr__(self, "grid", tiers)
+
+    def refusal_of(self, attempt: Attempt) -> Seen:
+        """What it shows of the attempt's tier that its pod has no node."""
+        pod = next((pod for pod in self.pods if pod.attempt == attempt.number and pod.rank == 0), None)
+        return refusal_shown(pod, attempt.tier, self.job.spec.trainer, self.cluster)

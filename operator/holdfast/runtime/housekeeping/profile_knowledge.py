@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
+from holdfast.api.attempt import Attempt
+from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity import loss_counts, profile_knowledge
 from holdfast.core.capacity.knowledge import with_attempts
 from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts
+from holdfast.core.observe.demand import refusal
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
@@ -208,11 +211,23 @@ class ProfileStatusWriter:
         return profile_knowledge.profile_status(
             tiers,
             profile.status,
-            [with_attempts(job.status, now, self._acquire_time) for job in jobs],
+            [self._view(job, now) for job in jobs],
             totals=count.totals(tiers),
             level=count.level,
             now=now,
         )
+
+    def _view(self, job: TrainingJob, now: datetime) -> profile_knowledge.JobView:
+        """What the job knows now. The words of the scheduler say why a pod of it waits."""
+        key, trainer, cluster = Key(job.metadata.namespace, job.metadata.name), job.spec.trainer, self._cache.cluster
+
+        def refusal_of(attempt: Attempt) -> Seen:
+            mine = (pod for pod in self._cache.pods(key) if pod.attempt == attempt.number)
+            pod = next((pod for pod in mine if pod.job_uid == job.metadata.uid), None)
+            return refusal(pod, attempt.tier, trainer, cluster)
+
+        known = with_attempts(job.status, now, self._acquire_time, refusal_of)
+        return profile_knowledge.JobView.of(job, known)
 
     async def _write(self, profile: CapacityProfile, status: CapacityProfileStatus) -> None:
         """Write every field, including empty ones, because the old status may have any content."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.api.job import Resources, Trainer
-from holdfast.api.profile import ProfileTier, Tier, Toleration
-from holdfast.cli.check.node_fit import Fit, fit, needs
+from holdfast.api.profile import Tier, Toleration
+from holdfast.cli.check.node_fit import Fit, fit
 
 TIER = Tier(name="spot", kind="Spot", accelerator="nvidia.com/gpu", node_selector={"tier": "spot"})
 TRAINER = Trainer(image="x", accelerators_per_node=2, resources=Resources(cpu="4", memory="8Gi"))
@@ -65,10 +65,3 @@ def test_tolerations_count_as_the_scheduler_counts_them(toleration: Toleration, 
 
 def test_soft_taints_do_not_count() -> None:
     assert fit(TIER, TRAINER, [node(taints=({**TAINT, "effect": "PreferNoSchedule"},))]).usable == 1
-
-
-def test_what_a_pod_needs() -> None:
-    cpu = Tier(name="cpu", kind="CPU")
-    assert needs(cpu, TRAINER) == {"cpu": "4", "memory": "8Gi"}
-    rdma = ProfileTier(name="a", kind="Spot", accelerator="amd.com/gpu", extra_resources={"rdma/hca": "1"})
-    assert needs(rdma, TRAINER) == {"cpu": "4", "memory": "8Gi", "amd.com/gpu": "2", "rdma/hca": "1"}

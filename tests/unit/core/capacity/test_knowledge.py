@@ -90,23 +90,22 @@ def test_the_last_few_times_are_kept_and_the_worst_of_all():
 
 
 def test_a_reclaim():
-    found = only(knowledge.record_end((known(**UP, losses=2, had=60 * SECOND),), record()))
+    found = only(knowledge.record_end((known(**UP, losses=2, had=60 * SECOND),), record(), taken=True))
     assert found == known(losses=3, had=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
 
 
 @pytest.mark.parametrize(
-    ("changes", "infrastructure"),
+    ("changes", "taken"),
     [
-        ({"kind": EndKind.STOPPED, "reason": "Suspended"}, False),
-        ({"kind": EndKind.FAILURE, "reason": "ExitCode"}, False),
-        ({"kind": EndKind.COMPLETED, "reason": "Exited"}, False),
-        ({"reason": "StorageUnreachable"}, True),
+        ({"kind": EndKind.STOPPED, "reason": "Suspended"}, True),
+        ({"kind": EndKind.FAILURE, "reason": "ExitCode"}, True),
+        ({"kind": EndKind.COMPLETED, "reason": "Exited"}, True),
+        ({"reason": "StorageUnreachable"}, False),
         ({"reason": "PodDeleted"}, False),
-        ({"reason": "NeverEnded"}, False),
     ],
 )
-def test_an_end_that_the_tier_did_not_cause(changes, infrastructure):
-    found = only(knowledge.record_end((), record(**changes), infrastructure=infrastructure))
+def test_an_end_that_the_tier_did_not_cause(changes, taken):
+    found = only(knowledge.record_end((), record(**changes), taken=taken))
     assert (found.losses, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
     assert found.had == 600 * SECOND
 
@@ -117,6 +116,12 @@ def test_a_tier_that_gives_no_node():
     lost = (known(**seen("Lost", -900, -800)),)
     assert only(knowledge.record_end(lost, waited)) == known(**seen("Refused", -900, -60))
     assert knowledge.record_refusal(lost, "spot", at(-700), at(-60)) == knowledge.record_end(lost, waited)
+
+
+def test_a_pod_that_cannot_use_the_nodes_of_a_tier_is_remembered_as_such():
+    waited = record(scheduled_at=None, kind=EndKind.STOPPED, reason="AcquireTimeout")
+    found = only(knowledge.record_end((), waited, refusal=Seen.UNFIT))
+    assert found == known(**seen("Unfit", -700, -60))
 
 
 def test_an_attempt_that_was_given_up_before_it_had_a_node_says_nothing():
@@ -157,22 +162,28 @@ def test_node_time_is_bounded():
 # Now
 
 
+def refused(_):
+    return Seen.REFUSED
+
+
 def test_what_other_jobs_may_learn_now():
     minute = Assumptions().acquire_time
     given_status = status(attempt(), tiers=(known(had=60 * SECOND),))
-    assert only(knowledge.with_attempts(given_status, NOW, minute)) == known(had=60 * SECOND, **seen("Up", -590, 0))
+    assert only(knowledge.with_attempts(given_status, NOW, minute, refused)) == known(
+        had=60 * SECOND, **seen("Up", -590, 0)
+    )
     lost = attempt(state=AttemptState.DRAINING, drain=drain())
-    assert only(knowledge.with_attempts(status(lost), NOW, minute)) == known(**seen("Lost", -2, -2))
+    assert only(knowledge.with_attempts(status(lost), NOW, minute, refused)) == known(**seen("Lost", -2, -2))
     second = tier().model_copy(update={"name": "second"})
     waits = attempt(2, AttemptState.ACQUIRING, tier=second, created_at=at(-61))
-    both = knowledge.with_attempts(status(attempt(), successor=waits), NOW, minute)
+    both = knowledge.with_attempts(status(attempt(), successor=waits), NOW, minute, refused)
     assert knowledge.find(both, "second") == known("second", **seen("Refused", -61, 0))
-    assert knowledge.with_attempts(status(attempt(2, AttemptState.ACQUIRING)), NOW, minute) == ()
-    assert knowledge.with_attempts(status(), NOW, minute) == ()
+    assert knowledge.with_attempts(status(attempt(2, AttemptState.ACQUIRING)), NOW, minute, refused) == ()
+    assert knowledge.with_attempts(status(), NOW, minute, refused) == ()
     patient = status(waits, tiers=(known("second", acquire=measured(62)),))
-    assert only(knowledge.with_attempts(patient, NOW, minute)).state is None
+    assert only(knowledge.with_attempts(patient, NOW, minute, refused)).state is None
     quick = status(waits, tiers=(known("second", acquire=measured(1)),))
-    assert only(knowledge.with_attempts(quick, NOW, 62 * SECOND)).state is None
+    assert only(knowledge.with_attempts(quick, NOW, 62 * SECOND, refused)).state is None
 
 
 # Bounds

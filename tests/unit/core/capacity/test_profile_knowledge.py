@@ -1,5 +1,6 @@
 """What the jobs of a profile know of its tiers, merged with what the profile remembers of deleted jobs."""
 
+from fractions import Fraction
 from itertools import permutations
 
 import pytest
@@ -9,23 +10,43 @@ from tests.support.decisions.histories import histories
 from tests.support.decisions.snapshots import NOW, at
 from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
-from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Seen
+from holdfast.api.knowledge import MAX_MEASURED, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import profile_knowledge
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.loss_counts import LossCount
+from holdfast.core.capacity.profile_knowledge import JobView
 from holdfast.core.capacity.spells import FRESH, Spell
+from holdfast.core.observe.demand import Demand
 
 UP = seen("Up", -590, -590)
 NAMES = ("spot", "dedicated", "cpu")
 EMPTY = CapacityProfileStatus()
 
 
-def together(jobs, before=EMPTY, tiers=NAMES, **counts):
-    """`counts`: totals and level. All that `histories` give is past by then."""
-    return profile_knowledge.profile_status(
-        tiers, before, jobs, **{"totals": {}, "level": {}, "now": at(200_000), **counts}
-    )
+SHAPE = Demand(1, Fraction(4), Fraction(2**30))
+
+
+def seen_by(job, namespace="vision", demand=SHAPE, on=(), had=NAMES):
+    """A job that has had nodes of all tiers, so that its pods are known to fit."""
+    return JobView(namespace, demand, job, frozenset(on), frozenset(had))
+
+
+LATER = at(200_000)
+
+
+def together(jobs, before=EMPTY, tiers=NAMES, now=LATER, **counts):
+    """`counts`: totals and level. All that `histories` give is past by then, and too old to weigh."""
+    views = [job if isinstance(job, JobView) else seen_by(job) for job in jobs]
+    return profile_knowledge.profile_status(tiers, before, views, **{"totals": {}, "level": {}, "now": now, **counts})
+
+
+def shaped(one, accelerators=1):
+    """The entry of a profile in which this was seen by one shape alone."""
+    if one.state is None:
+        return one
+    shape = ShapeKnowledge(accelerators=accelerators, state=one.state, since=one.since, seen_at=one.seen_at)
+    return one.model_copy(update={"shapes": (shape,)})
 
 
 def spell(state, since, seen_at):
@@ -41,10 +62,10 @@ def test_several_jobs():
     )
     other = known(acquire=measured(5), losses=2, had=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
     counts = {"spot": LossCount(3, 3.5 * SECOND)}
-    expected = known(
+    expected = shaped(known(
         acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, had=3 * SECOND, observation="Billed",
         **seen("Lost", -100, -100),
-    )  # fmt: skip
+    ))  # fmt: skip
     found = together([(one,), (other, known("cpu"), known("of another grid"))], totals=counts, level=counts)
     assert found.tiers == (expected, known("cpu"))
     assert found.counted == (Counted(tier="spot", losses=3, hours="0.000972"),)
@@ -96,11 +117,75 @@ def test_no_more_tiers_than_the_profile_has():
     assert together([], before).tiers == ()
 
 
+# A refusal counts for other jobs only if one tenant alone cannot have caused it
+
+RUNS = (known(**seen("Up", -7200, 0)),)
+WAITS = (known(**seen("Refused", -61, 0)),)
+ALSO = {"on": ("spot",)}
+HUGE = Demand(1, Fraction(100_000), Fraction(2**30))
+
+
+def spot(*jobs, before=EMPTY):
+    found = find(together(jobs, before, now=NOW).tiers, "spot")
+    return found.state if found else None
+
+
+def test_one_refused_job_does_not_take_a_tier_out_on_which_others_run():
+    runs = [seen_by(RUNS, **ALSO) for _ in range(40)]
+    assert spot(*runs, seen_by(WAITS, "evil")) is Seen.UP
+    assert spot(*runs, *(seen_by(WAITS, "evil") for _ in range(40))) is Seen.UP
+    assert spot(*runs, *(seen_by(WAITS, "evil") for _ in range(41))) is Seen.REFUSED
+
+
+def test_refused_jobs_of_two_namespaces_take_a_tier_out():
+    runs = [seen_by(RUNS, **ALSO) for _ in range(40)]
+    assert spot(*runs, seen_by(WAITS, "vision"), seen_by(WAITS, "language")) is Seen.REFUSED
+
+
+def test_a_pod_that_cannot_use_a_tier_says_nothing_about_it():
+    unfit = (known(**seen("Unfit", -900, 0)),)
+    assert spot(seen_by(unfit, "vision"), seen_by(unfit, "language")) is None
+    assert spot(seen_by(RUNS, **ALSO), *(seen_by(unfit, "evil") for _ in range(9))) is Seen.UP
+
+
+def test_a_pod_that_asks_for_more_than_any_node_was_ever_seen_to_hold_takes_no_idle_tier_out():
+    assert spot(seen_by(WAITS, "evil", HUGE, had=())) is None
+    assert spot(seen_by(WAITS, "evil", HUGE, had=()), seen_by((), had=("spot",))) is None
+    assert spot(seen_by(WAITS, "vision", had=()), seen_by((), demand=HUGE, had=("spot",))) is Seen.REFUSED
+
+
+def test_a_refused_job_that_was_on_the_tier_before_takes_an_idle_tier_out():
+    assert spot(seen_by(WAITS, had=("spot",))) is Seen.REFUSED
+
+
+def test_a_refused_job_of_many_accelerators_says_nothing_to_one_of_few():
+    eight = SHAPE._replace(accelerators=8)
+    runs = [seen_by(RUNS, **ALSO) for _ in range(4)]
+    found = find(together([*runs, seen_by(WAITS, demand=eight)], now=NOW).tiers, "spot")
+    assert [(shape.accelerators, shape.state) for shape in found.shapes] == [(1, Seen.UP), (8, Seen.REFUSED)]
+    assert found.state is Seen.UP
+
+
+def test_a_tier_that_goes_out_for_one_shape_alone_is_a_change():
+    eight = SHAPE._replace(accelerators=8)
+    before = together([seen_by(RUNS, **ALSO)], now=NOW)
+    after = together([seen_by(RUNS, **ALSO), seen_by(WAITS, demand=eight)], now=NOW)
+    assert profile_knowledge.availability_changed(before, after)
+    assert profile_knowledge.is_news(before, after)
+
+
+def test_a_profile_remembers_a_bounded_number_of_shapes():
+    jobs = [seen_by(RUNS, demand=SHAPE._replace(accelerators=number)) for number in range(MAX_SHAPES + 3)]
+    found = together(jobs, now=NOW)
+    assert len(find(found.tiers, "spot").shapes) == MAX_SHAPES
+    assert together(jobs, found, now=NOW) == found
+
+
 # Jobs that are gone
 
 
 def test_what_jobs_knew_stays_known():
-    before = CapacityProfileStatus(tiers=(known(acquire=measured(4), observation="Billed", losses=2, **UP),))
+    before = CapacityProfileStatus(tiers=(shaped(known(acquire=measured(4), observation="Billed", losses=2, **UP)),))
     after = together([], before, totals={"spot": LossCount(2)})
     assert after.tiers == before.tiers
     newer = together([(known(observation="Free"),)], after, totals={"spot": LossCount(2)})
@@ -110,7 +195,8 @@ def test_what_jobs_knew_stays_known():
 def test_people_see_which_tiers_are_up():
     job = (known(**UP), known("dedicated", **seen("Refused", -9, -5)), known("cpu", losses=1))
     lost = (known("spot-2", **seen("Lost", -9, -9)), known("cpu-2", **UP))
-    found = together([job, lost], tiers=(*NAMES, "spot-2", "cpu-2"))
+    tiers = (*NAMES, "spot-2", "cpu-2")
+    found = together([seen_by(one, had=tiers) for one in (job, lost)], tiers=tiers, now=NOW)
     assert (found.up, found.out, found.seen_at) == ("spot, cpu-2", "dedicated, spot-2", at(-5))
     assert (together([]).up, together([]).out, together([]).seen_at) == ("", "", None)
 
@@ -173,7 +259,7 @@ def test_a_time_in_the_future_holds_nothing_back_for_long():
 
 # What is news
 
-RUNS = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -900, -300)),))
+STORED = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -900, -300)),))
 
 
 @pytest.mark.parametrize(
@@ -188,12 +274,12 @@ RUNS = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -90
 )
 def test_passing_time_alone_is_not_news(after, news, changed):
     status = CapacityProfileStatus(tiers=(after,))
-    assert profile_knowledge.is_news(RUNS, status) == news
-    assert profile_knowledge.availability_changed(RUNS, status) == changed
+    assert profile_knowledge.is_news(STORED, status) == news
+    assert profile_knowledge.availability_changed(STORED, status) == changed
 
 
 def test_what_is_counted_is_news_if_a_job_with_losses_is_gone():
-    counted = RUNS.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=3),)})
-    older = RUNS.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=4),)})
-    assert profile_knowledge.is_news(counted, RUNS)
+    counted = STORED.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=3),)})
+    older = STORED.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=4),)})
+    assert profile_knowledge.is_news(counted, STORED)
     assert not profile_knowledge.is_news(older, counted)

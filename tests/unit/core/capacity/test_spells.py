@@ -9,7 +9,7 @@ from tests.support.decisions.snapshots import NOW, at, attempt, drain, stopped, 
 from tests.support.decisions.tier_views import known, measured, seen
 
 from holdfast.api.attempt import AttemptState, Departure
-from holdfast.api.knowledge import Seen
+from holdfast.api.knowledge import Seen, ShapeKnowledge
 from holdfast.core.capacity.spells import (
     FRESH,
     Spell,
@@ -17,6 +17,7 @@ from holdfast.core.capacity.spells import (
     loss_known_at,
     patience,
     prevailing_spell,
+    shared_spell,
     stored_spell,
     with_attempt,
 )
@@ -79,8 +80,12 @@ def test_what_an_attempt_shows(given_attempt, after):
     assert with_attempt(None, given_attempt, MINUTE, NOW) == after
 
 
-def test_a_pod_that_somebody_deleted_says_nothing_about_the_tier():
-    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain(reason="PodDeleted"))) is None
+@pytest.mark.parametrize("reason", ["PodDeleted", "EvictionByEvictionAPI", "SavedAndLeft"])
+def test_an_end_that_a_tenant_can_ask_for_says_nothing_about_the_tier(reason):
+    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain(reason=reason))) is None
+
+
+def test_a_notice_of_the_cluster_says_that_the_tier_takes_the_node():
     assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
     assert loss_known_at(attempt()) is None
 
@@ -106,6 +111,43 @@ def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
 )
 def test_whom_to_believe(spells, believed):
     assert prevailing_spell(spells) == prevailing_spell(spells[::-1]) == spells[believed]
+
+
+UNFIT = Seen.UNFIT
+
+
+@pytest.mark.parametrize(
+    ("others", "believed"),
+    [
+        ((spell(UP, -50, -30),), UNFIT),  # that others get nodes does not help a pod that fits on none
+        ((spell(REFUSED, -50, -30),), UNFIT),
+        ((spell(UP, -50, 871),), UP),  # it is 15 minutes ago
+    ],
+)
+def test_a_job_whose_own_pod_does_not_fit_does_not_believe_others(others, believed):
+    assert prevailing_spell((spell(UNFIT, -300, -30), *others)).state is believed
+
+
+def shapes(*several):
+    return known(shapes=[ShapeKnowledge(accelerators=n, **seen(state, -90, -50 + n)) for n, state in several])
+
+
+@pytest.mark.parametrize(
+    ("given_shapes", "accelerators", "told"),
+    [
+        (((8, "Refused"),), 1, None),  # a node with room for 8 is not there, one with room for 1 may be
+        (((8, "Refused"),), 8, REFUSED),
+        (((1, "Refused"),), 8, REFUSED),
+        (((1, "Up"),), 8, None),
+        (((8, "Up"),), 1, UP),
+        (((8, "Lost"),), 1, LOST),
+        (((1, "Up"), (8, "Refused")), 1, UP),
+        (((1, "Up"), (8, "Refused")), 4, None),
+    ],
+)
+def test_a_profile_tells_a_job_what_was_seen_by_pods_of_its_shape(given_shapes, accelerators, told):
+    found = shared_spell(shapes(*given_shapes), accelerators)
+    assert (found.state if found else None) is told
 
 
 def test_nobody_saw_anything():

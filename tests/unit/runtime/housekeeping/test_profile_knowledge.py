@@ -83,6 +83,27 @@ def test_an_operator_that_ends_writes_what_is_left(world: World) -> None:
     assert world.writes == 2
 
 
+# What a pod that waits says of its tier
+
+FULL = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+CLAIM = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "out"),
+    [
+        ("Unschedulable", FULL, "spot"),
+        ("Unschedulable", CLAIM, ""),
+        ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates", ""),
+        ("", "", ""),
+    ],
+)
+def test_only_a_pod_that_lacks_capacity_takes_a_tier_out(world: World, reason: str, message: str, out: str) -> None:
+    world.waiting("a", reason, message)
+    world.once()
+    assert world.status().out == out
+
+
 # Errors
 
 

@@ -1,0 +1,77 @@
+"""What a pod asks of a node, and if a pod that gets no node shows that its tier lacks capacity.
+
+A tenant can make a pod that no node will ever take. Such a pod says nothing about the tier.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from holdfast.api.job import Trainer
+from holdfast.api.knowledge import Seen
+from holdfast.api.profile import Tier
+from holdfast.api.scalars import quantity_value
+from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.unscheduled import Shortage, find_shortage
+
+_value = lru_cache(maxsize=4096)(quantity_value)  # few different quantities, compared for many nodes
+
+
+class Demand(NamedTuple):
+    """How much a job asks of each node. The accelerators are its shape: knowledge is shared by shape."""
+
+    accelerators: int
+    cpu: Fraction
+    memory: Fraction
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> Self:
+        """What this trainer asks for."""
+        resources = trainer.resources
+        return cls(trainer.accelerators_per_node, _value(resources.cpu), _value(resources.memory))
+
+    def covers(self, other: "Demand") -> bool:
+        """True if it asks for at least as much of everything as the other."""
+        larger = self.accelerators >= other.accelerators and self.cpu >= other.cpu
+        return larger and self.memory >= other.memory
+
+
+def requested(trainer: Trainer, tier: Tier) -> dict[str, str]:
+    """The resources of one pod of this trainer on the tier."""
+    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory}
+    if tier.accelerator and trainer.accelerators_per_node:
+        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
+    return wanted | dict(getattr(tier, "extra_resources", {}))
+
+
+def too_small(offered: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """The first resource of which a node with `offered` has less than is wanted; None if it has enough of all."""
+    return next((name for name, amount in wanted.items() if _value(offered.get(name, "0")) < _value(amount)), None)
+
+
+def fits_nowhere(cluster: ClusterView, tier: Tier, wanted: Mapping[str, str]) -> bool:
+    """True if nodes have the tier's labels, and even empty none of them could take the pod.
+
+    A node that does not say what it offers counts as large enough.
+    """
+    labels = frozenset(tier.node_selector.items())
+
+    def derive() -> bool:
+        nodes = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
+        return bool(nodes) and all(node.allocatable and too_small(node.allocatable, wanted) for node in nodes)
+
+    return cluster.once((labels, frozenset(wanted.items())), derive)
+
+
+def refusal(pod: PodView | None, tier: Tier, trainer: Trainer, cluster: ClusterView) -> Seen:
+    """What it shows that the tier gave this pod no node: Refused if the tier lacks capacity, otherwise Unfit.
+
+    Refused: the scheduler says that matching nodes have no room, or that there are none. Unfit: the pod has a gate, a
+    volume or an affinity that no node suits; or all nodes that match its tier are avoided, or too small even if empty.
+    """
+    shortage = find_shortage(pod)
+    if shortage is Shortage.OTHER or (shortage is Shortage.NODE and cluster.matching(tier.node_selector)):
+        return Seen.UNFIT
+    return Seen.UNFIT if fits_nowhere(cluster, tier, requested(trainer, tier)) else Seen.REFUSED
