@@ -82,7 +82,7 @@ def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple
     tiers = draft.snapshot.grid
     if draft.status.successor or not tiers or pause_reason(draft):
         return
-    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft)
+    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft, avoid)
     draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
 
 

@@ -8,8 +8,8 @@ from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, tier_to_start, why_other_tier
-from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.attempt.taken import was_node_taken
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge
 from holdfast.core.capacity import knowledge
@@ -129,7 +129,7 @@ def _go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoi
         promoted = successor.model_copy(update={"retry_at": retry_at, "avoid_nodes": merged})
         draft.set(current=promoted, successor=None)
     elif draft.snapshot.grid:
-        draft.set(current=draft.raise_attempt(tier_to_start(draft), retry_at=retry_at, avoid=avoid))
+        draft.set(current=draft.raise_attempt(tier_to_start(draft, avoid), retry_at=retry_at, avoid=avoid))
     if delay and draft.status.current:
         ended = draft.status.history[-1].reason
         draft.explain("Wait", f"attempt {after.number} ended ({ended}); the next starts in {format_duration(delay)}")

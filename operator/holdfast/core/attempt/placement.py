@@ -14,23 +14,27 @@ from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
+from holdfast.core.capacity.usable_nodes import why_unusable
 from holdfast.core.draft import Draft
 from holdfast.core.turn import Turn
 
 
-def ask(draft: Draft) -> Answer | None:
+def ask(draft: Draft, shut: frozenset[str] = frozenset()) -> Answer | None:
     """The answer of the job's policy to the state in the draft; None if the grid is empty.
 
-    The tier of an attempt that trains counts even if it was removed from the grid: the attempt keeps it.
+    The tier of an attempt that trains counts even if it was removed from the grid: the attempt keeps it. The tiers
+    named in `shut` are out for the attempt that is asked for.
     """
-    return draft.memo("policy", lambda: _ask(draft)) if draft.snapshot.grid else None
+    if not draft.snapshot.grid:
+        return None
+    return draft.memo(" ".join(("policy", *sorted(shut))), lambda: _ask(draft, shut))
 
 
-def _ask(draft: Draft) -> Answer:
+def _ask(draft: Draft, shut: frozenset[str]) -> Answer:
     tiers, current = draft.snapshot.grid, draft.status.current
     if current and current.state in _ON_NODE and find_tier(tiers, current.tier.name) is None:
         tiers = (current.tier, *tiers)
-    return choose(draft.snapshot, draft.status, tiers)
+    return choose(draft.snapshot, draft.status, tiers, shut)
 
 
 def in_order(draft: Draft) -> bool:
@@ -41,9 +45,9 @@ def in_order(draft: Draft) -> bool:
     return answer is None or answer.policy == "Ordered"
 
 
-def _policy_answer(draft: Draft) -> Answer | None:
+def _policy_answer(draft: Draft, shut: frozenset[str] = frozenset()) -> Answer | None:
     """The answer of the policy that names a tier; None if tiers are tried in their order."""
-    return None if in_order(draft) else ask(draft)
+    return None if in_order(draft) else ask(draft, shut)
 
 
 def idle_room(draft: Draft) -> timedelta:
@@ -55,29 +59,66 @@ def idle_room(draft: Draft) -> timedelta:
     return timedelta(seconds=max(net.room(answer.outlook.view, None), 0.0))
 
 
+# --- nodes that an attempt avoids -------------------------------------------------------------------------------------
+
+
+def shut_tiers(draft: Draft, avoid: tuple[str, ...]) -> frozenset[str]:
+    """The names of the tiers that can give no node to an attempt which must not use these nodes.
+
+    All their usable nodes are avoided, and no autoscaler brings another one.
+    """
+    return frozenset(tier.name for tier in draft.snapshot.grid if avoid and _is_shut(draft, tier, frozenset(avoid)))
+
+
+def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str]) -> bool:
+    labels, cluster = tier.node_selector.items(), draft.snapshot.cluster
+    matching = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
+    if not any(node.name in avoid for node in matching):
+        return False
+    if any(node.name not in avoid and not why_unusable(node, tier) for node in matching):
+        return False
+    own, profile = find(draft.status.tiers, tier.name), draft.snapshot.profile
+    shared = find(profile.status.tiers, tier.name) if profile else None
+    seen = (tier.observation,) if tier.observation else (own and own.observation, shared and shared.observation)
+    return "Billed" not in seen or HOSTNAME in tier.node_selector
+
+
 # --- a new attempt ----------------------------------------------------------------------------------------------------
 
 
-def tier_to_start(draft: Draft) -> ProfileTier:
-    """The tier of a new attempt. The grid must not be empty."""
-    answer = _policy_answer(draft)
-    return _to_try(answer, draft.snapshot.grid) if answer else draft.snapshot.grid[0]
+def tier_to_start(draft: Draft, avoid: tuple[str, ...] = ()) -> ProfileTier:
+    """The tier of a new attempt, which must not use the nodes in `avoid`. The grid must not be empty."""
+    tiers, shut = draft.snapshot.grid, shut_tiers(draft, avoid)
+    if answer := _policy_answer(draft, shut):
+        return _to_try(answer, tiers)
+    return next((tier for tier in tiers if tier.name not in shut), tiers[0])
 
 
 def other_tier(turn: Turn) -> ProfileTier | None:
-    """The tier to try instead if acquireTimeout is over, the policy says so, or the tier left the grid."""
+    """The tier to try instead if acquireTimeout is over, the policy says so, or its tier can give it no node."""
     draft, attempt = turn.draft, turn.attempt
-    tiers = draft.snapshot.grid
+    tiers, shut = draft.snapshot.grid, shut_tiers(draft, attempt.avoid_nodes)
     if not tiers:
         return None
-    removed = find_tier(tiers, attempt.tier.name) is None
-    if (answer := _policy_answer(draft)) is None:
-        return next_tier(tiers, attempt.tier.name) if removed or _had_its_time(turn, len(tiers)) else None
+    hopeless = find_tier(tiers, attempt.tier.name) is None
+    if (answer := _policy_answer(draft, shut)) is None:
+        if hopeless or _had_its_time(turn, len(tiers)):
+            return next_tier(tiers, attempt.tier.name, shut)
+        return _open_tier(tiers, attempt.tier.name, shut)
     draft.wake_in(answer.choice.again_within)
     wanted = _to_try(answer, tiers)
     if wanted.name == attempt.tier.name:  # it asks for another node of the same tier if it has avoided one
         return wanted if attempt.avoid_nodes and _had_its_time(turn, len(tiers)) else None
-    return wanted if removed or _may_leave(turn, answer, wanted) else None
+    hopeless = hopeless or (attempt.tier.name in shut and wanted.name not in shut)
+    return wanted if hopeless or _may_leave(turn, answer, wanted) else None
+
+
+def _open_tier(tiers: tuple[ProfileTier, ...], name: str, shut: frozenset[str]) -> ProfileTier | None:
+    """The next tier after `name` that can give a node if that tier cannot; None if it can, or no tier can."""
+    if name not in shut:
+        return None
+    place = [tier.name for tier in tiers].index(name)
+    return next((tier for tier in (*tiers[place + 1 :], *tiers[:place]) if tier.name not in shut), None)
 
 
 def _to_try(answer: Answer, tiers: tuple[ProfileTier, ...]) -> ProfileTier:
@@ -121,6 +162,8 @@ def why_other_tier(draft: Draft, attempt: Attempt) -> tuple[str, EndReason]:
     tier = attempt.tier.name
     if find_tier(draft.snapshot.grid, tier) is None:
         return f"{tier} is not in the grid any more", EndReason.TIER_REMOVED
+    if tier in shut_tiers(draft, attempt.avoid_nodes):
+        return f"all nodes of {tier} are avoided: {', '.join(attempt.avoid_nodes)}", EndReason.OTHER_TIER
     if (answer := _policy_answer(draft)) is None:
         return f"{tier} gave no node in time", EndReason.ACQUIRE_TIMEOUT
     seen = view_of(answer, tier)
@@ -143,3 +186,4 @@ def up_since(draft: Draft, attempt: Attempt) -> datetime | None:
 
 
 _ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING)
+HOSTNAME = "kubernetes.io/hostname"  # a selector with this label matches no node that an autoscaler brings

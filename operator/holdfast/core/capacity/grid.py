@@ -17,10 +17,11 @@ def find_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier | None:
     return None
 
 
-def next_tier(tiers: tuple[ProfileTier, ...], name: str) -> ProfileTier:
-    """The tier below `name`. After the last tier, or if `name` is not in the grid, the first one."""
+def next_tier(tiers: tuple[ProfileTier, ...], name: str, shut: frozenset[str] = frozenset()) -> ProfileTier:
+    """The tier below `name` that is not in `shut`. After the last tier, or if `name` is not in the grid, the first."""
     names = [tier.name for tier in tiers]
-    return tiers[(names.index(name) + 1) % len(tiers)] if name in names else tiers[0]
+    below = tiers[names.index(name) + 1 :] if name in names else ()
+    return next((tier for tier in below if tier.name not in shut), tiers[0])
 
 
 def acquire_timeout(tier: ProfileTier, cluster: ClusterView, config: OperatorConfig) -> timedelta:

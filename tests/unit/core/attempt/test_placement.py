@@ -1,0 +1,101 @@
+"""An attempt that must not use a node goes to a tier that has another one."""
+
+from dataclasses import replace
+
+import pytest
+from tests.support.decisions.snapshots import (
+    TIERS,
+    at,
+    attempt,
+    deleted,
+    job,
+    node,
+    nodes,
+    pending,
+    pod,
+    settled,
+    silent,
+    snapshot,
+    status,
+    stepped,
+)
+from tests.support.decisions.tier_views import known
+
+from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.core.observe.nodes import ClusterView
+
+SPOT_ITN = "aws-node-termination-handler/spot-itn"
+FENCED = attempt(fenced=True, first_step=500)
+DEDICATED = node("d1", labels={"tier": "dedicated"})
+LEAVING = node(taints=(SPOT_ITN,))
+ALONE = ClusterView([LEAVING, DEDICATED])  # the job's node is the only one of its tier
+FREE, BILLED = (known(observation=word) for word in ("Free", "Billed"))
+PACED = {"tiers": [{"tier": name, "pace": "1s"} for name in ("spot", "dedicated")]}
+
+
+def follows(cluster, *, current=FENCED, capacity=None, **fields):
+    given = job(status(current, **fields), capacity=capacity or {"tiers": list(TIERS)}, goal={"steps": 9000})
+    decision = settled(snapshot(given, pod(), cluster=cluster, reports=[stepped()]))
+    found = decision.status.successor or decision.status.current
+    return found.tier.name
+
+
+def test_on_a_notice_for_the_only_node_of_a_tier_the_successor_goes_to_the_next_tier():
+    assert follows(ALONE) == "dedicated"
+
+
+def test_another_usable_node_keeps_the_tier():
+    assert follows(nodes(LEAVING, DEDICATED)) == "spot"
+    going_too = [node(name, taints=(SPOT_ITN,)) for name in ("n2", "n3", "n4")]
+    assert follows(nodes(LEAVING, DEDICATED, *going_too)) == "dedicated"
+
+
+@pytest.mark.parametrize(("seen", "tier"), [(FREE, "dedicated"), (BILLED, "spot")])
+def test_an_autoscaler_may_bring_another_node(seen, tier):
+    assert follows(ALONE, tiers=(seen,)) == tier
+
+
+def test_no_autoscaler_brings_a_node_of_a_given_name():
+    pinned = [{**TIERS[0], "nodeSelector": {"kubernetes.io/hostname": "n1"}}, *TIERS[1:]]
+    named = node(taints=(SPOT_ITN,), labels={"kubernetes.io/hostname": "n1"})
+    cluster = ClusterView([named, DEDICATED])
+    assert follows(cluster, tiers=(BILLED,), capacity={"tiers": pinned}) == "dedicated"
+
+
+@pytest.mark.parametrize("policy", ["Cheapest", "Deadline"])
+def test_a_policy_does_not_choose_a_tier_whose_only_node_is_avoided(policy):
+    capacity = {"tiers": list(TIERS), "policy": policy, "deadline": "2026-11-21T11:50:00Z"}
+    fields = {"tiers": [known("spot", pace=at(1) - at(0), observation="Free"), known("dedicated", pace=at(1) - at(0))]}
+    assert follows(ALONE, capacity=capacity, **fields) == "dedicated"
+
+
+def test_the_only_node_of_a_tier_falls_silent():
+    cluster = nodes(silent("n1", 100), DEDICATED, without=("n2", "n3", "n4"))
+    more = [node(name, labels={"tier": "cpu"}) for name in ("c1", "c2")]
+    decision = settled(snapshot(job(status(FENCED)), pod(), cluster=ClusterView([*cluster.nodes.values(), *more])))
+    assert decision.status.current.tier.name == "dedicated"
+    assert decision.status.current.avoid_nodes == ("n1",)
+
+
+def test_a_pod_whose_tier_has_lost_its_other_nodes_does_not_wait_for_the_timeout():
+    waits = attempt(2, AttemptState.ACQUIRING, avoid_nodes=("n1",))
+    before = snapshot(job(status(waits)), pending(2), cluster=nodes(DEDICATED))
+    assert settled(before).status.current.number == 2
+    decision = settled(replace(before, cluster=ClusterView([node(), DEDICATED])))
+    assert decision.trace == ("no node in time",)
+    assert decision.status.current.tier.name == "dedicated"
+    assert deleted(decision) == [("u-2", None)]
+    record = decision.status.history[-1]
+    assert (record.kind, record.reason) == (EndKind.STOPPED, "OtherTier")
+    assert "all nodes of spot are avoided: n1" in decision.status.decision.reason
+    assert all(one.state is None for one in decision.status.tiers), "it does not show that the tier is out"
+
+
+def test_where_every_node_is_avoided_the_attempt_waits_and_then_avoids_none():
+    only = {"tiers": [TIERS[0]]}
+    waits = attempt(2, AttemptState.ACQUIRING, avoid_nodes=("n1",))
+    alone = ClusterView([node()])
+    assert settled(snapshot(job(status(waits), capacity=only), pending(2), cluster=alone)).trace == ()
+    late = waits.model_copy(update={"acquire_deadline": at(0)})
+    decision = settled(snapshot(job(status(late), capacity=only), pending(2), cluster=alone))
+    assert decision.status.current.avoid_nodes == ()
