@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 from tests.support.decisions.snapshots import (  # fmt: skip
     NOW,
+    TIERS,
     at,
     attempt,
+    created,
     drain,
     ended,
     job,
     node,
     nodes,
     pod,
+    released,
     settled,
     silent,
     snapshot,
@@ -30,6 +33,7 @@ from holdfast.core.capacity.choose import choose
 from holdfast.core.decision import CreatePod
 from holdfast.core.errors import UndecidedError
 from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.row import job_row
 
 
@@ -121,3 +125,39 @@ def test_where_the_fence_tells_programs_apart_the_next_number_is_promised():
     assert followers(library=True) == [True]
     assert followers(library=False) == [False]
     assert followers(pod(0, deleted_at=at(9)), library=True) == [False]  # a third pod lives
+
+
+# A namespace that is being deleted
+
+CLOSED = {"namespace_closed": True}
+
+
+@pytest.mark.parametrize(
+    "given_status",
+    [
+        None,
+        status(attempt(1, AttemptState.ACQUIRING, created_at=at(-600))),
+        status(attempt(2, AttemptState.INTENDED)),
+        status(attempt(2, AttemptState.INTENDED, tier=TIERS[1], acquire_deadline=at(-9))),
+    ],
+)
+def test_a_job_whose_namespace_is_being_deleted_is_left_alone(given_status):
+    decision = settled(snapshot(job(given_status), **CLOSED))
+    assert (decision.trace, decision.actions) == ((), ())
+    assert decision.status is (given_status or decision.status)
+
+
+def test_the_end_of_a_pod_is_recorded_in_a_namespace_that_is_being_deleted_and_the_pod_is_released():
+    decision = settled(snapshot(job(status(attempt(fenced=True))), ended(1, 0, deleted_at=at(20)), **CLOSED))
+    assert decision.trace == ("ended",)
+    assert (created(decision), released(decision)) == ([], ["u-1"])
+
+
+def test_a_pod_name_that_is_taken_again_and_again_is_tried_later_each_time():
+    """Another client may hold many names: that must not become a loop without a pause."""
+    refused = Refusal(3, at(0), 409, "NameTaken", "pod exists")
+    once = settled(snapshot(job(status(attempt(3, AttemptState.ACQUIRING))), refusal=refused))
+    assert (created(once), once.status.current.refusals) == ([4], 1)
+    more = attempt(3, AttemptState.ACQUIRING, refusals=4)
+    again = settled(snapshot(job(status(more)), refusal=refused))
+    assert (created(again), again.status.current.retry_at) == ([], at(16))

@@ -48,6 +48,7 @@ class Bench:
             events=self.events,
             ca=CaConfigMap(self.writer, "CERT", self.clock),
             now=self.clock.now,
+            clock=self.clock,
         )
 
     def verbs(self) -> list[str]:

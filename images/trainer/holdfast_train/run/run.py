@@ -244,9 +244,7 @@ class Run:
             ranks=self._ranks.size,
             nodes=environment.nodes,
         )
-        generators = (
-            rng.capture_host()
-        )  # clients of a storage draw from the program's generators (botocore, for delays)
+        generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
         storage = open_retrying(environment, environment.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
             return

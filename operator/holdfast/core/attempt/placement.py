@@ -98,7 +98,7 @@ def other_tier(turn: Turn) -> ProfileTier | None:
     """The tier to try instead if acquireTimeout is over, the policy says so, or its tier can give it no node."""
     draft, attempt = turn.draft, turn.attempt
     tiers, shut = draft.snapshot.grid, shut_tiers(draft, attempt.avoid_nodes)
-    if not tiers:
+    if not tiers or draft.snapshot.namespace_closed:
         return None
     hopeless = find_tier(tiers, attempt.tier.name) is None
     if (answer := _policy_answer(draft, shut)) is None:

@@ -39,8 +39,10 @@ def create_first(draft: Draft) -> None:
 
 
 def may_begin(draft: Draft) -> bool:
-    """True if nothing pauses the job, and the grid has a tier."""
-    return not draft.created and bool(draft.snapshot.grid) and pause_reason(draft) is None
+    """True if nothing pauses the job, the grid has a tier, and the namespace is not being deleted."""
+    snapshot = draft.snapshot
+    open_grid = bool(snapshot.grid) and not snapshot.namespace_closed
+    return not draft.created and open_grid and pause_reason(draft) is None
 
 
 def intend_first(draft: Draft) -> None:
@@ -54,8 +56,10 @@ def intend_first(draft: Draft) -> None:
 
 
 def may_create(turn: Turn) -> bool:
-    """True if its delay is over and no other pod of the job lives."""
+    """True if its delay is over, no other pod of the job lives, and the namespace is not being deleted."""
     retry_at = turn.attempt.retry_at
+    if turn.draft.snapshot.namespace_closed:
+        return False
     return (retry_at is None or turn.draft.is_due(retry_at)) and no_other_pod_lives(turn)
 
 
@@ -103,7 +107,9 @@ def acquiring(draft: Draft, attempt: Attempt) -> Attempt:
 
 
 def is_missing(turn: Turn) -> bool:
-    """True if the pod is not seen for longer than the operator's view may lag behind its own writes."""
+    """True if the pod is not seen for longer than the operator's view lags, and its namespace is not being deleted."""
+    if turn.draft.snapshot.namespace_closed:
+        return False
     since = turn.attempt.created_at or turn.attempt.raised_at
     return turn.draft.is_due(since + turn.draft.snapshot.config.missing_after)
 
@@ -153,14 +159,14 @@ def note_refusal(turn: Turn, refusal: Refusal) -> None:
 
 
 def put_off(turn: Turn, refusal: Refusal) -> None:
-    """Try again, each time later. If only the pod's name was taken, raise the number again."""
-    draft = turn.draft
+    """Try again, each time later. If only the pod's name was taken, raise the number again; the first time at once."""
+    draft, times = turn.draft, turn.attempt.refusals + 1
     draft.refusal_handled = True
+    delay = end.backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
     if refusal.reason == NAME_TAKEN:
         raise_again(turn)
+        turn.set_attempt(refusals=times, retry_at=turn.now + delay if times > 1 else None)
         return
-    times = turn.attempt.refusals + 1
-    delay = end.backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
     turn.set_attempt(state=AttemptState.INTENDED, refusals=times, retry_at=turn.now + delay)
     draft.event("PodRefused", refusal.message, warning=True)
 

@@ -1,8 +1,8 @@
 """Why an attempt ended: loss or failure, by one chain of rules, the most trustworthy first.
 
 torchrun always exits with 1, and Kubernetes reports an evicted trainer that saved and left as Succeeded, so exit codes
-come last. The order is: the launcher says that the program is complete or can never work, memory ran out, Holdfast ordered
-the attempt to leave, the cluster says that it took the pod, the rest of the launcher's verdict, the exit code.
+come last. The order is: the launcher says that the program is complete or can never work, memory ran out, Holdfast
+ordered the attempt to leave, the cluster says that it took the pod, the rest of the launcher's verdict, the exit code.
 """
 
 import re

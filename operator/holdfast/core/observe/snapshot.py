@@ -40,6 +40,7 @@ class Snapshot:
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None
     listening_since: datetime | None = None  # since when this operator takes reports
+    namespace_closed: bool = False  # the namespace is being deleted: nothing can be created in it
     progress_slot: bool = True  # the cluster-wide limit of progress writes allows one now
     config: OperatorConfig = field(default_factory=OperatorConfig)
     grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)

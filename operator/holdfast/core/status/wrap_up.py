@@ -29,7 +29,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         if pod.finalized:
             draft.act(ReleasePod(pod.name, pod.uid))
     stored = draft.snapshot.job.status.phase
-    if draft.snapshot.job.metadata.deletion_timestamp:
+    if draft.snapshot.job.metadata.deletion_timestamp or _is_left_alone(draft):
         return
     if stored is None or not stored.final:
         _explain_silent_nodes(draft, s)
@@ -40,6 +40,11 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         set_conditions(draft, s)
         _update_costs(draft)
     _delete_expired(draft)
+
+
+def _is_left_alone(draft: Draft) -> bool:
+    """True if the job's namespace is being deleted, and nothing happened that has to be in status."""
+    return draft.snapshot.namespace_closed and draft.status is draft.snapshot.job.status
 
 
 def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
+from time import monotonic
 from typing import Protocol
 
 from holdfast.api import names
@@ -41,6 +42,7 @@ from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.housekeeping.pod_inspection import PodInspector
 from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.runtime.loop.closed_namespaces import ClosedNamespaces
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.pod_writer import PodWriter, RefusedError, is_namespace_terminating, is_refusal
 
@@ -92,6 +94,7 @@ class Executor:
         events: EventRecorder,
         ca: CaConfigMap,
         now: Callable[[], datetime],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._writer = writer
         self._cache = cache
@@ -101,6 +104,7 @@ class Executor:
         self._now = now
         self._pods = PodWriter(writer, cache)
         self.inspector = PodInspector(writer, ca, now)
+        self.closed = ClosedNamespaces(now, clock)
         self._turns = asyncio.Semaphore(WRITERS)
         self._newest_written: dict[str, int] = {}  # job UID -> newest attempt that this process wrote into status
         self.refusals: dict[str, Refusal] = {}
@@ -248,6 +252,9 @@ class Executor:
                 made = await self._pods.create(key, job.metadata.uid, action)
             if made:
                 self.refusals.pop(job.metadata.uid, None)
+                self.closed.accepted(key.namespace)
+            else:
+                self.closed.refused(key.namespace)
         except RefusedError as error:
             self.refusals[job.metadata.uid] = Refusal(
                 attempt=action.attempt,
@@ -260,9 +267,10 @@ class Executor:
                 "the API server refused the pod: %s", error, extra={"job": "/".join(key), "attempt": action.attempt}
             )
         except ApiError as error:
-            # In a namespace that is being deleted, the ConfigMap cannot be created either: there is nothing to do.
-            if not (error.not_found or "because it is being terminated" in error.message):
+            # In a namespace that is being deleted, the ConfigMap cannot be created either.
+            if not is_namespace_terminating(error):
                 raise
+            self.closed.refused(key.namespace)
 
     async def _look_after_ca(self, key: Key) -> None:
         """Check the ConfigMap while a pod is created. If that fails, the pod is inspected when it cannot start."""

@@ -122,6 +122,7 @@ class Reconciler:
         reports = self._reports.of(tuple(pod.uid for pod in mine))
         slot, now = self._slots.may_write(uid), self._now()
         seen = malformed_jobs.without_condition(job)
+        closed_for = self._executor.closed.closed_for(seen)
         snapshot = Snapshot(
             now=now,
             job=seen,
@@ -133,6 +134,7 @@ class Reconciler:
             refusal=self._executor.refusals.get(uid),
             # While this process does not lead, it receives no reports: what it knows of a trainer is old.
             listening_since=max(self._since, now - timedelta(seconds=self._writer.leading_for)),
+            namespace_closed=closed_for is not None,
             progress_slot=slot,
             config=self._config,
         )
@@ -140,6 +142,8 @@ class Reconciler:
         self._log(key, seen, decision)
         outcome, progressed = await self._executor.apply(job, decision)
         wait = [max(0.001, (decision.requeue_at - self._now()).total_seconds())] if decision.requeue_at else []
+        if closed_for is not None:
+            wait.append(closed_for + 0.001)
         if progressed and slot:
             self._slots.record_write(uid)
         elif progressed or slot:  # progress in a write that had another reason uses no slot
