@@ -80,6 +80,7 @@ class Walk:
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
         self._torch: Any = sys.modules.get("torch")
+        self._usual = () if self._torch is None else (self._torch.Tensor, self._torch.nn.Parameter)
         self._names: set[str] = set()
         self._seen: dict[int, list[Leaf]] = {}  # by address
         self._dtypes: dict[Any, str] = {}
@@ -122,6 +123,11 @@ class Walk:
     def _array(self, value: Any, path: str) -> Tree:
         torch, numpy = self._torch, sys.modules.get("numpy")
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            if isinstance(value, numpy.ma.MaskedArray):
+                raise StateError(
+                    f"{path} is a masked NumPy array, whose mask would be lost; return its data and its mask as two "
+                    f"arrays in state_dict()"
+                )
             if value.dtype.hasobject:
                 raise StateError(
                     f"{path} is a NumPy array of Python objects; allowed: numbers; convert or remove it in state_dict()"
@@ -145,12 +151,17 @@ class Walk:
         )
 
     def _tensor(self, tensor: Any, path: str) -> str:
-        if tensor.layout is not self._torch.strided or tensor.is_quantized:
-            raise StateError(f"{path} is a {tensor.layout} tensor; convert it to a dense tensor in state_dict()")
+        if tensor.layout is not self._torch.strided or tensor.is_quantized or tensor.is_nested:
+            kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
+            raise StateError(f"{path} is a {kind} tensor; convert it to a dense tensor in state_dict()")
+        if tensor.is_meta or (type(tensor) not in self._usual and self._torch.nn.parameter.is_lazy(tensor)):
+            raise StateError(f"{path} is a tensor without values; give it values before Run is entered")
         # A detached tensor keeps its memory, also if the program assigns other memory to its tensor during the copy.
         tensor, box, whole = tensor.detach(), None, tuple(tensor.shape)
-        if type(tensor) is not self._torch.Tensor and is_sharded(tensor):
-            tensor, box = own_part(tensor, path)
+        if type(tensor) is not self._torch.Tensor:
+            if is_sharded(tensor):
+                tensor, box = own_part(tensor, path)
+            tensor = self._plain(tensor, path)
         if tensor.is_neg() or tensor.is_conj():  # a view such as x.conj(): its values differ from its memory
             tensor = tensor.resolve_conj().resolve_neg()
         # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so no other tensor
@@ -166,6 +177,23 @@ class Walk:
         same.append(leaf)
         self.leaves.append(leaf)
         return name
+
+    def _plain(self, tensor: Any, path: str) -> Any:
+        """The values of a tensor subclass as a tensor. StateError if it has none of its own, but other tensors inside.
+
+        Its class cannot be restored: a checkpoint names no code.
+        """
+        if hasattr(tensor, "trigger_wait"):  # the result of a collective operation that may not have arrived
+            return tensor.trigger_wait()
+        if hasattr(tensor, "__tensor_flatten__") or (tensor.numel() and not tensor.data_ptr()):
+            kind = type(tensor)
+            raise StateError(
+                f"{path} is a {kind.__module__}.{kind.__qualname__}, a tensor that keeps its values in other tensors; "
+                f"return these, or a dense tensor (dequantize()), in state_dict(), and put it together again in "
+                f"load_state_dict()"
+            )
+        with self._torch._C.DisableTorchFunctionSubclass():
+            return tensor.as_subclass(self._torch.Tensor)
 
     def _unique(self, name: str) -> str:
         while name in self._names:  # keys may contain the separator, or be 1 and "1"

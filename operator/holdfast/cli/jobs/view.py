@@ -141,13 +141,18 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
         formats.NOTHING if saved is None else formats.money(saved),
         slack_text(status.forecast),
         str(status.restarts.losses),
-        status.progress.loss or formats.NOTHING,
+        loss_text(status.progress.loss),
         str(status.attempt),
         status.node or formats.NOTHING,
         formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
         status.reason or "",
     ]
     return [cell if isinstance(cell, Text) else Text(cell) for cell in cells]
+
+
+def loss_text(loss: str | None, style: str = "") -> Text:
+    """The loss; one that is not finite (`nan`, `inf`) in red."""
+    return Text(loss or formats.NOTHING, style="bold red" if loss and formats.number(loss) is None else style)
 
 
 def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
@@ -159,7 +164,7 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     saved = status.checkpoint
     checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else "none yet"
     loss = Text.assemble(
-        (status.progress.loss or formats.NOTHING, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
+        loss_text(status.progress.loss, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
     )
     rows: list[tuple[str, RenderableType, str, RenderableType]] = [
         ("phase", phase_text(status.phase), "tier", Text(status.tier or formats.NOTHING, style="bold")),

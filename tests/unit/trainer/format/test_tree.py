@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.trainer.stores import packed, unpacked
+from torch.testing._internal.two_tensor import TwoTensor
 
 from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.format.manifest import Manifest, Part, check_chunks, decode, encode
@@ -99,6 +100,54 @@ def test_arrays_of_fields_are_refused(array: Any) -> None:
     """Breaks if they come back as bytes without fields."""
     with pytest.raises(StateError, match=r"state/x is a NumPy array of \[.*Return each field as its own array"):
         Walk().tree({"x": array}, "state")
+
+
+class Tagged(torch.Tensor):
+    """A subclass with memory of its own."""
+
+
+class Reference(torch.Tensor):
+    """A subclass without memory, as quantized optimizer states are."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> "Reference":
+        made: Reference = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        return made
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        return cls(arguments[0].inner)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (
+            TwoTensor(torch.ones(4), torch.zeros(4)),
+            "a torch.testing._internal.two_tensor.TwoTensor, a tensor that keeps",
+        ),
+        (Reference(torch.ones(4)), r".*\.Reference, a tensor that keeps its values in other tensors; return these"),
+        (torch.ones(3, device="meta"), "a tensor without values"),
+        (torch.nn.LazyLinear(3).weight, "a tensor without values"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "a masked NumPy array, whose mask would be lost"),
+    ],
+)
+def test_tensors_without_values_of_their_own_are_refused_by_name(value: Any, what: str) -> None:
+    """Breaks if memory is read that they do not have: the process would die, or a checkpoint would be wrong."""
+    with pytest.raises(StateError, match=f"state/x is {what}"):
+        Walk().tree({"x": value}, "state")
+
+
+def test_a_subclass_with_memory_of_its_own_is_saved_by_its_values() -> None:
+    tensor = torch.arange(6.0).as_subclass(Tagged)
+    back = round_trip({"x": tensor, "tied": tensor, "empty": torch.empty(0).as_subclass(Tagged)})
+    assert type(back["x"]) is torch.Tensor
+    assert back["x"].tolist() == tensor.tolist()
+    assert packed({"x": tensor, "tied": tensor})[1][0].size == 24
 
 
 def test_tied_weights_are_stored_once() -> None:
