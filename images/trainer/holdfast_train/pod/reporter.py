@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.environment import Environment
+from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.progress import Progress
 from holdfast_train.say import say
 
@@ -66,6 +67,8 @@ class _Rates:
 
 def _decimal(value: Any) -> str | None:
     """A loss as a decimal string, or nan, inf or -inf. A tensor on a GPU is read here, so training does not wait."""
+    if getattr(value, "is_cuda", False):
+        allow_calls_beside_capture()
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError):

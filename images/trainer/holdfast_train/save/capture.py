@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from holdfast_train.format.tree import Leaf
+from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.plan import Copy, Plan
 
@@ -50,8 +51,7 @@ class Guard:
         self._capture = None
 
     def _before_step(self, *_: Any) -> None:
-        if self._capture is not None:
-            self._capture.before_change()
+        if self._capture is not None and self._capture.before_change():
             self._capture = None
 
 
@@ -84,9 +84,13 @@ class Capture:
             leaf = leaves[copy.leaf]
             safe = leaf.kind == "torch" and (leaf.value.data_ptr() in guarded or _storage(leaf.value) in guarded)
             (self._later if safe else now).append(copy)
+        # Copies from GPUs are put on their streams at once. The thread makes those from the host's memory.
+        self._on_host = [copy for copy in self._later if not self._is_on_gpu(copy)]
+        self._host_copied = threading.Event()
         self._versions = self._count_changes()
+        self._watch = threading.Lock()  # to count changes and to allow them is one act each, never in between
         self._may_change = self._changed = False
-        self.waited = 0.0  # seconds for which the optimizer's step waited
+        self._waited = 0.0
         self._thread = threading.Thread(target=self._finish, name="holdfast-capture", daemon=True)
         try:
             self._begin(now)
@@ -96,16 +100,27 @@ class Capture:
         if not self._later:
             self.wait()  # nothing is left to copy: `on_copied` is called before anything else can happen
 
-    def before_change(self) -> None:
-        """Return when training may change the guarded memory. With CUDA the GPU waits, not this thread."""
+    def before_change(self) -> bool:
+        """Return True when training may change the guarded memory. GPUs wait for copies of theirs, not this thread.
+
+        False if nothing can be waited for, because this thread captures a CUDA graph; that changes no memory.
+        """
+        if self._devices is not None and self._devices.is_capturing_graph:
+            return False
+        begun = time.monotonic()
         if self._devices is None:
-            begun = time.monotonic()
             self.wait()
-            self.waited = time.monotonic() - begun
-            return
-        self._look_for_changes()
-        self._may_change = True
-        self._devices.make_training_wait()
+        else:
+            self._host_copied.wait()
+            self._look_for_changes(then_allow=True)
+            self._devices.make_training_wait()
+        self._waited = time.monotonic() - begun
+        return True
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which training waited for the copy: this process, and the GPU that waited longest, until now."""
+        return self._waited + (0.0 if self._devices is None else self._devices.seconds_waited())
 
     def wait(self) -> None:
         """Return when the copy is complete or has failed: then nothing copies into the arena any more."""
@@ -117,7 +132,7 @@ class Capture:
             for copy in now:
                 self._copy(copy)
         else:
-            self._devices.begin(now, self._later, self._copy)
+            self._devices.begin(now, self._later, self._copy, is_on_gpu=self._is_on_gpu)
         try:
             self._thread.start()
         except RuntimeError:  # the container is at its limit of processes: training waits for the copy
@@ -131,6 +146,8 @@ class Capture:
         except BaseException as error:
             self._give_up(error)
             raise
+        finally:
+            self._host_copied.set()
 
     def _give_up(self, error: BaseException) -> None:
         """Without this the writer would wait for the rest of the bytes, and keep the arena, for ever."""
@@ -143,6 +160,11 @@ class Capture:
             self._devices.settle()
 
     def _copy_rest(self) -> None:
+        if self._devices is not None:
+            allow_calls_beside_capture()
+            for copy in self._on_host:  # first: the next step of the optimizer waits for these on the host
+                self._copy(copy)
+            self._host_copied.set()
         reported = 0
         for copy in self._later:
             if copy.at - reported >= REPORT_BYTES:
@@ -160,13 +182,19 @@ class Capture:
         else:
             self._on_copied(self._size)
 
-    def _look_for_changes(self) -> None:
-        if not self._may_change:
-            self._changed = self._changed or self._versions != self._count_changes()
+    def _look_for_changes(self, *, then_allow: bool = False) -> None:
+        with self._watch:
+            if not self._may_change:
+                self._changed = self._changed or self._versions != self._count_changes()
+            self._may_change = self._may_change or then_allow
 
     def _count_changes(self) -> list[int]:
         """How often each guarded tensor was changed in place. Until the copy is complete, no count may change."""
         return [self._leaves[copy.leaf].value._version for copy in self._later]
+
+    def _is_on_gpu(self, copy: Copy) -> bool:
+        leaf = self._leaves[copy.leaf]
+        return leaf.kind == "torch" and bool(leaf.value.is_cuda)
 
     def _copy(self, copy: Copy) -> None:
         leaf, size = self._leaves[copy.leaf], copy.stop - copy.start
@@ -195,6 +223,7 @@ class _Devices:
         self._streams = {device: torch.cuda.Stream(device) for device in devices}
         self._marks: dict[int, list[Any]] = {}
         self._end: list[Any] = []
+        self._waits: list[tuple[Any, Any, Any]] = []  # a GPU, and events before and after a wait of its training
 
     @classmethod
     def of(cls, leaves: Sequence[Leaf]) -> "_Devices | None":
@@ -202,8 +231,15 @@ class _Devices:
         found = dict.fromkeys(leaf.value.device for leaf in leaves if leaf.kind == "torch" and leaf.value.is_cuda)
         return cls(sys.modules["torch"], found) if found else None
 
-    def begin(self, now: Sequence[Copy], later: Sequence[Copy], copy_one: Callable[[Copy], None]) -> None:
-        """Start all copies. The streams of training wait for those of `now`."""
+    def begin(
+        self,
+        now: Sequence[Copy],
+        later: Sequence[Copy],
+        copy_one: Callable[[Copy], None],
+        *,
+        is_on_gpu: Callable[[Copy], bool],
+    ) -> None:
+        """Start all copies from GPUs, and make those of `now` from the host. Training's streams wait for `now`."""
         for device, stream in self._streams.items():
             stream.wait_stream(self._cuda.current_stream(device))
         with contextlib.ExitStack() as stack:
@@ -217,9 +253,24 @@ class _Devices:
                 if copy.at - at >= REPORT_BYTES:
                     at = copy.at
                     self._marks[copy.at] = self._record()
-                copy_one(copy)
+                if is_on_gpu(copy):
+                    copy_one(copy)
             self._end = self._record()
         self._make_training_wait(first)
+
+    @property
+    def is_capturing_graph(self) -> bool:
+        """True if this thread captures a CUDA graph: it may not wait for events from outside the graph."""
+        return bool(self._cuda.is_current_stream_capturing())
+
+    def seconds_waited(self) -> float:
+        """How long the GPU that waited longest has waited, without waits that go on."""
+        allow_calls_beside_capture()
+        seconds: dict[Any, float] = {}
+        for device, before, after in self._waits:
+            if after.query():
+                seconds[device] = seconds.get(device, 0.0) + before.elapsed_time(after) / 1000
+        return max(seconds.values(), default=0.0)
 
     def make_training_wait(self) -> None:
         """Work that training puts on its streams from now on begins when all is copied."""
@@ -241,7 +292,12 @@ class _Devices:
 
     def _make_training_wait(self, events: Iterable[Any]) -> None:
         for device, event in zip(self._streams, events, strict=True):
-            self._cuda.current_stream(device).wait_event(event)
+            stream = self._cuda.current_stream(device)
+            before, after = (self._cuda.Event(enable_timing=True) for _ in range(2))
+            before.record(stream)
+            stream.wait_event(event)
+            after.record(stream)
+            self._waits.append((device, before, after))
 
 
 def _storage(value: Any) -> int:

@@ -10,6 +10,7 @@ from tests.support.manifests.observed_jobs import running_job
 from holdfast.api.status import Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import view
+from holdfast.cli.ui import formats
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 CAPACITY = {"tiers": [{"name": "dedicated", "kind": "Dedicated", "accelerator": "nvidia.com/gpu"}]}
@@ -140,6 +141,12 @@ def test_losses_are_in_the_order_of_steps_and_a_step_counts_once() -> None:
     for step, loss in ((10, "3.0"), (5, "4.0"), (10, "2.5"), (11, None), (12, "nan")):
         losses.see(step, loss)
     assert losses.values() == [4.0, 2.5]
+
+
+def test_a_loss_that_is_not_finite_is_red() -> None:
+    shown = {loss: view.loss_text(loss, "bold") for loss in ("nan", "inf", "-inf", "2.113", None)}
+    assert [text.plain for text in shown.values()] == ["nan", "inf", "-inf", "2.113", formats.NOTHING]
+    assert [text.style for text in shown.values()] == ["bold red", "bold red", "bold red", "bold", "bold"]
 
 
 def test_plain_state_does_not_change_with_time_alone() -> None:
