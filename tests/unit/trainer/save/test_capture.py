@@ -160,7 +160,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Devices:
 
 
 def test_state_on_the_host_is_copied_during_training_beside_a_gpu(gate: Gate, devices: Devices) -> None:
-    """Breaks if one tensor on a GPU makes training wait for the copy of all that is on the host, as offloaded state is."""
+    """Breaks if one tensor on a GPU makes training wait for the copy of all that is on the host (offloaded)."""
     training = Training()
     before = training.bytes()
     capture, arena, plan = training.capture()
