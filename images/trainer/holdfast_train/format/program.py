@@ -173,13 +173,17 @@ def _config_changed(saved: Program, now: Program) -> str | None:
 def _object_added(saved: Program, now: Program) -> str | None:
     names = None if IMPORTED in saved.words else _objects(now, without=saved)
     return (
-        names and f"Run has {names}, and the checkpoint has not: without saved state training goes on from a new state"
+        names
+        and f"Run is given {names}, which the checkpoint does not contain: training would go on with its initial state"
     )
 
 
 def _object_removed(saved: Program, now: Program) -> str | None:
     names = _objects(saved, without=now)
-    return names and f"the checkpoint has {names}, and Run has not: this state is not restored, nor saved from now on"
+    return (
+        names
+        and f"the checkpoint contains {names}, which Run is not given: it is not restored, and not saved from now on"
+    )
 
 
 def _objects(program: Program, *, without: Program) -> str | None:

@@ -113,9 +113,8 @@ def _read(
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
     if mine is not None:
         if removed := [name for name in mine["objects"] if name not in per_rank]:
-            say(
-                f"the checkpoint has {', '.join(map(repr, removed))} of rank {rank}, and per_rank has not: not restored"
-            )
+            names = ", ".join(map(repr, removed))
+            say(f"the checkpoint contains {names} of rank {rank}, which per_rank does not contain: not restored")
         mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
     storage = open_retrying(environment, resolve(found.uri)[0])
     with storage.within(PATIENCE_SECONDS):

@@ -121,8 +121,12 @@ def program(**changed: str) -> Program:
         ({}, [], ""),
         ({"data__sampler__seed": "1"}, [("SeedChanged", "refuse")], "sampler/seed is 1, the checkpoint's was 0"),
         ({"data__sampler__batch": "256"}, [("BatchChanged", "refuse")], "sampler/batch is 256"),
-        ({"object__ema": "ema"}, [("ObjectAdded", "refuse")], "Run has 'ema', and the checkpoint has not"),
-        ({"object__model": ""}, [("ObjectRemoved", "warn")], "the checkpoint has 'model', and Run has not"),
+        (
+            {"object__ema": "ema"},
+            [("ObjectAdded", "refuse")],
+            "Run is given 'ema', which the checkpoint does not contain",
+        ),
+        ({"object__model": ""}, [("ObjectRemoved", "warn")], "the checkpoint contains 'model', which Run is not given"),
         ({"data__set": "f2"}, [("DataChanged", "warn")], "set is f2, the checkpoint's was f1"),
         ({"config": "c2", "config__rate": "r2"}, [("ConfigChanged", "warn")], "since the checkpoint: rate"),
         (

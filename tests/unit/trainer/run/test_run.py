@@ -229,7 +229,7 @@ def test_an_object_that_the_checkpoint_lacks_is_named(uri: str, tmp_path: Path) 
     with pytest.raises(SystemExit), Run(counter=Counter(), other=Counter(), environment=where):
         pytest.fail("entered")
     message = verdict(tmp_path)["message"]
-    assert "ObjectAdded: Run has 'other', and the checkpoint has not" in message
+    assert "ObjectAdded: Run is given 'other', which the checkpoint does not contain" in message
     assert 'Undo this change, or accept it with Run(rules={"ObjectAdded": "warn"}, ...)' in message
 
 
@@ -263,8 +263,8 @@ def test_an_object_that_was_removed_is_said(uri: str, tmp_path: Path, capsys: py
     with Run(counter=Counter(), environment=environment(uri, 2)) as run:
         run.left = True
     told = capsys.readouterr().err
-    assert "ObjectRemoved: the checkpoint has 'ema', and Run has not: this state is not restored" in told
-    assert "the checkpoint has 'noise' of rank 0, and per_rank has not: not restored" in told
+    assert "ObjectRemoved: the checkpoint contains 'ema', which Run is not given: it is not restored" in told
+    assert "the checkpoint contains 'noise' of rank 0, which per_rank does not contain: not restored" in told
     where = environment(uri, 3, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with pytest.raises(SystemExit), Run(counter=Counter(), rules={"ObjectRemoved": "refuse"}, environment=where):
         pytest.fail("entered")
