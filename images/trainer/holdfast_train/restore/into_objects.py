@@ -107,7 +107,7 @@ def _read(
     objects: Mapping[str, Stateful],
     per_rank: Mapping[str, Stateful],
 ) -> Restored:
-    """The state of `found` that `rank` needs. StateError names an object that it lacks; StorageErrors."""
+    """The state of `found` that `rank` needs. StateError if it has none of the `objects`; StorageErrors."""
     saved = outline(found.manifest.state, found.manifest)["objects"]
     wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
