@@ -124,6 +124,20 @@ class Ending:
 
     # At the end of the program.
 
+    def end(self, error: BaseException | None, step: int) -> None:
+        """The block of the Run is over, with an `error` if it raised one."""
+        if isinstance(error, SystemExit) and isinstance(error.__cause__, HoldfastTrainError):
+            error = error.__cause__  # of a second Run inside this one
+        try:
+            if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+                self.finish(step)
+            elif isinstance(error, HoldfastTrainError):
+                self.exit_with(error, step)
+            else:
+                self.fail(error, step)
+        except HoldfastTrainError as failure:
+            self.exit_with(failure, step)
+
     def finish(self, step: int) -> None:
         """The loop is over. If it did not leave, save its last step and record that training is complete."""
         if self.was_complete:

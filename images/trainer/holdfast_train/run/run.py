@@ -110,17 +110,8 @@ class Run:
     ) -> None:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
-        if isinstance(error, SystemExit) and isinstance(error.__cause__, HoldfastTrainError):
-            error = error.__cause__  # of a second Run inside this one
         try:
-            if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-                self._ending.finish(self.step)
-            elif isinstance(error, HoldfastTrainError):
-                self._ending.exit_with(error, self.step)
-            else:
-                self._ending.fail(error, self.step)
-        except HoldfastTrainError as failure:
-            self._ending.exit_with(failure, self.step)
+            self._ending.end(error, self.step)
         finally:
             is_complete = self._progress.state == "completed"
             self._one_run.end("has left" if self.left else "has completed its training" if is_complete else None)

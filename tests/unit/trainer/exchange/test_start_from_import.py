@@ -63,7 +63,7 @@ def test_weights_alone_are_enough_to_start(tmp_path: Path, capsys: pytest.Captur
     found = resumed(tmp_path / "own", tmp_path / "back", model=again, optimizer=torch.optim.AdamW(again.parameters()))
     assert found.resumed_from == 1
     said = capsys.readouterr().err
-    assert "the checkpoint was imported and has no object 'optimizer': it keeps its initial state" in said
+    assert "the checkpoint has no object 'optimizer': it keeps its initial state" in said
     assert "resumed from step 0" in said
     assert again.head.weight is again.embed.weight
 
@@ -74,7 +74,7 @@ def test_an_import_without_objects_of_the_run(tmp_path: Path, capsys: pytest.Cap
     where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(model=Net(), environment=where):
         pass
-    words = "has only 'ema', and none of model: give Run an object of that name, or import the source again with --name"
+    words = "has only 'ema', and none of 'model': give Run an object of that name, or import the source again with --name"
     assert words in capsys.readouterr().err
 
 
