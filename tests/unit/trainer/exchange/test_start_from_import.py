@@ -74,7 +74,7 @@ def test_an_import_without_objects_of_the_run(tmp_path: Path, capsys: pytest.Cap
     where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(model=Net(), environment=where):
         pass
-    words = "has only 'ema', and none of 'model': give Run an object of that name, or import the source again with --name"
+    words = "has only 'ema', and none of 'model': give Run an object of that name, or import the source again with"
     assert words in capsys.readouterr().err
 
 
