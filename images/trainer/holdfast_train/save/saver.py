@@ -1,12 +1,13 @@
 """Saves in the background, as one rank runs them: one or two arenas, a capture, and the rank's writer process."""
 
 import contextlib
+import gc
 import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +28,26 @@ from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.writer_process import WriterProcess, start_writer
 from holdfast_train.say import say
 
-__all__ = ["Saver", "TrainingState"]
+__all__ = ["Saver", "TrainingState", "no_garbage_collection"]
 
 ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Inside, Python does not search for unreachable objects.
+
+    A save makes several objects for each tensor, and all of them stay. For a state of 100,000 tensors the searches that
+    they would cause take longer than the rest of the call, for which training waits.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -121,13 +138,16 @@ class Saver:
         """
         if "torch" not in sys.modules:
             return
-        walk, replicated, _, _ = self._state.walk(self._open.rank)
-        arena = self._new_arena(0, self._plan_for(walk, replicated).size)
+        with no_garbage_collection():
+            walk, replicated, _, _ = self._state.walk(self._open.rank)
+            plan = self._plan_for(walk, replicated)
+        arena = self._new_arena(0, plan.size)
         try:
             threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
         except RuntimeError:  # the container is at its limit of processes
             arena.populate()
 
+    @no_garbage_collection()
     def begin(
         self,
         name: CheckpointName,

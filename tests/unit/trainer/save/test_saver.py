@@ -1,6 +1,7 @@
 """A writer that fails, crashes or is late does no harm to training or to later saves."""
 
 import contextlib
+import gc
 import math
 import os
 import threading
@@ -22,7 +23,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.messages import Finished, Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver, TrainingState, no_garbage_collection
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_retrying
@@ -293,6 +294,48 @@ def test_only_the_training_process_saves(training: Training) -> None:
     with pytest.raises(StateError, match="was forked from the training process"):
         training.begin(1)
     training.saver._process -= 1
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_save_does_not_wait_for_garbage_collection(training: Training, enabled: bool) -> None:
+    """Breaks if a state of 100,000 tensors stops training for seconds: each new object may start a collection."""
+    collections: list[str] = []
+
+    def count(phase: str, _: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            collections.append(phase)
+
+    before, was_enabled = gc.get_threshold(), gc.isenabled()
+    gc.callbacks.append(count)
+    try:
+        gc.set_threshold(1)
+        (gc.enable if enabled else gc.disable)()
+        with no_garbage_collection():
+            collections.clear()
+            training.saver._state.walk(0)
+            assert collections == []
+        training.begin(1)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*before)
+        (gc.enable if was_enabled else gc.disable)()
+    assert training.saver.wait(lambda: 30)
+
+
+def test_the_state_is_read_without_garbage_collection(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    walk = TrainingState.walk
+
+    def watched(state: TrainingState, rank: int) -> Any:
+        seen.append(gc.isenabled())
+        return walk(state, rank)
+
+    monkeypatch.setattr(TrainingState, "walk", watched)
+    training.saver.prepare()
+    training.save(1)
+    assert seen == [False, False]
+    assert gc.isenabled()
 
 
 def test_a_commit_is_reported_before_old_checkpoints_are_deleted(
