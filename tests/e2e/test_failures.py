@@ -128,7 +128,7 @@ def test_a_secret_that_is_late_is_waited_for(
     apply(cluster, {**s3_secret(cluster), "metadata": {"name": "late"}}, namespace=namespace)
     done = job.wait_phase("Completed", "Failed")
     assert done["phase"] == "Completed"
-    assert condition(done, "StartBlocked")["status"] == "False"
+    assert [item["status"] for item in done["conditions"] if item["type"] == "StartBlocked"] == ["False"]
 
 
 def test_second_job_on_a_prefix_is_refused_and_the_first_goes_on(

@@ -80,7 +80,7 @@ class EndReason(StrEnum):
     EXITED = "Exited"
     EXIT_CODE = "ExitCode"
     OUT_OF_MEMORY = "OutOfMemory"
-    EVICTED = "Evicted"  # it used more memory or scratch space than it asked for
+    EVICTED = "Evicted"  # a failure beyond its own limit of scratch space; a loss if its node was low on something
     COMMAND_NOT_FOUND = "CommandNotFound"
     POD_INVALID = "PodInvalid"
 

@@ -185,12 +185,12 @@ class Volume(Model):
     )
 
 
-def _positive(field: str, attribute: str) -> Rule:
+def _positive(field: str, attribute: str, *, optional: bool = False) -> Rule:
     text = f"string(self.{field})"
     return Rule(
         allowed=f"{field} must be above 0",
-        cel=f"quantity({text}).isGreaterThan(quantity('0'))",
-        is_met=lambda resources: quantity_value(getattr(resources, attribute)) > 0,
+        cel=(f"!has(self.{field}) || " if optional else "") + f"quantity({text}).isGreaterThan(quantity('0'))",
+        is_met=lambda resources: (got := getattr(resources, attribute)) is None or quantity_value(got) > 0,
         got_cel=text,
         got=lambda resources: str(getattr(resources, attribute)),
         field=f".{field}",
@@ -206,8 +206,15 @@ class Resources(Model):
     """Memory, such as 120Gi; above 0."""
     shared_memory: Quantity | None = None
     """Size of /dev/shm, which data loaders need, such as 16Gi. Default: the container runtime's, usually 64Mi."""
+    ephemeral_storage: Quantity | None = None
+    """Space on the node's disk for logs, temporary files and emptyDir volumes, such as 50Gi; beyond it the pod is
+    evicted, which counts as a failure. A namespace whose quota limits ephemeral-storage needs it. Default: no limit."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_positive("cpu", "cpu"), _positive("memory", "memory"))
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _positive("cpu", "cpu"),
+        _positive("memory", "memory"),
+        _positive("ephemeralStorage", "ephemeral_storage", optional=True),
+    )
 
 
 class SecurityContext(Model):
@@ -219,7 +226,9 @@ class SecurityContext(Model):
     run_as_group: Count | None = None
     """Group id of the program. Default: the image's group."""
     fs_group: Count | None = None
-    """Id of the group that owns the files of the volumes. Default: unchanged."""
+    """Id of the group that owns the files of the volumes, and that all containers belong to. Default: 65532 if
+    checkpoint.storage is a volumeClaim and no other claim is in trainer.volumes, otherwise the groups stay unchanged.
+    Not every kind of volume supports it; NFS does not."""
 
 
 def _mounted_twice(trainer: "Trainer") -> list[str]:

@@ -19,6 +19,8 @@ Env = list[dict[str, Any]]
 
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
+INIT_MEMORY = "256Mi"  # what the init container needs at least
+VOLUME_GROUP = 65532  # of a volume with checkpoints: the group of the init container's image
 
 # A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
 # connection. Holdfast decides itself, and earlier (see core.table: the silent node).
@@ -57,8 +59,8 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: 
         "terminationGracePeriodSeconds": _seconds(job),
         "nodeSelector": dict(tier.node_selector),
         "tolerations": [t.to_object() for t in tier.tolerations] + _STAY_ON_SILENT_NODES,
-        "securityContext": _pod_security(trainer),
-        "initContainers": [_init_container(config, common, [launcher, *mounts])],
+        "securityContext": _pod_security(job),
+        "initContainers": [_init_container(trainer, config, common, [launcher, *mounts])],
         "containers": [_trainer_container(trainer, tier, env, [launcher, *mounts])],
         "volumes": _volumes(job),
     }
@@ -104,14 +106,20 @@ def _metadata(job: TrainingJob, attempt: Attempt, rank: int) -> Manifest:
     }
 
 
-def _init_container(config: OperatorConfig, env: Env, mounts: list[Manifest]) -> Manifest:
+def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: list[Manifest]) -> Manifest:
+    """What it asks for costs nothing: it ends before the trainer starts, and a pod needs the larger of the two.
+
+    Requests and limits as those of the trainer satisfy every quota and LimitRange that the trainer satisfies.
+    """
+    memory = max(trainer.resources.memory, INIT_MEMORY, key=quantity_value)
+    wanted = {**_own_resources(trainer), "memory": memory}
     return {
         "name": names.INIT_CONTAINER,
         "image": config.init_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["holdfast-init"],
         "env": [*env, {"name": "HOLDFAST_LAUNCHER_DIR", "value": names.LAUNCHER_PATH}],
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": {"requests": wanted, "limits": wanted},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
@@ -119,7 +127,9 @@ def _init_container(config: OperatorConfig, env: Env, mounts: list[Manifest]) ->
 
 
 def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: list[Manifest]) -> Manifest:
-    wanted = requested(trainer, tier)
+    wanted = {**_own_resources(trainer), **tier.extra_resources}
+    if tier.accelerator and trainer.accelerators_per_node:
+        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
     own_mounts = [_mount(volume) for volume in trainer.volumes]
     if trainer.resources.shared_memory:
         own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - NCCL and data loaders use it
@@ -146,9 +156,30 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
     return container
 
 
-def _pod_security(trainer: Trainer) -> Manifest:
+def _own_resources(trainer: Trainer) -> dict[str, str]:
+    """What the spec asks for besides accelerators and shared memory."""
+    asked = trainer.resources
+    wanted = {"cpu": asked.cpu, "memory": asked.memory}
+    return wanted | ({"ephemeral-storage": asked.ephemeral_storage} if asked.ephemeral_storage else {})
+
+
+def _pod_security(job: TrainingJob) -> Manifest:
+    trainer = job.spec.trainer
     root = {} if not trainer.security_context.run_as_user else {"runAsNonRoot": True}
-    return {**trainer.security_context.to_object(), **root, "seccompProfile": {"type": "RuntimeDefault"}}
+    context = {**trainer.security_context.to_object(), **root, "seccompProfile": {"type": "RuntimeDefault"}}
+    if trainer.security_context.fs_group is None and _may_share_volume(job):
+        context |= {"fsGroup": VOLUME_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+    return context
+
+
+def _may_share_volume(job: TrainingJob) -> bool:
+    """True if only the claim with the checkpoints would change its group.
+
+    The init container, and trainers of other images later, may run as other users: what they share is a group.
+    """
+    claim = job.spec.checkpoint.storage.volume_claim
+    others = (volume.persistent_volume_claim for volume in job.spec.trainer.volumes)
+    return claim is not None and all(other is None or other.claim_name == claim.name for other in others)
 
 
 def _container_security(trainer: Trainer) -> Manifest:

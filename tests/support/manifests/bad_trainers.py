@@ -147,6 +147,13 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         "should match",
         "a quantity",
     ),
+    Bad(
+        "ephemeral-storage-zero",
+        {f"{_TRAINER}/resources/ephemeralStorage": "0"},
+        "spec.trainer.resources.ephemeralStorage",
+        "0",
+        "ephemeralStorage must be above 0",
+    ),
     # Environment
     Bad(
         "env-reserved",

@@ -206,6 +206,52 @@ def test_shared_memory_and_own_volumes():
     assert {"name": "holdfast-shm", "mountPath": "/dev/shm"} in mounts
 
 
+def init(pod):
+    return pod["spec"]["initContainers"][0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({}, {"cpu": "1", "memory": "1Gi"}),
+        ({"cpu": "16", "memory": "120Gi", "ephemeralStorage": "50Gi"},
+         {"cpu": "16", "memory": "120Gi", "ephemeral-storage": "50Gi"}),
+        ({"cpu": "10m", "memory": "64Mi"}, {"cpu": "10m", "memory": "256Mi"}),
+    ],
+)  # fmt: skip
+def test_every_container_sets_what_a_quota_or_limit_range_of_the_trainer_asks_for(asked, wanted):
+    """A quota on limits.cpu refuses a pod with a container that has none; a LimitRange may bound limit to request."""
+    pod = build(trainer={**TRAINER, "acceleratorsPerNode": 0, "resources": asked})
+    assert init(pod)["resources"] == {"requests": wanted, "limits": wanted}
+    assert trainer(pod)["resources"]["limits"] == {**wanted, "memory": asked.get("memory", "1Gi")}
+
+
+CLAIM = {"storage": {"volumeClaim": {"name": "runs", "path": "vit"}}}
+
+
+def volume(claim):
+    return {"name": "data", "mountPath": "/data", "persistentVolumeClaim": {"claimName": claim}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "group"),
+    [
+        ({"checkpoint": CLAIM}, 65532),
+        ({"checkpoint": CLAIM, "trainer": {**TRAINER, "securityContext": {"fsGroup": 7}}}, 7),
+        ({"checkpoint": CLAIM, "trainer": {**TRAINER, "volumes": [volume("runs")]}}, 65532),
+        ({"checkpoint": CLAIM, "trainer": {**TRAINER, "volumes": [volume("data")]}}, None),
+        ({}, None),
+    ],
+    ids=["default", "as asked", "the same claim", "would change other files", "no claim"],
+)
+def test_all_users_of_a_volume_with_checkpoints_share_a_group(changes, group):
+    assert build(**changes)["spec"]["securityContext"].get("fsGroup") == group
+
+
+def test_a_large_volume_is_not_walked_through_at_every_start():
+    assert build(checkpoint=CLAIM)["spec"]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+
+
 @pytest.mark.parametrize("name", ["HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_CHECKPOINT_URI"])
 def test_our_variables_cannot_be_set(name):
     with pytest.raises(SpecError, match="HOLDFAST_"):

@@ -28,6 +28,7 @@ from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, tol
 from holdfast.api.attempt import AttemptState, Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.attempt.start import seen_pod
+from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.pod_manifest import program
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
 
@@ -113,6 +114,20 @@ def test_no_successor_comes_up_beside_a_program_that_the_job_runs_no_longer():
     going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
     given = job(status(FENCED, library=True, library_program="other"))
     assert created(settled(snapshot(given, pod(), cluster=going, reports=[stepped()]))) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("must specify limits.ephemeral-storage for: trainer", "trainer.resources.ephemeralStorage"),
+        ('violates PodSecurity "restricted:latest": runAsNonRoot != true', "trainer.securityContext.runAsUser"),
+    ],
+)
+def test_a_refusal_names_the_field_that_helps(message, field):
+    refused = Refusal(1, at(-1), 403, "Forbidden", message)
+    said = settled(snapshot(job(status(attempt(state=AttemptState.ACQUIRING))), refusal=refused)).status.decision.reason
+    assert message in said
+    assert field in said
 
 
 def test_a_deadline_is_never_before_the_order():

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import stat
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -191,6 +192,7 @@ class FolderStorage:
             missing = [p for p in (target.parent, *target.parent.parents) if not p.is_dir()]
             target.parent.mkdir(parents=True, exist_ok=True)
             for folder in missing:
+                _open_to_group(folder)
                 _sync_folder(folder.parent)
         return target
 
@@ -225,7 +227,9 @@ class FolderStorage:
             yield
         except PermissionError as error:
             raise StorageDeniedError(
-                f"{self.uri}/{key}: {error.strerror}; the pod's user needs permission to read and write there"
+                f"{self.uri}/{key}: {error.strerror}; user {os.geteuid()} with the groups {_groups()} may not read and "
+                f"write there: set trainer.securityContext.runAsUser to the owner of the folder, or "
+                f"trainer.securityContext.fsGroup to its group"
             ) from error
         except OSError as error:
             where = f"{self.uri}/{key}: {error.strerror or error}"
@@ -277,6 +281,19 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
     except OSError:  # not empty, or removed already: both are fine
         return
+
+
+def _open_to_group(folder: Path) -> None:
+    """Let the group write into a new folder: the init container, and later trainers, may run as other users."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    try:
+        folder.chmod(mode | stat.S_IRWXG)
+    except PermissionError:  # another process, of another user, has just made it
+        return
+
+
+def _groups() -> str:
+    return ", ".join(str(group) for group in sorted({os.getegid(), *os.getgroups()}))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,6 +19,8 @@ from holdfast.core.pod_manifest import program
 from holdfast.core.turn import Turn
 
 INVALID = 422  # HTTP status of a refusal: the API server will never accept this pod
+POD_SECURITY = "violates PodSecurity"  # words of the admission controller
+POD_SECURITY_TRIES = 10  # over eight minutes: the namespace may have got its label by mistake
 NAME_TAKEN = "NameTaken"  # reason of a refusal: another pod has this name
 
 # --- a first attempt --------------------------------------------------------------------------------------------------
@@ -147,15 +149,30 @@ def was_refused(turn: Turn) -> Refusal | None:
 
 
 def note_refusal(turn: Turn, refusal: Refusal) -> None:
-    """Quota, LimitRange, PodSecurity or a webhook refused the pod: wait, and show their message. Fail if invalid."""
-    if refusal.status == INVALID:
+    """Quota, LimitRange, PodSecurity or a webhook refused the pod: wait, and show their message. Fail if it is in vain.
+
+    It is in vain if the pod is invalid, or if the Pod Security Standard of the namespace has refused it many times.
+    """
+    text = refusal.message[:512] + _advice(turn.draft, refusal)
+    if refusal.status == INVALID or (POD_SECURITY in text and turn.attempt.refusals + 1 >= POD_SECURITY_TRIES):
         turn.draft.refusal_handled = True
-        end.end_attempt(turn, End(EndKind.MISCONFIGURED, EndReason.POD_INVALID, refusal.message))
+        reason = EndReason.POD_INVALID if refusal.status == INVALID else EndReason.POD_REFUSED
+        end.end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
         return
     put_off(turn, refusal)
     if refusal.reason != NAME_TAKEN:
         turn.draft.set(reason=EndReason.POD_REFUSED)
-        turn.draft.explain("Wait", f"the pod was refused: {refusal.message[:512]}")
+        turn.draft.explain("Wait", f"the pod was refused: {text}")
+
+
+def _advice(draft: Draft, refusal: Refusal) -> str:
+    """Which field of the job helps against the refusal; empty if that is not known."""
+    trainer = draft.snapshot.job.spec.trainer
+    if POD_SECURITY in refusal.message and not trainer.security_context.run_as_user:
+        return "; set trainer.securityContext.runAsUser to a user id other than 0, which the image must support"
+    if "ephemeral-storage" in refusal.message and trainer.resources.ephemeral_storage is None:
+        return "; set trainer.resources.ephemeralStorage"
+    return ""
 
 
 def put_off(turn: Turn, refusal: Refusal) -> None:

@@ -57,8 +57,11 @@ KUBELET_REASONS = frozenset(
     ("Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError", "Preempting",
      "TopologyAffinityError")
 )  # fmt: skip
-# Words of a kubelet that evicts a pod which used more than it had requested.
-_ASKED_TOO_LITTLE = ("memory", "ephemeral", "EmptyDir")
+# Words of a kubelet that evicts a pod which used more scratch space than its own limit. A node that is low on disk or
+# memory evicts pods that kept to theirs.
+_OVER_ITS_LIMIT = re.compile(
+    "exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
+)
 # Reasons of the launcher for a storage that does not work now: not the program's fault, and worth another try.
 STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
 # Reasons of a container runtime that could not start a container, and its message if the program does not exist.
@@ -95,11 +98,11 @@ def _misconfigured(e: Evidence) -> End | None:
 
 
 def _out_of_memory(e: Evidence) -> End | None:
-    """The container hit its memory limit, or was evicted for memory or scratch space: the job requests too little."""
+    """The container hit its memory limit, or was evicted beyond its own limit of scratch space."""
     if e.container and e.container.reason == "OOMKilled" and not e.drain:
         text = f"container {e.container.name} was killed for using more memory than its limit"
         return End(EndKind.FAILURE, EndReason.OUT_OF_MEMORY, text)
-    if e.pod.reason == EndReason.EVICTED and any(word in e.pod.message for word in _ASKED_TOO_LITTLE):
+    if e.pod.reason == EndReason.EVICTED and _OVER_ITS_LIMIT.search(e.pod.message):
         return End(EndKind.FAILURE, EndReason.EVICTED, _cap(e.pod.message))
     return None
 

@@ -106,6 +106,11 @@ async def test_a_tier_without_nodes_is_a_warning() -> None:
     assert found[1].startswith("warning spec.capacity.tiers[spot]: no node has its labels")
 
 
+async def test_scratch_space_counts() -> None:
+    found, _ = await findings({}, {"spec/trainer/resources/ephemeralStorage": "200Gi"})
+    assert found[1].endswith("none could run the pod: ephemeral-storage 0 is less than 200Gi")
+
+
 async def test_a_tier_whose_nodes_are_too_small_says_why() -> None:
     found, _ = await findings({}, {"spec/trainer/acceleratorsPerNode": 8})
     assert found[1].endswith("none could run the pod: nvidia.com/gpu 1 is less than 8")

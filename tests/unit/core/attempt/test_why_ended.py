@@ -15,6 +15,10 @@ FAILED = verdict("failed", "UserException", message="ValueError: no", lastLines=
 DRAINED = verdict("drained", "SavedAndLeft", step=41)
 DONE = verdict("completed", "Exited", step=100)
 OOM = replace(container(ended=True, exit_code=137), reason="OOMKilled")
+DISK_LOW = (
+    "The node was low on resource: ephemeral-storage. Threshold quantity: 9Gi, available: 8Gi. Container trainer was "
+    "using 25Gi, request is 0, has larger consumption of ephemeral-storage. "
+)
 NODE_LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 10Mi."
 
 
@@ -73,9 +77,12 @@ CASES = [
     ("memory limit while leaving", ended(1, 137, trainer=OOM), drain(), LOSS, "SpotInterruption"),
     ("memory limit outweighs an eviction", ended(1, 137, trainer=OOM, disruption="TerminationByKubelet"), None, FAILURE,
      "OutOfMemory"),
-    ("evicted for memory", rejected("Evicted", NODE_LOW), None, FAILURE, "Evicted"),
-    ("evicted for scratch", rejected("Evicted", "Pod ephemeral local storage usage exceeds the total limit"), None,
-     FAILURE, "Evicted"),
+    ("the node was low on memory", rejected("Evicted", NODE_LOW), None, LOSS, "Evicted"),
+    ("the node was low on disk", rejected("Evicted", DISK_LOW), None, LOSS, "Evicted"),
+    ("evicted for scratch", rejected("Evicted", "Pod ephemeral local storage usage exceeds the total limit of "
+     "containers 1Gi. "), None, FAILURE, "Evicted"),
+    ("evicted for its scratch", rejected("Evicted", 'Container trainer exceeded its local ephemeral storage limit '
+     '"1Gi". '), None, FAILURE, "Evicted"),
     ("evicted for an emptyDir", rejected("Evicted", 'Usage of EmptyDir volume "x" exceeds the limit "1Gi".'), None,
      FAILURE, "Evicted"),
     ("evicted for process ids", rejected("Evicted", "The node was low on resource: pids."), None, LOSS, "Evicted"),

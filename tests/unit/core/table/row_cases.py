@@ -36,6 +36,7 @@ IMPENDING = "cloud.google.com/impending-node-termination"
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
 DONE, DRAINED = verdict("completed", "Exited"), verdict("drained", "SavedAndLeft", step=710)
 FENCED = attempt(fenced=True, first_step=500)
+RESTRICTED = Refusal(1, at(-1), 403, "Forbidden", 'violates PodSecurity "restricted:latest": runAsNonRoot != true')
 QUOTA = Refusal(1, at(-1), 403, "Forbidden", "exceeded quota: gpus")
 
 
@@ -203,6 +204,11 @@ CASES = [
     Case("refused by quota", snapshot(job(status(attempt(state=ACQUIRING))), refusal=QUOTA), ("pod refused",),
          {"state": INTENDED, "retry": at(1), "reason": "PodRefused", "wake": at(1), "attempt": 1,
           "counts": (0, 0, 0), "events": ["PodRefused"]}),
+    Case("refused by the Pod Security Standard", snapshot(job(status(attempt(state=ACQUIRING))), refusal=RESTRICTED),
+         ("pod refused",), {"state": INTENDED, "retry": at(1), "reason": "PodRefused"}),
+    Case("refused by the Pod Security Standard for long",
+         snapshot(job(status(attempt(state=ACQUIRING, refusals=9))), refusal=RESTRICTED), ("pod refused",),
+         {"phase": "Failed", "reason": "PodRefused", "end": (1, EndKind.MISCONFIGURED, "PodRefused")}),
     Case("refused again", snapshot(job(status(attempt(state=ACQUIRING, refusals=4))), refusal=QUOTA), ("pod refused",),
          {"retry": at(16)}),
     Case("refused until the tier's time is over",

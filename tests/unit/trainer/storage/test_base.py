@@ -274,6 +274,25 @@ def test_folder_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_new_folders_are_open_to_their_group(tmp_path: Path) -> None:
+    """Breaks if the trainer of another user cannot write into folders that the init container has made."""
+    before = os.umask(0o077)
+    try:
+        FolderStorage(tmp_path / "vit").put("log/1.json", b"x")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o070 for name in ("vit", "vit/log")] == [0o070, 0o070]
+
+
+def test_a_folder_of_another_user_names_the_fields_that_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("holdfast_train.storage.folder.os.open", refuse)
+    with pytest.raises(StorageDeniedError, match=rf"user {os.geteuid()} .*runAsUser.*fsGroup"):
+        FolderStorage(tmp_path).put("key", b"x")
+
+
 @pytest.mark.parametrize(
     ("number", "error"), [(13, StorageDeniedError), (5, StorageUnreachableError), (116, StorageUnreachableError)]
 )
