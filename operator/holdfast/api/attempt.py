@@ -82,6 +82,7 @@ class EndReason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"  # a failure beyond its own limit of scratch space; a loss if its node was low on something
     COMMAND_NOT_FOUND = "CommandNotFound"
+    PYTHON_INCOMPLETE = "PythonIncomplete"  # the image's python3 cannot run the launcher
     POD_INVALID = "PodInvalid"
 
 

@@ -28,6 +28,7 @@ from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, tol
 from holdfast.api.attempt import AttemptState, Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.attempt.start import seen_pod
+from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.pod_manifest import program
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
@@ -114,6 +115,20 @@ def test_no_successor_comes_up_beside_a_program_that_the_job_runs_no_longer():
     going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
     given = job(status(FENCED, library=True, library_program="other"))
     assert created(settled(snapshot(given, pod(), cluster=going, reports=[stepped()]))) == []
+
+
+def test_memory_that_ran_out_at_a_save_says_what_the_save_took():
+    killed = ended(1, 137, trainer=replace(container(ended=True, exit_code=137), reason="OOMKilled"))
+    saved = SavedCheckpoint(900, "s3://b/p", 3 * 2**30, at(-60))
+
+    def said(**changes):
+        given = snapshot(job(status(FENCED)), killed, reports=[stepped(checkpoint=saved, **changes)])
+        return settled(given).status.history[-1].message
+
+    assert said(state="saving").endswith(
+        ", while it saved: a save copies the state, which takes 3.0Gi of memory; raise trainer.resources.memory by that"
+    )
+    assert "save" not in said(state="training")
 
 
 @pytest.mark.parametrize(

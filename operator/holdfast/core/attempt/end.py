@@ -1,5 +1,6 @@
 """An attempt is over: it goes from `current` into history, it is counted once, and the next step is decided."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, EndReason
@@ -26,7 +27,19 @@ PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 
 def record_end(turn: Turn, pod: PodView) -> None:
     """The pod ended, and says how."""
-    end_attempt(turn, classify(pod, turn.attempt.drain), ended_at=pod.trainer.ended_at if pod.trainer else None)
+    end = classify(pod, turn.attempt.drain)
+    if end.reason == EndReason.OUT_OF_MEMORY:
+        end = replace(end, message=end.message + _memory_of_save(turn))
+    end_attempt(turn, end, ended_at=pod.trainer.ended_at if pod.trainer else None)
+
+
+def _memory_of_save(turn: Turn) -> str:
+    """What a save takes beside the program, if the trainer was at one when its memory ran out; otherwise empty."""
+    report = turn.report
+    if report is None or report.state != "saving":
+        return ""
+    size = f", which takes {report.checkpoint.bytes / 2**30:.1f}Gi of memory" if report.checkpoint else ""
+    return f", while it saved: a save copies the state{size}; raise trainer.resources.memory by that"
 
 
 def record_pod_gone(turn: Turn) -> None:

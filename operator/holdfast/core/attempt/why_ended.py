@@ -68,6 +68,10 @@ STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
 # A GPU runtime that is missing on a node gives the same message, with "nvidia" in it.
 NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
 _NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
+# What python3 says if it cannot even begin with the launcher. A program's own errors come with a verdict.
+_NO_LAUNCHER = re.compile(
+    r"No module named '?encodings|holdfast-run\", line .*(ModuleNotFoundError|ImportError|SyntaxError)", re.DOTALL
+)
 _SIGKILL, _SIGTERM = 137, 143
 # What containerd and a kubelet report of a container whose end they did not see. A program's own 255 has a verdict.
 _LOST_CODE, _LOST_REASONS = 255, frozenset(("Unknown", "ContainerStatusUnknown"))
@@ -146,6 +150,15 @@ def _not_begun(e: Evidence) -> End | None:
     return End(EndKind.LOSS, e.container.reason, text, infrastructure=True)
 
 
+def _python_incomplete(e: Evidence) -> End | None:
+    """python3 of the image cannot run the launcher: it lacks a part of its standard library, or is too old."""
+    c = e.container
+    if e.verdict or c is None or not c.ended or not _NO_LAUNCHER.search(c.message):
+        return None
+    text = "python3 of the image cannot run the launcher of Holdfast, which needs Python 3.9 or newer, complete"
+    return End(EndKind.MISCONFIGURED, EndReason.PYTHON_INCOMPLETE, _cap(f"{text}: {_newest(c.message)}"))
+
+
 def _container_lost(e: Evidence) -> End | None:
     """The container runtime lost the container: its node restarted, or its shim died. There is no verdict."""
     c = e.container
@@ -205,6 +218,7 @@ RULES: tuple[Callable[[Evidence], End | None], ...] = (
     _deleted,
     _kubelet,
     _not_begun,
+    _python_incomplete,
     _container_lost,
     _killed,
     _launcher,

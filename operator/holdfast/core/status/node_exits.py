@@ -19,7 +19,8 @@ OUT_OF_RESOURCE = "OutOfResource"  # a kubelet reports OutOfcpu, OutOfnvidia.com
 # These end an attempt that has no node, or training itself: no node is left.
 _NO_EXIT = frozenset(
     (EndReason.ACQUIRE_TIMEOUT, EndReason.OTHER_TIER, EndReason.TIER_REMOVED, EndReason.POD_REFUSED,
-     EndReason.POD_INVALID, EndReason.COMMAND_NOT_FOUND, EndReason.EXITED, EndReason.EXIT_CODE, EndReason.OUT_OF_MEMORY)
+     EndReason.POD_INVALID, EndReason.COMMAND_NOT_FOUND, EndReason.PYTHON_INCOMPLETE, EndReason.EXITED,
+     EndReason.EXIT_CODE, EndReason.OUT_OF_MEMORY)
 )  # fmt: skip
 _OWN = frozenset(reason.value for reason in EndReason) - _NO_EXIT
 _LAUNCHER = frozenset(("SavedAndLeft", "LeftWithoutSaving"))

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from pydantic import ValidationError
 
+from holdfast.api.attempt import EndKind
 from holdfast.api.status import CheckpointStatus, Phase, Progress
 from holdfast.core.draft import Draft
 from holdfast.core.observe.report import Report
@@ -15,6 +16,22 @@ FAR = 100 * 365 * 86_400  # seconds; a later ETA is not shown
 
 def take_progress(draft: Draft, s: Situation) -> None:
     """Put the newest report into status: with any other change at once, otherwise once per status_interval."""
+    _take_reports(draft, s)
+    if draft.status.phase is Phase.COMPLETED:
+        _take_last_step(draft)
+
+
+def _take_last_step(draft: Draft) -> None:
+    """Put the step into status with which training was complete: its report may have come while no operator ran."""
+    progress, history = draft.status.progress, reversed(draft.status.history)
+    last = next((record.last_step for record in history if record.kind is EndKind.COMPLETED), None)
+    if last is not None and last > progress.step:
+        steps = progress.steps or draft.snapshot.job.spec.goal.steps
+        changes = {"step": last, "steps": steps, "percent": _percent(last, steps), "eta": None}
+        draft.set(progress=progress.model_copy(update={**changes, "samples_per_second": None}))
+
+
+def _take_reports(draft: Draft, s: Situation) -> None:
     report = _newest(draft)
     progress = draft.status.progress
     if report is None or report.received_at == progress.updated_at:

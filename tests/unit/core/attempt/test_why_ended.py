@@ -50,6 +50,7 @@ def lost(reason: str, code: int = 255):
     return replace(container(ended=True, exit_code=code), reason=reason)
 
 
+LAUNCHER_TRACE = 'Traceback (most recent call last):\n  File "/holdfast/bin/holdfast-run", line 15, in <module>\n'
 RANK_KILLED = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -9 (pid: 7)", "  traceback : Signal 9"]
 
 CASES = [
@@ -129,6 +130,15 @@ CASES = [
     ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, LOSS, "SavedAndLeft"),
     ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, LOSS, "Fenced"),
     ("signal of its own", ended(1, 139, verdict("failed", "Signal11", signal=11)), None, FAILURE, "Signal11"),
+    # the image cannot run the launcher
+    ("python3 without its codecs", ended(1, 1, "Fatal Python error: init_fs_encoding: failed to get the Python codec\n"
+     "ModuleNotFoundError: No module named 'encodings'"), None, MISCONFIGURED, "PythonIncomplete"),
+    ("python3 without a module", ended(1, 1, LAUNCHER_TRACE + "ModuleNotFoundError: No module named 'fcntl'"), None,
+     MISCONFIGURED, "PythonIncomplete"),
+    ("python3 that is too old", ended(1, 1, LAUNCHER_TRACE + "SyntaxError: future feature annotations is not defined"),
+     None, MISCONFIGURED, "PythonIncomplete"),
+    ("a module that the program lacks", ended(1, 1, verdict("failed", "UserException", exitCode=1,
+     lastLines=["ModuleNotFoundError: No module named 'torch'"])), None, FAILURE, "UserException"),
     # the node lost the container: what containerd reports after a reboot, and when the container's shim was killed
     ("the node restarted", ended(1, 255, trainer=lost("Unknown")), None, LOSS, "ContainerLost"),
     ("the shim died", ended(1, 255, trainer=lost("Error")), None, LOSS, "ContainerLost"),

@@ -31,7 +31,7 @@ from holdfast.core.status.node_exits import OTHER, REASONS, NodeExit, known_reas
 # Ends of attempts that had no node, and ends of training itself: no node was left.
 NO_EXIT = {
     "AcquireTimeout", "PodRefused", "PodInvalid", "TierRemoved", "OtherTier",
-    "Exited", "ExitCode", "OutOfMemory", "CommandNotFound",
+    "Exited", "ExitCode", "OutOfMemory", "CommandNotFound", "PythonIncomplete",
 }  # fmt: skip
 
 

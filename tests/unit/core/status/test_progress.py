@@ -133,3 +133,17 @@ def test_an_older_pods_report_does_not_return_once_a_later_one_is_gone():
     old = stepped(1, 700, checkpoint=SAVED, received_at=at(-600))
     after = settled(snapshot(job(before), ended(1), pending(3), reports=[old])).status
     assert (after.progress.step, after.checkpoint) == (900, saved)
+
+
+def test_a_job_that_completed_while_no_operator_ran_shows_the_step_of_the_verdict():
+    before = Progress(step=960, steps=1000, percent="96.0", updated_at=at(-60))
+    given = job(status(attempt(fenced=True, first_step=1), progress=before))
+    done = settled(snapshot(given, ended(1, 0, verdict("completed", "Exited", step=1000)))).status
+    assert (done.phase, done.progress.step, done.progress.percent) == ("Completed", 1000, "100.0")
+
+
+def test_an_attempt_that_was_lost_does_not_raise_the_step():
+    before = Progress(step=960, steps=1000, percent="96.0", updated_at=at(-60))
+    given = job(status(attempt(fenced=True, first_step=1), progress=before))
+    lost = settled(snapshot(given, ended(1, 1, verdict("drained", "SavedAndLeft", step=970)))).status
+    assert lost.progress.step == 960
