@@ -267,7 +267,7 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
     turn.set_attempt(
         first_step=report.first_step,
         last_step=report.step,
-        last_step_at=report.step_at,
+        last_step_at=report.step_at and min(report.step_at, turn.now),
         progress_at=at,
         resumed_step=report.resumed_step,
     )

@@ -48,7 +48,8 @@ def _take_reports(draft: Draft, s: Situation) -> None:
         draft.set(checkpoint=saved)
     current = draft.status.current
     if current and current.number == report.attempt and current.first_step is not None:
-        steps = {"last_step": report.step, "last_step_at": report.step_at}
+        # The clock of this process may have been set back since the report came.
+        steps = {"last_step": report.step, "last_step_at": report.step_at and min(report.step_at, draft.now)}
         draft.set(current=current.model_copy(update=steps))
 
 
@@ -80,7 +81,7 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
         eta=_eta(report, step, goal) if running else None,
         loss=report.loss if report.loss is not None else draft.status.progress.loss,
         samples_per_second=report.samples_per_second if running else None,
-        updated_at=report.received_at,
+        updated_at=min(report.received_at, draft.now),
     )
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.support.decisions.snapshots import at, attempt, decide, drain, job, pod, snapshot, status, stored
+from tests.support.decisions.snapshots import at, attempt, decide, drain, job, pod, snapshot, status, stepped, stored
 
 from holdfast.api.attempt import Attempt, AttemptState, Departure, Drain
 from holdfast.api.model import Model
@@ -92,3 +92,14 @@ def test_the_second_decision_has_nothing_to_do():
     assert first.trace == ("clock ahead",)
     again = Draft(snapshot(stored(given.job, first.status), pod()))
     assert clock_difference(again) is None
+
+
+def test_a_clock_that_was_set_back_while_reports_arrive_causes_one_correction():
+    """Otherwise each decision would write the times of the report again, and the next one would pull them back."""
+    told = stepped(received_at=at(HOUR), step_at=at(HOUR))
+    current = attempt(fenced=True, first_step=1, last_step_at=at(HOUR))
+    given = snapshot(job(status(current, progress=Progress(updated_at=at(HOUR)))), pod(), reports=[told])
+    first = decide(given)
+    again = decide(snapshot(stored(given.job, first.status), pod(), reports=[told]))
+    assert (first.trace, again.trace) == (("clock ahead",), ())
+    assert again.status == stored(given.job, first.status).status
