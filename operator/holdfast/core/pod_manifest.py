@@ -12,7 +12,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import requested
+from holdfast.core.observe.demand import requested, requested_anywhere
 
 Manifest = dict[str, Any]
 Env = list[dict[str, Any]]
@@ -112,7 +112,7 @@ def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: 
     Requests and limits as those of the trainer satisfy every quota and LimitRange that the trainer satisfies.
     """
     memory = max(trainer.resources.memory, INIT_MEMORY, key=quantity_value)
-    wanted = {**_own_resources(trainer), "memory": memory}
+    wanted = {**requested_anywhere(trainer), "memory": memory}
     return {
         "name": names.INIT_CONTAINER,
         "image": config.init_image,
@@ -127,9 +127,7 @@ def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: 
 
 
 def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: list[Manifest]) -> Manifest:
-    wanted = {**_own_resources(trainer), **tier.extra_resources}
-    if tier.accelerator and trainer.accelerators_per_node:
-        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
+    wanted = requested(trainer, tier)
     own_mounts = [_mount(volume) for volume in trainer.volumes]
     if trainer.resources.shared_memory:
         own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - NCCL and data loaders use it
@@ -154,13 +152,6 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
     if trainer.image_pull_policy:
         container["imagePullPolicy"] = trainer.image_pull_policy
     return container
-
-
-def _own_resources(trainer: Trainer) -> dict[str, str]:
-    """What the spec asks for besides accelerators and shared memory."""
-    asked = trainer.resources
-    wanted = {"cpu": asked.cpu, "memory": asked.memory}
-    return wanted | ({"ephemeral-storage": asked.ephemeral_storage} if asked.ephemeral_storage else {})
 
 
 def _pod_security(job: TrainingJob) -> Manifest:

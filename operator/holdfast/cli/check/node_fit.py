@@ -31,16 +31,6 @@ def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
     return Fit(len(labelled), sum(not reason for reason in reasons), refusals)
 
 
-def needs(tier: Tier, trainer: Trainer) -> dict[str, str]:
-    """The resources of one pod on this tier."""
-    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory}
-    if trainer.resources.ephemeral_storage:
-        wanted["ephemeral-storage"] = trainer.resources.ephemeral_storage
-    if tier.accelerator and trainer.accelerators_per_node:
-        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
-    return wanted | dict(getattr(tier, "extra_resources", {}))
-
-
 def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
     """True if a node has all labels of a selector."""
     return selector.items() <= (node["metadata"].get("labels") or {}).items()

@@ -38,9 +38,16 @@ class Demand(NamedTuple):
         return larger and self.memory >= other.memory
 
 
+def requested_anywhere(trainer: Trainer) -> dict[str, str]:
+    """The resources of one pod of this trainer on every tier: without accelerators and the extra ones of a tier."""
+    asked = trainer.resources
+    wanted = {"cpu": asked.cpu, "memory": asked.memory}
+    return wanted | ({"ephemeral-storage": asked.ephemeral_storage} if asked.ephemeral_storage else {})
+
+
 def requested(trainer: Trainer, tier: Tier) -> dict[str, str]:
     """The resources of one pod of this trainer on the tier."""
-    wanted = {"cpu": trainer.resources.cpu, "memory": trainer.resources.memory}
+    wanted = requested_anywhere(trainer)
     if tier.accelerator and trainer.accelerators_per_node:
         wanted[tier.accelerator] = str(trainer.accelerators_per_node)
     return wanted | dict(getattr(tier, "extra_resources", {}))
