@@ -69,22 +69,20 @@ class Operator:
 
     def decide(self, name: str) -> Decision | None:
         """What the operator makes of what it knows; None without a job."""
-        job = self.jobs.get(name)
-        if job is None:
-            return None
+        return decide(self.snapshot(name)) if name in self.jobs else None
+
+    def snapshot(self, name: str) -> Snapshot:
+        """What the operator knows of a job."""
         pods = tuple(pod for pod in self.pods.values() if pod.job == name)
-        return decide(
-            Snapshot(
-                now=self.world.now,
-                job=job,
-                pods=pods,
-                cluster=self.cluster,
-                reports=self.reports.of(pod.uid for pod in pods),
-                refusal=self.refusals.get(name),
-                inspections=self.inspections,
-                listening_since=self.since,
-                config=CONFIG,
-            )
+        return Snapshot(
+            now=self.world.now,
+            job=self.jobs[name],
+            pods=pods,
+            cluster=self.cluster,
+            reports=self.reports.of(pod.uid for pod in pods),
+            refusal=self.refusals.get(name),
+            listening_since=self.since,
+            config=CONFIG,
         )
 
     def operate(self, name: str, writes: int) -> bool:

@@ -13,6 +13,7 @@ from tests.model.operator_model import Operator
 from tests.model.things import Pod
 from tests.model.world import World
 from tests.support.decisions import ledger_replay
+from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import PRICES, TIERS, stored, verdict
 
 from holdfast.api import names
@@ -283,6 +284,7 @@ class Jobs(RuleBasedStateMachine):
             return
         for name, job in list(self.operator.jobs.items()):
             first = self.operator.decide(name)
+            check_alive(self.operator.snapshot(name), first)
             if first.trace == ("first pod",):
                 assert first.status == job.status
                 continue

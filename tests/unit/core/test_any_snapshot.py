@@ -1,9 +1,10 @@
-"""For any status and any view of a job: a decision is made, and deciding again changes nothing."""
+"""For any status and any view of a job: a decision leaves no job stuck, and a second one changes nothing."""
 
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import (
     TIERS,
     at,
@@ -79,7 +80,13 @@ def pods(draw, number):
 @st.composite
 def snapshots(draw):
     current = draw(st.none() | attempts())
-    fields = {"attempt": 3, "suspended_at": draw(MAYBE), "restarts": {"losses": draw(st.integers(0, 2))}}
+    noted = {"action": "Noted", "reason": "an earlier decision", "at": at(-60)}
+    fields = {
+        "attempt": 3,
+        "decision": noted,
+        "suspended_at": draw(MAYBE),
+        "restarts": {"losses": draw(st.integers(0, 2))},
+    }
     if current and draw(st.booleans()):
         fields |= {"attempt": 4, "successor": attempt(4, AttemptState.INTENDED)}
     if draw(st.booleans()):
@@ -121,6 +128,7 @@ def snapshots(draw):
 def test_a_decision_is_made_and_is_stable(given_snapshot):
     """`settled` decides twice; counters grow by one at most for each attempt whose end is recorded."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
+    check_alive(given_snapshot, decision)
     after = decision.status
     assert len(created(decision)) <= 1
     numbers = [record.number for record in after.history]
@@ -178,6 +186,7 @@ def under_a_policy(draw):
 def test_a_decision_is_made_under_every_policy(given_snapshot):
     """And it is stable; a job over its budget starts nothing; every new attempt is on a tier of the grid."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
+    check_alive(given_snapshot, decision)
     after, grid = decision.status, {one.name for one in given_snapshot.grid}
     known = {one.number for one in (before.current, before.successor) if one}
     for one in (after.current, after.successor):

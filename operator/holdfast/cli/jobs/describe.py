@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind
+from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind, EndReason
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.cluster import job_api
@@ -19,6 +19,9 @@ from holdfast.cli.jobs import costs, view
 from holdfast.cli.jobs.timeline import timeline
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
+from holdfast.core.status.long_waits import KEEP_POD
+
+_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound")  # the decision says what the job waits for, and what to do
 
 
 def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
@@ -69,7 +72,7 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
     born = f"created {formats.ago(meta.creation_timestamp, now)}, image {job.spec.trainer.image}"
     lines = [title, Text(born, style="dim")]
     if meta.deletion_timestamp:
-        lines.append(Text("the job is being deleted: its pod saves and leaves; its checkpoints stay", style="yellow"))
+        lines.append(Text("the job is being deleted: its pod is told to leave; its checkpoints stay", style="yellow"))
     if decision := status.decision:
         said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
         lines.append(Text(said))
@@ -86,21 +89,28 @@ def what_next(job: TrainingJob, now: datetime) -> str:
             return "Nothing: training is complete." + _ttl(job)
         case Phase.FAILED:
             return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again." + _ttl(job)
+        case Phase.SUSPENDED if status.reason == EndReason.BUDGET_EXCEEDED:
+            return "The job waits for a higher spec.capacity.budget; then it resumes from its last checkpoint."
         case Phase.SUSPENDED:
             return "The job waits for spec.suspend: false; then it resumes from its last checkpoint."
-    attempt = status.current
+    attempt, said = status.current, status.decision
+    if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
+        return f"The job waits: {said.reason}."
     if attempt is None:
         return "The next attempt is being prepared."
-    return _attempt_next(attempt, status.successor, now)
+    if status.reason == EndReason.NODE_SILENT and attempt.state is not AttemptState.DRAINING:
+        return f"Node {status.node} does not answer. If it stays silent, the job continues on another node."
+    return _attempt_next(job, attempt, now)
 
 
-def _attempt_next(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
+def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
+    successor = job.status.successor
     match attempt.state:
         case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > now:
             return f"Attempt {attempt.number} starts in {formats.span(attempt.retry_at - now)} (backoff)."
         case AttemptState.INTENDED:
             return f"Attempt {attempt.number} starts when the previous attempt has ended."
-        case AttemptState.ACQUIRING if attempt.acquire_deadline:
+        case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > now:
             left = formats.span(attempt.acquire_deadline - now)
             return f"The job waits {left} more for a node of tier {attempt.tier.name}; then it tries the next tier."
         case AttemptState.ACQUIRING:
@@ -108,13 +118,30 @@ def _attempt_next(attempt: Attempt, successor: Attempt | None, now: datetime) ->
         case AttemptState.STARTING:
             return "The pod has a node and starts: image, storage check, restore."
         case AttemptState.DRAINING:
-            return _draining(attempt, successor, now)
+            return _draining(job, attempt, now)
         case _ if attempt.departure:
             return _departing(attempt.departure, successor, now)
         case _ if successor:
             return f"The job trains. {_following(successor)}, to return to that tier."
         case _:
-            return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
+            return _training(job, attempt)
+
+
+def _training(job: TrainingJob, attempt: Attempt) -> str:
+    """What is known of the program decides what can be promised."""
+    if uses_checkpoints(job):
+        return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
+    doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
+    return (
+        f"The program {doing}. If its node is taken away, the program is told to leave, and starts again on another "
+        "node. Nothing shows that it uses Holdfast's checkpoints, so what it saves and where it resumes is not known."
+    )
+
+
+def uses_checkpoints(job: TrainingJob) -> bool:
+    """True if an attempt of the job has held the storage fence, or has reported a checkpoint."""
+    status = job.status
+    return status.library or status.checkpoint is not None or (status.current is not None and status.current.fenced)
 
 
 def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
@@ -129,14 +156,18 @@ def _following(successor: Attempt) -> str:
     return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
 
 
-def _draining(attempt: Attempt, successor: Attempt | None, now: datetime) -> str:
-    drain = attempt.drain
+def _draining(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
+    drain, successor = attempt.drain, job.status.successor
     if drain is None:
-        return "The job saves and leaves its node."
+        return "The job leaves its node."
+    if drain.reason == EndReason.NODE_SILENT:
+        return f"The job waits: {drain.message}."
     heard = "the program has acknowledged" if drain.acknowledged_at else "the program has not answered yet"
     after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
-    left = formats.span(drain.deadline - now)
-    return f"The attempt must save and leave within {left} ({drain.reason}); {heard}.{after}"
+    if drain.deadline <= now:
+        return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
+    left, must = formats.span(drain.deadline - now), "save and leave" if uses_checkpoints(job) else "leave"
+    return f"The attempt must {must} within {left} ({drain.reason}); {heard}.{after}"
 
 
 def _ttl(job: TrainingJob) -> str:

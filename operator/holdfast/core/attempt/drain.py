@@ -195,10 +195,16 @@ def is_harmless(draft: Draft, attempt: Attempt) -> bool:
 
 def outlived_grace(turn: Turn) -> bool:
     """True if the deleted pod is still there long after its grace, and a fence protects the checkpoints."""
+    since = outlived_grace_since(turn) if is_harmless(turn.draft, turn.attempt) else None
+    return since is not None and turn.draft.is_due(since)
+
+
+def outlived_grace_since(turn: Turn) -> datetime | None:
+    """When a pod that leaves has to have ended, with a margin; None if it was not deleted."""
     drain, pod = turn.attempt.drain, turn.pod
-    if drain is None or not is_harmless(turn.draft, turn.attempt):
-        return False
+    if drain is None:
+        return None
     killed = drain.kill_at
     if killed is None and pod and pod.deleted_at:  # another client deleted it; its clock may be behind the order's
         killed = max(pod.deleted_at, drain.deadline)
-    return killed is not None and turn.draft.is_due(killed + turn.draft.snapshot.config.end_margin)
+    return None if killed is None else killed + turn.draft.snapshot.config.end_margin

@@ -1,10 +1,8 @@
 """What every decision ends with: deletion of unwanted pods, conditions, phase and reason, costs, time to live."""
 
 from holdfast.api.attempt import AttemptState, EndReason
-from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
-from holdfast.core.attempt.clock_ahead import TOLERATED
-from holdfast.core.attempt.drain import delete_again, is_harmless
+from holdfast.core.attempt.drain import delete_again
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
@@ -14,10 +12,9 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
-from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
+from holdfast.core.status.long_waits import explain_long_wait, stuck_pod
 
 KEPT_FOR_LOGS = 2
-KEEP_POD = "KeepPod"  # the decision's action while many nodes are silent
 
 
 def wrap_up(draft: Draft, s: Situation) -> None:
@@ -32,13 +29,12 @@ def wrap_up(draft: Draft, s: Situation) -> None:
     if draft.snapshot.job.metadata.deletion_timestamp or _is_left_alone(draft):
         return
     if stored is None or not stored.final:
-        _explain_silent_nodes(draft, s)
-        show_start_trouble(draft, s)
-        inspect_unprepared(draft, s)
+        explain_long_wait(draft, s)
         _set_columns(draft, s)
         set_forecast_conditions(draft)
         set_conditions(draft, s)
         _update_costs(draft)
+        _look_again(draft)
     _delete_expired(draft)
 
 
@@ -112,19 +108,6 @@ def _update_costs(draft: Draft) -> None:
         draft.set(forecast=forecast(draft))
 
 
-def _explain_silent_nodes(draft: Draft, s: Situation) -> None:
-    """Explain why a silent node's pod is kept, and that the node answers again."""
-    current = draft.status.current
-    if current is None or current.state not in (AttemptState.STARTING, AttemptState.RUNNING) or s.node is None:
-        return
-    if s.sight is Sight.SILENT and draft.snapshot.cluster.outage(s.node, s.now):
-        limit = format_duration(draft.snapshot.config.outage_hold)
-        until = f"its pod is kept for {limit}" if is_harmless(draft, current) else "its pod is kept"
-        draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
-    elif s.sight is not Sight.SILENT and draft.status.decision and draft.status.decision.action == KEEP_POD:
-        draft.explain("Run", f"node {s.node.name} answers again")
-
-
 def _phase(draft: Draft) -> Phase:
     status = draft.status
     if status.current is None:
@@ -152,6 +135,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
             return pause_reason(draft) or EndReason.SUSPENDED
         return "ProfileNotFound" if _missing_profile(draft) else None
     if current.state is AttemptState.DRAINING and current.drain:
+        if stuck_pod(draft, s):
+            return EndReason.NEVER_ENDED
         return "Suspending" if current.drain.reason == EndReason.SUSPENDED else current.drain.reason
     if current.state is AttemptState.INTENDED:
         if current.refusals:
@@ -175,6 +160,12 @@ def _explain_missing_profile(draft: Draft, profile: str) -> None:
     draft.explain("Wait", text)
     if before != draft.status.decision:
         draft.event("ProfileNotFound", text, warning=True)
+
+
+def _look_again(draft: Draft) -> None:
+    """Decide again after a while whatever happens: a job that is not over never depends on an event alone."""
+    if not (draft.status.phase and draft.status.phase.final):
+        draft.wake(draft.now + draft.snapshot.config.look_again)
 
 
 def _delete_expired(draft: Draft) -> None:

@@ -18,6 +18,8 @@ DRAIN = {
     "at": "2026-11-21T09:02:50Z",
     "deadline": "2026-11-21T09:03:20Z",
 }
+QUIET = {name: value for name, value in CURRENT.items() if name != "firstStep"}
+STUCK = {"action": "Wait", "reason": "x", "at": DRAIN["at"]}
 
 
 def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
@@ -73,6 +75,37 @@ def test_events_are_not_cut() -> None:
     ],
 )
 def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
+    assert wanted in describe.what_next(running_job(changes), NOW)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, "it saves, moves, and resumes at the step that it saved"),
+        ({"checkpoint": None, "library": True}, "it saves, moves, and resumes"),
+        ({"checkpoint": None, "current": {**CURRENT, "fenced": True}}, "it saves, moves, and resumes"),
+        ({"checkpoint": None}, "The program trains. If its node is taken away, the program is told to leave"),
+        ({"checkpoint": None, "current": QUIET}, "The program runs, and has reported nothing."),
+    ],
+)
+def test_no_more_is_promised_than_the_program_shows(changes: dict[str, Any], wanted: str) -> None:
+    said = describe.what_next(running_job(changes), NOW)
+    assert wanted in said
+    assert ("saves, moves" in said) == ("saves, moves" in wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"phase": "Suspended", "current": None, "reason": "BudgetExceeded"}, "a higher spec.capacity.budget"),
+        ({"reason": "NodeSilent"}, "does not answer"),
+        ({"reason": "NeverEnded", "decision": STUCK}, "The job waits: x."),
+        ({"current": {**CURRENT, "state": "Acquiring", "acquireDeadline": DRAIN["at"]}}, "waits for a node of tier"),
+        ({"current": {**CURRENT, "state": "Draining", "drain": {**DRAIN, "deadline": DRAIN["at"]}}}, "is over"),
+        ({"checkpoint": None, "current": {**CURRENT, "state": "Draining", "drain": DRAIN}}, "must leave within 20s"),
+    ],
+)
+def test_a_wait_is_called_what_it_is(changes: dict[str, Any], wanted: str) -> None:
     assert wanted in describe.what_next(running_job(changes), NOW)
 
 

@@ -334,7 +334,7 @@ CASES = [
          snapshot(job(status(FENCED, suspended_for="31m"), activeDeadline="30m"), pod()), (), {"wake": at(60)}),
     Case("suspended: the clock stands",
          snapshot(job(status(suspended_at=at(-9000)), activeDeadline="1m", suspend=True)),
-         (), {"phase": "Suspended", "wake": None}),
+         (), {"phase": "Suspended", "wake": at(3600)}),
     Case("suspended before it began", snapshot(job(suspend=True)), ("suspended",),
          {"phase": "Suspended", "attempt": 0, "created": []}),
     Case("suspend while waiting to begin again", snapshot(suspending(attempt(2, INTENDED, retry_at=at(60)))),
