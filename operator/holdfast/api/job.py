@@ -234,12 +234,21 @@ class Goal(Model):
 
 
 class Failure(Model):
-    """How many failures of the program end the job. Losses (preemptions, evictions, lost nodes) never count."""
+    """How many failures of the program, and how many attempts without progress, end the job.
+
+    Losses (preemptions, evictions, lost nodes) are not failures, and any number of them is survived while attempts make
+    progress.
+    """
 
     max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
     """How many failures within the window the job survives. One more failure ends the job as Failed."""
     window: Annotated[timedelta, DurationBounds("1m", "365d")] = timedelta(hours=24)
     """For how long a failure counts, such as 24h."""
+    max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
+    """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
+    Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only
+    reports its steps makes progress with its first step; a program that reports nothing, by running for five minutes.
+    Attempts that got no node do not count."""
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:

@@ -155,7 +155,7 @@ class Ledger(Model):
     accelerators that were used, minus the money spent. A decimal string, negative if more was spent."""
     goodput: Number | None = None
     """Time in steps that were not lost, divided by the time since a trainer first ran without suspensions; 0 to 1, a
-    decimal string."""
+    decimal string. Not set before the program has reported a step."""
     ran_at: Time | None = None
     """When a trainer first ran."""
     steps_lost: Step = 0
@@ -225,6 +225,8 @@ class TrainingJobStatus(Model):
     """Times of the failures within spec.failure.window."""
     fruitless_losses: Count = 0
     """Number of losses in a row without a single step between them."""
+    fruitless_attempts: Count = 0
+    """Number of attempts in a row that were lost, or failed, without progress. spec.failure.maxFruitless limits it."""
     library: Flag = False
     """True if the program uses Holdfast's checkpoints: one of its attempts has held the storage fence."""
     library_program: Name | None = None

@@ -7,6 +7,7 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, tier_to_start, why_other_tier
 from holdfast.core.attempt.taken import was_node_taken
@@ -18,9 +19,6 @@ from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
-
-# A program that reports no steps has made progress if it ran this long.
-PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -112,6 +110,7 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
 def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
     """Record the end of the current attempt, count it, and decide what comes next."""
     draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
+    count_fruitless(turn, end)
     _close(turn, end, ended_at=ended_at, estimated=estimated)
     draft.set(current=None)
     draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
@@ -120,6 +119,9 @@ def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estim
             finish_job(draft, Phase.COMPLETED, end.reason, end.message or "training is complete")
         case EndKind.MISCONFIGURED:
             finish_job(draft, Phase.FAILED, end.reason, end.message)
+        case EndKind.FAILURE | EndKind.LOSS if is_hopeless(draft):
+            _add_loss(draft, end) if end.kind is EndKind.LOSS else _add_failure(draft)
+            finish_job(draft, Phase.FAILED, EndReason.TOO_MANY_FRUITLESS, evidence(draft))
         case EndKind.FAILURE:
             _count_failure(draft, attempt, end)
         case EndKind.LOSS:
@@ -212,15 +214,6 @@ def finish_job(draft: Draft, phase: Phase, reason: str, message: str) -> None:
 _BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
 
 
-def made_progress(turn: Turn) -> bool:
-    """True if the attempt took a step of its own or, if it reports no steps, ran for a while."""
-    if turn.attempt.first_step is not None:
-        return True
-    started, trainer = _started(turn), turn.pod.trainer if turn.pod else None
-    until = min((trainer.ended_at if trainer else None) or turn.now, turn.now)
-    return not turn.attempt.fenced and started is not None and until - started >= PROGRESS_WITHOUT_STEPS
-
-
 def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
     """base, 2 base, 4 base … up to limit; `times` counts from 1."""
     doubled: timedelta = base * 2 ** min(times - 1, 30)
@@ -228,13 +221,20 @@ def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
 
 
 def _count_failure(draft: Draft, attempt: Attempt, end: End) -> None:
-    rules, restarts, config = draft.snapshot.job.spec.failure, draft.status.restarts, draft.snapshot.config
-    recent = (*(at for at in draft.status.failed_at if draft.now - at < rules.window), draft.now)
-    draft.set(restarts=restarts.model_copy(update={"failures": restarts.failures + 1}), failed_at=recent[-100:])
+    rules, config = draft.snapshot.job.spec.failure, draft.snapshot.config
+    recent = _add_failure(draft)
     if len(recent) > rules.max_failures:
         finish_job(draft, Phase.FAILED, "TooManyFailures", f"{end.reason} ({len(recent)} failures): {end.message}")
         return
     _go_on(draft, attempt, delay=backoff(config.backoff_base, config.backoff_limit, len(recent)))
+
+
+def _add_failure(draft: Draft) -> tuple[datetime, ...]:
+    """Count a failure; returns the times of all that count now."""
+    window, restarts = draft.snapshot.job.spec.failure.window, draft.status.restarts
+    recent = (*(at for at in draft.status.failed_at if draft.now - at < window), draft.now)
+    draft.set(restarts=restarts.model_copy(update={"failures": restarts.failures + 1}), failed_at=recent[-100:])
+    return recent
 
 
 def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -> None:
@@ -304,9 +304,7 @@ def _scheduled(turn: Turn) -> datetime | None:
 
 def _started(turn: Turn) -> datetime | None:
     """When the trainer started; from the pod if the operator was down at that time."""
-    attempt, seen = turn.attempt, turn.pod.trainer.started_at if turn.pod and turn.pod.trainer else None
-    since = _scheduled(turn) or attempt.raised_at
-    return attempt.started_at or (turn.situation.clamp_time(seen, since) if seen else None)
+    return trainer_started(turn, _scheduled(turn) or turn.attempt.raised_at)
 
 
 def _pod_uid(turn: Turn) -> str | None:

@@ -37,7 +37,7 @@ def may_resume(draft: Draft) -> datetime | None:
 def resume(draft: Draft, suspended_at: datetime) -> None:
     """End the suspension: the clock of activeDeadline runs again."""
     paused = draft.status.suspended_for + max(draft.now - suspended_at, timedelta(0))
-    draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0)
+    draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0, fruitless_attempts=0)
     draft.event("Resuming", "nothing pauses the job any more")
 
 

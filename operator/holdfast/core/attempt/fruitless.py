@@ -1,0 +1,85 @@
+"""Attempts without progress: how long to wait after one, and when the job has to end because no attempt gets further.
+
+What progress is depends on what the program tells. With Holdfast's checkpoints it is a newer checkpoint: the next
+attempt trains everything after it again, so steps that were not saved are not progress. A program that only reports its
+steps has progressed with its first step, because nothing is known of what it saves. A program that reports nothing has
+progressed if it ran for five minutes: what stops it at its start, such as a broken mount, stops it earlier.
+"""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from holdfast.api.attempt import EndKind
+from holdfast.core.attempt.why_ended import End
+from holdfast.core.draft import Draft
+from holdfast.core.observe.verdict import parse_verdict
+from holdfast.core.turn import Turn
+
+PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
+SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
+COUNTED = (EndKind.LOSS, EndKind.FAILURE)
+
+
+def made_progress(turn: Turn) -> bool:
+    """True if the attempt took a step of its own or, if it reports no steps, ran for a while.
+
+    Then the next attempt starts without a delay: what ended this one does not prevent a start.
+    """
+    if turn.attempt.first_step is not None:
+        return True
+    started, trainer = trainer_started(turn, turn.attempt.raised_at), turn.pod.trainer if turn.pod else None
+    until = min((trainer.ended_at if trainer else None) or turn.now, turn.now)
+    return not turn.attempt.fenced and started is not None and until - started >= PROGRESS_WITHOUT_STEPS
+
+
+def trainer_started(turn: Turn, since: datetime) -> datetime | None:
+    """When the trainer started, at the earliest `since`; from the pod if the operator was down at that time."""
+    attempt, seen = turn.attempt, turn.pod.trainer.started_at if turn.pod and turn.pod.trainer else None
+    return attempt.started_at or (turn.situation.clamp_time(seen, since) if seen else None)
+
+
+def count_fruitless(turn: Turn, end: End) -> None:
+    """Count an attempt that was lost, or failed, without progress. Progress begins the count again."""
+    draft = turn.draft
+    if _gained(turn):
+        draft.set(fruitless_attempts=0)
+    elif end.kind in COUNTED:
+        draft.set(fruitless_attempts=draft.status.fruitless_attempts + 1)
+
+
+def is_hopeless(draft: Draft) -> bool:
+    """True if as many attempts in a row made no progress as spec.failure.maxFruitless allows."""
+    return draft.status.fruitless_attempts >= draft.snapshot.job.spec.failure.max_fruitless
+
+
+def evidence(draft: Draft) -> str:
+    """How often each reason ended one of the last attempts, and the words of the last one."""
+    count, limit = draft.status.fruitless_attempts, draft.snapshot.job.spec.failure.max_fruitless
+    ended = [record for record in draft.status.history if record.kind in COUNTED][-count:]
+    reasons = ", ".join(f"{times} x {reason}" for reason, times in Counter(one.reason for one in ended).most_common())
+    last = ended[-1] if ended else None
+    where = f"attempt {last.number} on {last.node or 'no node'}: {last.reason}: {last.message}" if last else ""
+    text = f"{count} attempts in a row made no progress (spec.failure.maxFruitless: {limit}): {reasons}"
+    return f"{text}; the last: {where}".rstrip(": ")
+
+
+def _gained(turn: Turn) -> bool:
+    """True if the next attempt starts further than this one did, as far as that is known."""
+    attempt = turn.attempt
+    if not (attempt.fenced or turn.draft.status.library):
+        return made_progress(turn)
+    started_at = attempt.resumed_step or (attempt.first_step or 1) - 1
+    return max(_saved_steps(turn), default=0) > started_at
+
+
+def _saved_steps(turn: Turn) -> list[int]:
+    """The steps that the attempt saved, as its trainer and its launcher report them."""
+    attempt, status, trainer = turn.attempt, turn.draft.status, turn.pod.trainer if turn.pod else None
+    verdict = parse_verdict(trainer.message) if trainer and trainer.ended else None
+    last = verdict.step if verdict and verdict.reason == SAVED_AND_LEFT else None
+    steps = [step for step in (verdict.saved_step if verdict else None, last) if step is not None]
+    if turn.report is not None and turn.report.checkpoint is not None:
+        steps.append(turn.report.checkpoint.step)
+    elif status.checkpoint and attempt.scheduled_at and status.checkpoint.committed_at > attempt.scheduled_at:
+        steps.append(status.checkpoint.step)  # reported to an earlier operator
+    return steps
