@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-from tests.support.decisions.snapshots import stored
-
 from holdfast.api.attempt import AttemptState
 from holdfast.cli.jobs.describe import what_next
 from holdfast.core.decision import Decision
@@ -25,7 +23,7 @@ def check_alive(given: Snapshot, decision: Decision) -> None:
     assert decision.requeue_at is not None, "no event may ever come"
     assert decision.requeue_at <= given.now + LATEST
     assert status.reason or (status.decision and status.decision.reason), "nothing says why it is in its phase"
-    said = what_next(stored(job, status), given.now)
+    said = what_next(job.model_copy(update={"status": status}), given.now)
     assert said.endswith(".") or "kubectl" in said, said
     assert "within 0s" not in said
     assert " in 0s" not in said
@@ -41,7 +39,7 @@ def _check_waits_are_explained(given: Snapshot, decision: Decision) -> None:
     deleted = current.drain.kill_at or (seen.pod.deleted_at if seen.pod else None)
     if deleted is None or given.now < max(deleted, current.drain.deadline) + NEVER_ENDS:
         return
-    said = what_next(stored(given.job, status), given.now)
+    said = what_next(given.job.model_copy(update={"status": status}), given.now)
     if seen.sight in (Sight.PLACED, Sight.RUNNING):
         assert status.reason == "NeverEnded"
         assert "delete the pod by force" in said

@@ -17,9 +17,13 @@ Answer = dict[str, Any] | Callable[[dict[str, Any] | None], dict[str, Any]]
 
 @dataclass
 class FakeApi:
-    """`answers`: (method, path) -> an object, or a function of the request's body. Any other request gets NotFound."""
+    """`answers`: (method, path) -> an object, or a function of the request's body. Any other request gets NotFound.
+
+    `watches`: path -> what one watch after the other gets: its events, or a Status. Further watches get no events.
+    """
 
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    watches: dict[str, list[list[dict[str, Any]] | dict[str, Any]]] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     port: int = 0
 
@@ -46,6 +50,15 @@ class FakeApi:
         result = found(body) if callable(found) else found
         return int(result.get("code", 200)) if result.get("kind") == "Status" else 200, result
 
+    def watch(self, path: str) -> tuple[int, bytes]:
+        """Status and body of the next watch of a list."""
+        self.requests.append(("WATCH", path, None))
+        planned = self.watches.get(path) or [[]]
+        events = planned.pop(0)
+        if isinstance(events, dict):
+            return int(events["code"]), json.dumps(events).encode()
+        return 200, b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
 
 def failure(code: int, reason: str, message: str) -> dict[str, Any]:
     """A Status object."""
@@ -69,8 +82,11 @@ def fake_api() -> Iterator[FakeApi]:
             length = int(self.headers.get("Content-Length") or 0)
             raw = self.rfile.read(length)
             path = unquote(urlsplit(self.path).path)
-            status, body = api.answer(self.command, path, json.loads(raw) if raw.strip() else None)
-            data = json.dumps(body).encode()
+            if "watch=1" in urlsplit(self.path).query:
+                status, data = api.watch(path)
+            else:
+                status, body = api.answer(self.command, path, json.loads(raw) if raw.strip() else None)
+                data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

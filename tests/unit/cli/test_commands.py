@@ -10,7 +10,7 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.cluster import completion
+from holdfast.cli.cluster import completion, live_list
 from holdfast.cli.cluster.connect import Target
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
@@ -58,9 +58,22 @@ def test_watch_once_lists_every_job_and_names_what_cannot_be_read(api: FakeApi) 
     assert "Unreadable" in result.output
 
 
+def modified(kind: str = "MODIFIED", **status: Any) -> dict[str, Any]:
+    return {"type": kind, "object": raw_job(status={**RUNNING, **status})}
+
+
+OVER = {"phase": "Completed", "current": None}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watches that end are begun again at once."""
+    monkeypatch.setattr(live_list, "PAUSE", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_watch_ends_with_the_job_and_says_what_is_new_once(api: FakeApi) -> None:
-    looks = iter([RUNNING, RUNNING, {**RUNNING, "phase": "Completed", "current": None}])
-    api.answers["GET", JOB] = lambda _: raw_job(status=next(looks))
+    api.watches[JOBS] = [[modified()], [modified(), modified(**OVER)]]
     result = holdfast("watch", "job", "--every", "0.2")
     assert result.exit_code == 0, result.output
     assert result.output.count("Mine: message of Mine") == 1
@@ -68,24 +81,67 @@ def test_watch_ends_with_the_job_and_says_what_is_new_once(api: FakeApi) -> None
     assert [line.split()[1] for line in result.output.splitlines() if "attempt=" in line] == ["Running", "Completed"]
 
 
+@pytest.mark.usefixtures("impatient")
+def test_watch_reads_each_list_once_and_then_watches(api: FakeApi) -> None:
+    """Breaks if each update lists all jobs again."""
+    api.watches[JOBS] = [[modified()] for _ in range(5)] + [[modified(**OVER)]]
+    assert holdfast("watch", "job", "--every", "0.2").exit_code == 0
+    reads = [path for method, path, _ in api.requests if method == "GET"]
+    assert sorted(reads) == sorted([JOB, JOBS, EVENTS])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_watch_without_a_terminal_names_the_attempt_that_trains(api: FakeApi) -> None:
+    """Breaks if the number of a successor that starts beside it is shown."""
+    beside = {**RUNNING["current"], "number": 4, "state": "Acquiring"}
+    api.watches[JOBS] = [[modified(attempt=4, successor=beside)], [modified(**OVER)]]
+    api.answers["GET", JOBS] = listing(raw_job(status={**RUNNING, "attempt": 4, "successor": beside}))
+    result = holdfast("watch", "job", "--every", "0.2")
+    assert "Running attempt=3" in result.output
+
+
 def test_watch_of_a_job_that_fails_ends_with_1(api: FakeApi) -> None:
-    api.answers["GET", JOB] = raw_job(status={**RUNNING, "phase": "Failed", "current": None})
+    api.answers["GET", JOBS] = listing(raw_job(status={**RUNNING, "phase": "Failed", "current": None}))
     assert holdfast("watch", "job").exit_code == ExitCode.FAILED
 
 
-def test_watch_outlives_a_moment_without_answer(api: FakeApi) -> None:
-    looks = iter([raw_job(), failure(503, "ServiceUnavailable", "etcd"), raw_job(status={"phase": "Completed"})])
-    api.answers["GET", JOB] = lambda _: next(looks)
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        failure(503, "ServiceUnavailable", "etcd"),
+        failure(410, "Expired", "too old resource version"),
+        [{"type": "ERROR", "object": failure(410, "Expired", "too old resource version")}],
+    ],
+)
+def test_watch_reads_the_list_again_after_a_moment_without_answer(api: FakeApi, trouble: Any) -> None:
+    lists = iter([listing(raw_job()), listing(raw_job(status={**RUNNING, **OVER}))])
+    api.answers["GET", JOBS] = lambda _: next(lists)
+    api.watches[JOBS] = [trouble]
     result = holdfast("watch", "job", "--every", "0.2")
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.usefixtures("impatient")
+def test_watch_says_that_it_may_not_watch(api: FakeApi) -> None:
+    api.watches[JOBS] = [failure(403, "Forbidden", 'User "me" cannot watch resource "trainingjobs"')] * 9
+    result = holdfast("watch", "job", "--every", "0.2")
+    assert result.exit_code == ExitCode.FORBIDDEN
+    assert "holdfast-view" in result.output
+
+
+@pytest.mark.usefixtures("impatient")
 def test_watch_says_that_the_job_was_deleted(api: FakeApi) -> None:
-    looks = iter([raw_job(), failure(404, "NotFound", 'trainingjobs.holdfast.dev "job" not found')])
-    api.answers["GET", JOB] = lambda _: next(looks)
+    api.watches[JOBS] = [[modified("DELETED")]]
     result = holdfast("watch", "job", "--every", "0.2")
     assert result.exit_code == ExitCode.NOT_FOUND
     assert "was deleted" in result.output
+
+
+def test_watch_says_that_there_is_no_such_job(api: FakeApi) -> None:
+    result = holdfast("watch", "other", "--once")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "watch -A" in result.output
 
 
 def test_describe(api: FakeApi) -> None:

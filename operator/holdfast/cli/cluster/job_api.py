@@ -1,6 +1,6 @@
 """Read jobs and their events, and write requests as annotations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,21 @@ _BASE = f"/apis/{API_VERSION}"
 def job_path(namespace: str, name: str) -> str:
     """The API path of one job."""
     return f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}/{name}"
+
+
+def jobs_path(namespace: str | None) -> str:
+    """The API path of all jobs of a namespace, or of the cluster for None."""
+    return f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}" if namespace else f"{_BASE}/{JOB_PLURAL}"
+
+
+def events_path(namespace: str) -> str:
+    """The API path of the Events of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
+def about(job: str) -> dict[str, str]:
+    """The parameters that select the Events about a job."""
+    return {"fieldSelector": f"involvedObject.kind={JOB_KIND},involvedObject.name={job}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +63,12 @@ async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
 
 async def list_jobs(client: Client, namespace: str | None) -> tuple[list[TrainingJob], list[Unreadable]]:
     """All jobs of a namespace, or of all for None, by namespace and name; and those that cannot be read."""
-    where = f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}" if namespace else f"{_BASE}/{JOB_PLURAL}"
-    items, _ = await client.list_all(where)
+    items, _ = await client.list_all(jobs_path(namespace))
+    return read_jobs(items)
+
+
+def read_jobs(items: Iterable[Mapping[str, Any]]) -> tuple[list[TrainingJob], list[Unreadable]]:
+    """The jobs of a list by namespace and name, and those that cannot be read."""
     jobs: list[TrainingJob] = []
     unreadable: list[Unreadable] = []
     for raw in items:
@@ -65,10 +84,14 @@ async def list_jobs(client: Client, namespace: str | None) -> tuple[list[Trainin
 
 async def job_events(client: Client, job: TrainingJob) -> list[Line]:
     """The Events about a job, oldest first."""
-    meta = job.metadata
-    selector = f"involvedObject.kind={JOB_KIND},involvedObject.name={meta.name}"
-    items, _ = await client.list_all(f"/api/v1/namespaces/{meta.namespace}/events", {"fieldSelector": selector})
-    mine = [raw for raw in items if (raw.get("involvedObject") or {}).get("uid") in (meta.uid, "", None)]
+    items, _ = await client.list_all(events_path(job.metadata.namespace), about(job.metadata.name))
+    return event_lines(items, job)
+
+
+def event_lines(items: Iterable[Mapping[str, Any]], job: TrainingJob) -> list[Line]:
+    """Those Events that are about this very job, oldest first."""
+    uids = (job.metadata.uid, "", None)
+    mine = [raw for raw in items if (raw.get("involvedObject") or {}).get("uid") in uids]
     # Times are whole seconds; within a second, the resource version gives the order.
     ordered = sorted(mine, key=lambda raw: (event_line(raw).at, _version(raw)))
     return [event_line(raw) for raw in ordered]

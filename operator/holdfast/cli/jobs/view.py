@@ -141,8 +141,8 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
         formats.NOTHING if saved is None else formats.money(saved),
         slack_text(status.forecast),
         str(status.restarts.losses),
-        loss_text(status.progress.loss),
-        str(status.attempt),
+        status.progress.loss or formats.NOTHING,
+        attempt_number(job),
         status.node or formats.NOTHING,
         formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
         status.reason or "",
@@ -169,7 +169,7 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     rows: list[tuple[str, RenderableType, str, RenderableType]] = [
         ("phase", phase_text(status.phase), "tier", Text(status.tier or formats.NOTHING, style="bold")),
         ("step", Text(steps(job), style="bold"), "node", status.node or formats.NOTHING),
-        ("loss", loss, "attempt", str(status.attempt)),
+        ("loss", loss, "attempt", attempt_number(job)),
         ("checkpoint", checkpoint, "speed", speed(job)),
     ]
     if status.forecast.slack is not None:
@@ -177,6 +177,15 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for left, value, right, other in rows:
         grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
     return grid
+
+
+def attempt_number(job: TrainingJob) -> str:
+    """The number of the attempt that trains, or that trains next; without one, the newest number.
+
+    While a successor starts, the newest number is the successor's.
+    """
+    current = job.status.current
+    return str(current.number if current else job.status.attempt)
 
 
 def speed(job: TrainingJob) -> str:
@@ -293,7 +302,7 @@ def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: 
 def plain_state(job: TrainingJob) -> str:
     """The state on one line, for output that is not a terminal. It changes only if more than the time changes."""
     status = job.status
-    parts = [status.phase or "New", f"attempt={status.attempt}"]
+    parts = [status.phase or "New", f"attempt={attempt_number(job)}"]
     parts += [f"{name}={value}" for name, value in (("tier", status.tier), ("node", status.node)) if value]
     parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or formats.NOTHING}"]
     if status.checkpoint:

@@ -1,20 +1,22 @@
 """`holdfast watch`: all jobs as a live table, or one job as a live screen."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from holdfast.api.names import API_VERSION, JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.cluster import completion, job_api
 from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.jobs import view
@@ -25,7 +27,17 @@ from holdfast.runtime.errors import ApiError
 
 PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
 
-Screen = Callable[[], Awaitable[tuple[RenderableType, list[str], TrainingJob | None]]]
+Look = tuple[RenderableType, list[str], TrainingJob | None]
+
+
+class Screen(Protocol):
+    """What `follow` shows: `look` returns the screen, the plain lines that are new, and the one watched job."""
+
+    lists: tuple[LiveList, ...]
+
+    def look(self) -> Look:
+        """Draw what the lists hold now."""
+        ...
 
 
 def watch(
@@ -57,7 +69,9 @@ def watch(
     async def run() -> Phase | None:
         async with connect(target) as client:
             where = target.resolved_namespace()
-            screen = OneJob(client, where, job).look if job else AllJobs(client, None if all_namespaces else where).look
+            if job:
+                await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
+            screen = OneJob(client, where, job) if job else AllJobs(client, None if all_namespaces else where)
             return await follow(screen, out, every=every, once=once)
 
     try:
@@ -69,18 +83,25 @@ def watch(
 
 
 class OneJob:
-    """Reads one job repeatedly, and remembers which events it has shown."""
+    """One job and its Events, and which Events were shown."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
-        self._client, self._namespace, self._name = client, namespace, name
+        only = {"fieldSelector": f"metadata.name={name}"}
+        self._jobs = LiveList(client, job_api.jobs_path(namespace), only)
+        self._events = LiveList(client, job_api.events_path(namespace), job_api.about(name))
+        self.lists: tuple[LiveList, ...] = (self._jobs, self._events)
+        self._name = name
         self._losses = view.Losses()
         self._shown: dict[str, int] = {}
         self._state = ""
 
-    async def look(self) -> tuple[RenderableType, list[str], TrainingJob | None]:
-        """The screen, the plain lines that are new, and the job."""
-        job = await job_api.get_job(self._client, self._namespace, self._name)
-        events = await job_api.job_events(self._client, job)
+    def look(self) -> Look:
+        """The screen, the plain lines that are new, and the job. Raises CliError if the job was deleted."""
+        found = next((raw for raw in self._jobs.objects if raw["metadata"]["name"] == self._name), None)
+        if found is None:
+            raise CliError("the job was deleted", code=ExitCode.NOT_FOUND)
+        job = TrainingJob.parse({**found, "apiVersion": API_VERSION, "kind": JOB_KIND})
+        events = job_api.event_lines(self._events.objects, job)
         self._losses.see(job.status.progress.step, job.status.progress.loss)
         now = datetime.now(UTC)
         return view.job_screen(job, events, now, self._losses), self._news(job, events, now), job
@@ -99,15 +120,17 @@ class OneJob:
 
 
 class AllJobs:
-    """Reads all jobs of a namespace or of the cluster repeatedly."""
+    """All jobs of a namespace or of the cluster."""
 
     def __init__(self, client: Client, namespace: str | None) -> None:
-        self._client, self._namespace = client, namespace
+        self._jobs = LiveList(client, job_api.jobs_path(namespace))
+        self.lists: tuple[LiveList, ...] = (self._jobs,)
+        self._namespace = namespace
         self._shown: dict[str, str] = {}
 
-    async def look(self) -> tuple[RenderableType, list[str], TrainingJob | None]:
+    def look(self) -> Look:
         """The table and the plain lines that are new."""
-        found, unreadable = await job_api.list_jobs(self._client, self._namespace)
+        found, unreadable = job_api.read_jobs(self._jobs.objects)
         now = datetime.now(UTC)
         lines = []
         for job in found:
@@ -124,35 +147,42 @@ class AllJobs:
 async def follow(screen: Screen, out: Console, *, every: float, once: bool) -> Phase | None:
     """Show the screen until the one watched job is over, and return its final phase; without a job never end.
 
-    The first read must succeed. After it, PATIENCE is how long the cluster may fail to answer.
+    The lists are read once and then watched. The first read must succeed. After it, PATIENCE is how long the cluster
+    may fail to answer. The screen is drawn again `every` so many seconds, which costs no request.
     """
-    if once:
-        shown, _, job = await screen()
-        out.print(shown)
-        return final_phase(job)
-    live = Live(console=out, auto_refresh=False) if out.is_terminal else None
-    last_answer = asyncio.get_running_loop().time()
-    answered = False
-    with live or nullcontext():
-        while True:
-            try:
-                shown, news, job = await screen()
-                last_answer, answered = asyncio.get_running_loop().time(), True
-            except ApiError as error:
-                waited = asyncio.get_running_loop().time() - last_answer
-                if error.not_found and answered:
-                    raise CliError("the job was deleted", code=ExitCode.NOT_FOUND) from error
-                if not (error.transient and answered) or waited > PATIENCE.total_seconds():
-                    raise
-                shown, news, job = Text(f"no answer from the cluster: {error.message}", style="red"), [], None
-            if live:
-                live.update(shown, refresh=True)
-            else:
-                for line in news:
-                    out.print(line, markup=False, soft_wrap=True)
-            if end := final_phase(job):
-                return end
-            await asyncio.sleep(every)
+    async with AsyncExitStack() as stack:
+        for one in screen.lists:
+            await stack.enter_async_context(one.running())
+        if once:
+            shown, _, job = screen.look()
+            out.print(shown)
+            return final_phase(job)
+        live = Live(console=out, auto_refresh=False) if out.is_terminal else None
+        with live or nullcontext():
+            while True:
+                shown, news, job = screen.look()
+                if error := _trouble(screen.lists):
+                    shown = Text(f"no answer from the cluster: {error.message}", style="red")
+                if live:
+                    live.update(shown, refresh=True)
+                else:
+                    for line in news:
+                        out.print(line, markup=False, soft_wrap=True)
+                if end := final_phase(job):
+                    return end
+                await asyncio.sleep(every)
+
+
+def _trouble(lists: Sequence[LiveList]) -> ApiError | None:
+    """The error of a list that is not current; None if all are. Raises it if it lasts too long, or does not pass."""
+    now = asyncio.get_running_loop().time()
+    for one in lists:
+        one.check()
+        if one.trouble is not None:
+            if not one.trouble.transient or now - one.since > PATIENCE.total_seconds():
+                raise one.trouble
+            return one.trouble
+    return None
 
 
 def final_phase(job: TrainingJob | None) -> Phase | None:

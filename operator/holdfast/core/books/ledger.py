@@ -4,7 +4,7 @@ The patch that puts an attempt into history also adds it to the totals of its ti
 The cost of an interruption is added when the next attempt takes its first step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -185,8 +185,9 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
     return format((dedicated - spent).quantize(MONEY), "f")
 
 
-def _goodput(totals: Iterable[TierTotals], wall: timedelta) -> str | None:
-    if wall <= timedelta(0):
+def _goodput(totals: Sequence[TierTotals], wall: timedelta) -> str | None:
+    """The useful share of the time; None before any step is known: a program may report nothing at all."""
+    if wall <= timedelta(0) or not any(one.steps for one in totals):
         return None
     useful = sum((one.training * (one.steps - one.steps_lost) / one.steps for one in totals if one.steps), timedelta(0))
     ratio = Decimal(useful // MICROSECOND) / (wall // MICROSECOND)

@@ -6,7 +6,7 @@ layer, but not its generated classes and models: decoding them takes twenty time
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -26,6 +26,7 @@ JSON_PATCH = "application/json-patch+json"
 POOL_SIZE = 100
 RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
 PAGE = 500
+WATCH_SECONDS = 300
 
 Observer = Callable[[str, str, int, float], None]  # verb, resource, HTTP status (0: no answer), seconds
 Body = Mapping[str, Any] | list[Any]
@@ -66,6 +67,18 @@ def _error(status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
     except (ValueError, AttributeError):
         reason, message = "Unknown", data[:512].decode(errors="replace")
     return ApiError(status, reason, message, _retry_after(headers))
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """One line of a watch. Raises ApiError if it is an error."""
+    try:
+        event: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise ApiError(0, "BadAnswer", "a line of a watch is not JSON") from error
+    if event.get("type") == "ERROR":
+        said = event.get("object") or {}
+        raise ApiError(int(said.get("code") or 500), str(said.get("reason") or ""), str(said.get("message") or ""))
+    return event
 
 
 class Client:
@@ -190,9 +203,7 @@ class Client:
         content_type: str,
         seconds: float,
     ) -> tuple[int, Mapping[str, str], bytes]:
-        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "holdfast"}
-        if key := await self._configuration.get_api_key_with_prefix("BearerToken"):
-            headers["Authorization"] = key
+        headers = await self._headers(content_type)
         resource, named = resource_of(path.partition("?")[0])
         status, start = 0, monotonic()
         limit = aiohttp.ClientTimeout(total=seconds, sock_connect=min(10.0, seconds))
@@ -208,6 +219,37 @@ class Client:
             if self.observer:
                 self.observer(_verb(method, named), resource, status, monotonic() - start)
         return status, response.headers, data
+
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "holdfast"}
+        if key := await self._configuration.get_api_key_with_prefix("BearerToken"):
+            headers["Authorization"] = key
+        return headers
+
+    async def watch(
+        self, path: str, params: Mapping[str, str | int], version: int, *, seconds: int = WATCH_SECONDS
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The changes of a list after `version`, as the API server sends them: type and object.
+
+        Ends after `seconds`, when the server ends it. Raises ApiError, with status 410 if the version is too old and
+        with status 0 if the connection breaks.
+        """
+        query = {**params, "watch": 1, "resourceVersion": version, "timeoutSeconds": seconds}
+        url = f"{self._configuration.host}{path}?{urlencode({**query, 'allowWatchBookmarks': 'true'})}"
+        limit = aiohttp.ClientTimeout(total=seconds + 30.0, sock_connect=10.0)
+        try:
+            headers = await self._headers("application/json")
+            response = await self._rest.request("GET", url, headers=headers, body=None, _request_timeout=limit)
+            if response.status >= 400:
+                raise _error(response.status, response.headers, await response.read())
+            async with response.response as stream:  # closes the connection if the caller stops reading
+                rest = b""
+                async for chunk in stream.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield _event(line)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"GET {path}: {type(error).__name__} {error}".rstrip()) from error
 
     async def list_all(
         self, path: str, params: Mapping[str, str | int] | None = None

@@ -176,3 +176,10 @@ def test_an_attempt_without_a_node_is_counted_and_costs_nothing():
 def test_hours_of_nodes():
     found = ledger.add_record(Ledger(), record(scheduled_at=at(-60) - 2 * HOUR), "Spot")
     assert found.by_tier[0].node_hours == 2
+
+
+def test_no_goodput_is_claimed_of_a_program_that_reports_no_steps():
+    ran = status(attempt(started_at=at(-3600), scheduled_at=at(-3700)))
+    assert ledger.as_of(ran, (), at(0)).goodput is None
+    stepped_once = status(attempt(started_at=at(-3600), scheduled_at=at(-3700), first_step=1, last_step=1))
+    assert ledger.as_of(stepped_once, (), at(0)).goodput is not None

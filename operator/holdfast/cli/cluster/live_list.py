@@ -1,0 +1,100 @@
+"""A list of the API server that stays current: read once, then watched."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+
+PAUSE = 1.0  # seconds before a watch that ended, or a list that failed, is tried again
+_READ_AGAIN = (401, 410)  # the list renews credentials, and gives a newer version
+
+
+class LiveList:
+    """The objects of one list. Use it inside `running`.
+
+    `trouble` is the error of the last request, None while the watch works; `since` is when the trouble began, by the
+    clock of the event loop. An error that does not pass ends the updates.
+    """
+
+    def __init__(self, client: Client, path: str, params: Mapping[str, str] | None = None) -> None:
+        self._client = client
+        self._path = path
+        self._params = dict(params or {})
+        self._objects: dict[str, dict[str, Any]] = {}
+        self._version = 0
+        self._task: asyncio.Task[None] | None = None
+        self.trouble: ApiError | None = None
+        self.since = 0.0
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """All objects, as they are known now."""
+        return list(self._objects.values())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Read the list, and keep it current inside the block. Raises ApiError if the first read fails."""
+        await self._read()
+        self._task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise an error that is not the API server's, if one has ended the updates."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._watch()
+                self.trouble = None
+            except ApiError as error:
+                if not await self._recover(error):
+                    return
+            await asyncio.sleep(PAUSE)
+
+    async def _recover(self, error: ApiError) -> bool:
+        """Read the list again; False if that is not worth another try."""
+        if error.status not in _READ_AGAIN:
+            self._note(error)
+            if not error.transient:
+                return False
+        try:
+            await self._read()
+        except ApiError as again:
+            self._note(again)
+            return again.transient
+        self.trouble = None
+        return True
+
+    def _note(self, error: ApiError) -> None:
+        if self.trouble is None:
+            self.since = asyncio.get_running_loop().time()
+        self.trouble = error
+
+    async def _read(self) -> None:
+        items, self._version = await self._client.list_all(self._path, self._params)
+        self._objects = {_key(raw): raw for raw in items}
+
+    async def _watch(self) -> None:
+        async for event in self._client.watch(self._path, self._params, self._version):
+            raw = event.get("object") or {}
+            self._version = int((raw.get("metadata") or {}).get("resourceVersion") or self._version)
+            self.trouble = None
+            match event.get("type"):
+                case "ADDED" | "MODIFIED":
+                    self._objects[_key(raw)] = raw
+                case "DELETED":
+                    self._objects.pop(_key(raw), None)
+
+
+def _key(raw: Mapping[str, Any]) -> str:
+    meta = raw.get("metadata") or {}
+    return str(meta.get("uid") or f"{meta.get('namespace', '')}/{meta.get('name', '')}")

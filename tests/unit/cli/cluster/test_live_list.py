@@ -1,0 +1,65 @@
+"""A list that stays current: what is read again, and what ends it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
+
+from holdfast.cli.cluster import live_list
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.live_list import LiveList
+from holdfast.runtime.apiserver.client import Client
+
+PATH = "/api/v1/namespaces/demo/events"
+
+
+def item(name: str, version: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "demo", "uid": f"u-{name}", "resourceVersion": str(version)},
+        **more,
+    }
+
+
+async def names_after(api: FakeApi, tmp_path: Path, wanted: list[str]) -> list[str]:
+    """The names in the list once they are the wanted ones."""
+    async with connect(Target(api.kubeconfig(tmp_path / "config"))) as client:
+        found = LiveList(client, PATH)
+        async with found.running(), asyncio.timeout(20):
+            while sorted(raw["metadata"]["name"] for raw in found.objects) != wanted:
+                found.check()
+                await asyncio.sleep(0.01)
+    return wanted
+
+
+async def test_changes_are_applied_without_another_list(tmp_path: Path) -> None:
+    with fake_api() as api:
+        api.answers["GET", PATH] = listing(item("a"), item("b"))
+        added, gone = {"type": "ADDED", "object": item("c", 3)}, {"type": "DELETED", "object": item("a", 4)}
+        bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
+        api.watches[PATH] = [[added, gone, bookmark]]
+        await names_after(api, tmp_path, ["b", "c"])
+        assert [method for method, _, _ in api.requests].count("GET") == 1
+
+
+async def test_an_expired_version_reads_the_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_list, "PAUSE", 0.01)
+    with fake_api() as api:
+        lists = iter([listing(item("a")), listing(item("b"))])
+        api.answers["GET", PATH] = lambda _: next(lists)
+        api.watches[PATH] = [failure(410, "Expired", "too old")]
+        await names_after(api, tmp_path, ["b"])
+
+
+async def test_an_error_of_the_program_does_not_end_the_updates_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    with fake_api() as api:
+        api.answers["GET", PATH] = listing(item("a"))
+        monkeypatch.setattr(Client, "watch", broken)
+        with pytest.raises(ZeroDivisionError):
+            await names_after(api, tmp_path, ["never"])
