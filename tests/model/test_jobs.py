@@ -283,8 +283,7 @@ class Jobs(RuleBasedStateMachine):
         if not hasattr(self, "operator"):
             return
         for name, job in list(self.operator.jobs.items()):
-            first = self.operator.decide(name)
-            check_alive(self.operator.snapshot(name), first)
+            check_alive(self.operator.snapshot(name), first := self.operator.decide(name))
             if first.trace == ("first pod",):
                 assert first.status == job.status
                 continue
