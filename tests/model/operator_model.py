@@ -81,6 +81,7 @@ class Operator:
             cluster=self.cluster,
             reports=self.reports.of(pod.uid for pod in pods),
             refusal=self.refusals.get(name),
+            inspections=self.inspections,
             listening_since=self.since,
             config=CONFIG,
         )

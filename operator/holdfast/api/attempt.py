@@ -75,6 +75,7 @@ class EndReason(StrEnum):
     UNREACHABLE = "Unreachable"  # no report arrived after it was let pass the fence
     FENCED = "Fenced"  # a newer attempt owns the checkpoints
     KILLED = "Killed"  # from outside
+    CONTAINER_LOST = "ContainerLost"  # its node restarted, or lost the container's shim
     # Many attempts in a row were lost, or failed, without progress.
     TOO_MANY_FRUITLESS = "TooManyFruitlessAttempts"
     # Its program ended, or cannot run.

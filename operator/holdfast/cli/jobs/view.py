@@ -141,7 +141,7 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
         formats.NOTHING if saved is None else formats.money(saved),
         slack_text(status.forecast),
         str(status.restarts.losses),
-        status.progress.loss or formats.NOTHING,
+        loss_text(status.progress.loss),
         attempt_number(job),
         status.node or formats.NOTHING,
         formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),

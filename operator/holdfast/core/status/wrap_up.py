@@ -2,6 +2,7 @@
 
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
+from holdfast.core.attempt.clock_ahead import TOLERATED
 from holdfast.core.attempt.drain import delete_again
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
@@ -13,6 +14,7 @@ from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, stuck_pod
+from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
 KEPT_FOR_LOGS = 2
 
@@ -30,6 +32,8 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         return
     if stored is None or not stored.final:
         explain_long_wait(draft, s)
+        show_start_trouble(draft, s)
+        inspect_unprepared(draft, s)
         _set_columns(draft, s)
         set_forecast_conditions(draft)
         set_conditions(draft, s)
