@@ -8,16 +8,7 @@ from tests.support.decisions.snapshots import CONFIG, stored
 
 from holdfast.api.model import merge_patch
 from holdfast.core.decide import decide
-from holdfast.core.decision import (
-    CreatePod,
-    Decision,
-    DeleteJob,
-    DeletePod,
-    InspectPod,
-    Order,
-    ReleasePod,
-    UnprotectPod,
-)
+from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, HoldPod, Order, ReleasePod, UnprotectPod
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.start_trouble import Inspection
@@ -142,6 +133,8 @@ class Operator:
                 self.world.delete(action)
             case ReleasePod():
                 self.world.release(action)
+            case HoldPod():
+                raise AssertionError("no pod of the model loses its finalizer while it trains")
             case UnprotectPod():
                 self.world.unprotect(action)
             case InspectPod():

@@ -24,7 +24,19 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Without runAsGroup the kubelet starts a user that the image's /etc/passwd does not list with group 0. */}}
 {{- define "holdfast.podSecurity" -}}
 runAsNonRoot: true
+{{- with .Values.podSecurityContext }}
+{{ toYaml . }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* A schema cannot compare two values. */}}
+{{- define "holdfast.checkPorts" -}}
+{{- $ports := list (int .Values.progress.port) (int .Values.health.port) (int .Values.metrics.port) }}
+{{- if ne (len (uniq $ports)) 3 }}
+{{- fail (printf "progress.port, health.port and metrics.port are %d, %d and %d: three different ports are needed, because one operator listens on all of them" (index $ports 0) (index $ports 1) (index $ports 2)) }}
+{{- end }}
 {{- end }}

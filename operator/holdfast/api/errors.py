@@ -7,11 +7,13 @@
     ├── SchemaError                 api: a model does not fit a structural schema: a mistake in Holdfast itself
     ├── UndecidedError              core: the transition table found no decision: a mistake in Holdfast itself
     ├── TooManyTokensError          serve: too many invalid tokens; try again
+    ├── UnknownPodError             serve: a token names a pod that the operator does not know; it is not reviewed
     ├── RequestError                serve: the progress endpoint answers a request with an HTTP error
     ├── ApiError                    runtime: the API server refused a request, or did not answer
     │   ├── NotLeadingError         runtime: this operator does not have the lease now; nothing was written
     │   └── RefusedError            runtime: the API server does not accept this pod
     ├── LeadershipLostError         runtime: another operator has the lease
+    ├── UnreachableError            runtime: nobody can reach this operator, and another one can lead
     ├── WatchDiedError              runtime: the watches ended unexpectedly
     ├── ConfigurationError          runtime: the operator cannot start with these settings
     ├── CliError                    cli: a command cannot continue; has an exit code

@@ -19,6 +19,10 @@ LABEL_TIER: Final = "holdfast.dev/tier"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "holdfast"
 
+# Labels on the operator's own pods. The leader has LABEL_LEADER="true": the Service `holdfast` selects by it.
+OPERATOR_LABELS: Final = {"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "operator"}
+LABEL_LEADER: Final = "holdfast.dev/leader"
+
 POD_FINALIZER: Final = "holdfast.dev/end-recorded"
 
 # Annotations on a TrainingJob by which users request something. The value is "<id>" or "<id> <tier>". Every request has

@@ -30,6 +30,8 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
         "verbs": ["get", "patch", "delete"],
     },
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    # Who may read /metrics.
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
 )
 """Rules in every namespace."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.runtime import command
+from holdfast.runtime.settings import DEFAULT_NAMESPACE
 
 app = typer.Typer(name="operator", no_args_is_help=True, help=command.ABOUT)
 
@@ -37,6 +38,9 @@ def run(**values: Any) -> None:
 
 
 @app.command(help=command.ABOUT_RELEASE)
-def release(kubeconfig: Annotated[Path | None, typer.Option(help=command.ABOUT_KUBECONFIG)] = None) -> None:
+def release(
+    kubeconfig: Annotated[Path | None, typer.Option(help=command.ABOUT_KUBECONFIG)] = None,
+    namespace: Annotated[str, typer.Option(help=command.ABOUT_NAMESPACE, envvar=command.NAMESPACE)] = DEFAULT_NAMESPACE,
+) -> None:
     """Print how many pods were released."""
-    typer.echo(command.release(kubeconfig))
+    typer.echo(command.release(kubeconfig, namespace))

@@ -41,6 +41,14 @@ class ReleasePod:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldPod:
+    """Add Holdfast's finalizer again: an uninstallation removed it from a pod that still trains."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnprotectPod:
     """Remove the do-not-disrupt annotations: the pod is leaving anyway."""
 
@@ -63,7 +71,7 @@ class DeleteJob:
     uid: str
 
 
-Action = CreatePod | DeletePod | ReleasePod | UnprotectPod | InspectPod | DeleteJob
+Action = CreatePod | DeletePod | ReleasePod | HoldPod | UnprotectPod | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,16 @@ from holdfast.runtime import logs, operator
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ConfigurationError
 from holdfast.runtime.housekeeping.uninstall import release_all
-from holdfast.runtime.settings import Settings
+from holdfast.runtime.settings import DEFAULT_NAMESPACE, Settings
 
 ABOUT: Final = "Run the operator, or prepare its removal."
 ABOUT_RUN: Final = "Run the operator until SIGTERM."
-ABOUT_RELEASE: Final = "Remove Holdfast's finalizer from all pods so that they can be deleted. First stop the operator."
+ABOUT_RELEASE: Final = (
+    "Remove Holdfast's finalizer from all pods so that they can be deleted, and delete the operator's Lease and Secret."
+    " First stop the operator."
+)
+ABOUT_NAMESPACE: Final = "Namespace of the operator."
+NAMESPACE: Final = "HOLDFAST_NAMESPACE"
 ABOUT_KUBECONFIG: Final = "Kubeconfig file. Default: the pod's service account."
 
 
@@ -99,12 +104,12 @@ def run(settings: Settings) -> int:
     return asyncio.run(operator.run(settings))
 
 
-def release(kubeconfig: Path | None) -> str:
-    """Remove the finalizer from all pods; a line for people that says how many had it."""
+def release(kubeconfig: Path | None, namespace: str) -> str:
+    """Remove what waits for the operator or is of no use without it; a line for people that says how many pods."""
 
     async def work() -> int:
         async with await Client.auto(kubeconfig) as client:
-            return await release_all(client)
+            return await release_all(client, namespace)
 
     return f"released {asyncio.run(work())} pods"
 
@@ -124,6 +129,12 @@ def _parser() -> argparse.ArgumentParser:
         )
     releasing = commands.add_parser("release", help=ABOUT_RELEASE, description=ABOUT_RELEASE)
     releasing.add_argument("--kubeconfig", type=Path, metavar="<path>", help=ABOUT_KUBECONFIG)
+    releasing.add_argument(
+        "--namespace",
+        default=os.environ.get(NAMESPACE) or DEFAULT_NAMESPACE,
+        metavar="<str>",
+        help=f"{ABOUT_NAMESPACE} [env var: {NAMESPACE}; default: {DEFAULT_NAMESPACE}]",
+    )
     return parser
 
 
@@ -138,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     typed = vars(parser.parse_args(arguments))
     try:
         if typed.pop("command") == "release":
-            sys.stdout.write(f"{release(typed['kubeconfig'])}\n")
+            sys.stdout.write(f"{release(typed['kubeconfig'], typed['namespace'])}\n")
             return 0
         given = {o.name: typed[o.name] if typed[o.name] is not None else _from_environment(o) for o in options()}
         return run(settings_from(given))

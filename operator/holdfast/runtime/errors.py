@@ -42,6 +42,10 @@ class LeadershipLostError(HoldfastError):
     """Another operator has the lease, or the lease was deleted. The process must end."""
 
 
+class UnreachableError(HoldfastError):
+    """Nobody can reach this operator, and another one can lead. The process must end."""
+
+
 class WatchDiedError(HoldfastError):
     """The watches ended unexpectedly. The process must end, so that the kubelet restarts it."""
 

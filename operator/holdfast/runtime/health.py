@@ -1,4 +1,4 @@
-"""HTTP for probes: /healthz for the kubelet, /readyz for the Service, /metrics for Prometheus."""
+"""HTTP for the probes of the kubelet: /healthz and /readyz."""
 
 import json
 from collections.abc import Callable
@@ -7,19 +7,30 @@ from typing import Any
 
 from aiohttp import web
 
+from holdfast.serve.connections import Bounds, Connections
+from holdfast.serve.listener import Listener
+
 MAX_FRAME_AGE = 180.0  # seconds; bookmarks come every minute, and a silent watch reconnects after 70
 MAX_QUEUE_AGE = 120.0
 LATE_RESYNCS = 3.0  # periods
+MAX_CONTACT_AGE = 60.0  # seconds since the lease was read or renewed
+BOUNDS = Bounds(unproven=64, rate=50.0, burst=200.0)  # a probe shows no token
 
 Age = Callable[[], float | None]
 
 
 @dataclass(slots=True)
 class Health:
-    """The values that health depends on. Every age is in seconds, None before the first event."""
+    """The values that health depends on. Every age is in seconds, None before the first event.
+
+    `contact_age` is of the last answer about the lease, `prepared` is true once the process has read what it needs to
+    lead.
+    """
 
     leading: Callable[[], bool]
     lease_age: Age
+    contact_age: Age
+    prepared: Callable[[], bool]
     frames: Callable[[], dict[str, float]] = field(default=lambda: {})
     oldest_key: Callable[[], float] = field(default=lambda: 0.0)
     resync_age: Age = field(default=lambda: None)
@@ -43,6 +54,7 @@ class Health:
         return not problems, {
             "leading": self.leading(),
             "ready": self.ready,
+            "serving": self.serving(),
             "problems": problems,
             "watchFrameAgeSeconds": {name: round(age, 1) for name, age in frames.items()},
             "oldestQueueKeySeconds": round(oldest, 3),
@@ -52,34 +64,31 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """True if this process leads, has read the cluster and answers pods."""
-        return self.leading() and self.serving() and self.resync_age() is not None
+        """True if this process leads or could lead now: it has what a leader needs, and sees the lease."""
+        contact = self.contact_age()
+        return self.prepared() and contact is not None and contact <= MAX_CONTACT_AGE
 
 
 class HealthServer:
-    """HTTP without TLS for probes and scrapes."""
+    """HTTP without TLS for probes."""
 
-    def __init__(self, health: Health, scrape: Callable[[], bytes]) -> None:
+    def __init__(self, health: Health) -> None:
         self._health = health
-        self._scrape = scrape
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def start(self, host: str | None, port: int) -> int:
         """Listen and return the port. Raises OSError if the address is in use."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, reuse_address=True).start()
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        self._listener = Listener(app, Connections(BOUNDS))
+        return await self._listener.start(host, port)
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._runner:
-            await self._runner.cleanup()
+        if self._listener:
+            await self._listener.stop()
+            self._listener = None
 
     async def _healthz(self, request: web.Request) -> web.Response:
         well, body = self._health.report()
@@ -88,6 +97,3 @@ class HealthServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         ready = self._health.ready
         return web.Response(status=200 if ready else 503, text="ok\n" if ready else "not ready\n")
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._scrape(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

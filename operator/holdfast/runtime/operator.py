@@ -1,8 +1,9 @@
 """The operator process: it creates all parts, starts them in order, watches them and stops them in order.
 
-A follower only waits for the lease and answers /healthz. A leader reads the cluster once, then starts the watches, the
-workers and the progress endpoint. If a part ends unexpectedly, the process ends with an exit code other than 0: a
-restart is always safe, and better than running without a part.
+Every operator reads the CA, serves /metrics and checks that it can read the cluster; then it is ready. A follower only
+waits for the lease. A leader reads the cluster once, then starts the watches, the workers and the progress endpoint. If
+a part ends unexpectedly, the process ends with an exit code other than 0: a restart is always safe, and better than
+running without a part.
 """
 
 import asyncio
@@ -20,11 +21,13 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.apiserver.lease import Elector
+from holdfast.runtime.apiserver.own_pod import OwnPod
 from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
+from holdfast.runtime.endpoint.metrics_review import MetricsReviewer
 from holdfast.runtime.endpoint.pod_membership import PodMembership
 from holdfast.runtime.endpoint.serving_ca import read_or_create_ca
 from holdfast.runtime.endpoint.token_review import TokenReviewer
-from holdfast.runtime.errors import LeadershipLostError
+from holdfast.runtime.errors import ApiError, LeadershipLostError, UnreachableError
 from holdfast.runtime.health import Health, HealthServer
 from holdfast.runtime.housekeeping.profile_knowledge import ProfileStatusWriter
 from holdfast.runtime.informer.cache import Cache, Key
@@ -36,11 +39,13 @@ from holdfast.runtime.loop.execute import Executor
 from holdfast.runtime.loop.progress_slots import ProgressSlots
 from holdfast.runtime.loop.reconcile import Decide, Reconciler
 from holdfast.runtime.settings import Settings, split_address
-from holdfast.serve.auth import Authenticator
+from holdfast.serve.auth import Authenticator, ReviewedTokens
 from holdfast.serve.authority import KeyPair
 from holdfast.serve.certs import make_serving, server_context, service_hosts
-from holdfast.serve.collectors import JobCollector, ProfileCollector
+from holdfast.serve.collectors import ProfileCollector
+from holdfast.serve.exposition import Exposition
 from holdfast.serve.metrics import Metrics
+from holdfast.serve.metrics_endpoint import MetricsServer, Reader
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress_endpoint import ProgressServer
 from holdfast.serve.reports import ReportBook
@@ -49,6 +54,8 @@ from holdfast.serve.token_bucket import TokenBucket
 log = logging.getLogger(__name__)
 
 FORGET_EVERY = 60.0  # seconds between two clean-ups of memory about deleted objects
+READ_RIGHT_FOR = 60.0  # seconds until the right to read /metrics is reviewed again
+PUBLISH_CA_EVERY = 600.0  # seconds between two looks at the ConfigMap by which Prometheus trusts /metrics
 
 
 def utc_now() -> datetime:
@@ -64,6 +71,7 @@ class Operator:
         self._client = client
         self._stop = asyncio.Event()
         self._lost = False
+        self._prepared = False
         self._serving = False
         self._tasks: list[asyncio.Task[None]] = []
         self._metrics = Metrics()
@@ -77,8 +85,10 @@ class Operator:
             identity=self._identity,
             duration=settings.lease_duration,
             renew=settings.lease_renew,
+            may_compete=lambda: self._own_pod.is_reachable,
         )
         self._writer = GatedWriter(client, self._gate, TokenBucket(settings.qps, settings.burst))
+        self._own_pod = OwnPod(client, self._writer, namespace=settings.namespace, name=settings.pod)
         self._cache = Cache()
         self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed)
         self._slots = ProgressSlots(settings.progress_writes)
@@ -99,23 +109,27 @@ class Operator:
             now=utc_now,
         )
         self._decide = decide
+        self._ca: KeyPair | None = None
         self._executor: Executor | None = None
         self._progress: ProgressServer | None = None
         self._health = Health(
             leading=lambda: self._gate.is_open,
             lease_age=lambda: self._elector.age,
+            contact_age=lambda: self._elector.contact_age,
+            prepared=lambda: self._prepared,
             frames=self._frames.ages,
             oldest_key=lambda: self._queue.oldest,
             resync_age=lambda: self._resync.age,
             resync_every=settings.resync_every,
             serving=lambda: self._serving,
         )
-        self._health_server = HealthServer(self._health, self._metrics.scrape)
+        self._health_server = HealthServer(self._health)
         self._add_metrics()
+        self.exposition = Exposition(self._metrics.registry, self._cache.jobs.values, utc_now)
+        self._metrics_server = MetricsServer(self.exposition.page, _readers(settings, client))
 
     def _add_metrics(self) -> None:
         metrics = self._metrics
-        metrics.registry.register(JobCollector(lambda: list(self._cache.jobs.values()), utc_now))
         metrics.registry.register(ProfileCollector(lambda: list(self._cache.profiles.values())))
         self._cache.listeners.append(metrics.observe_change)
         metrics.gauge("queue_depth", "Jobs that wait for a worker", lambda: len(self._queue))
@@ -141,20 +155,21 @@ class Operator:
 
     async def run(self) -> int:
         """Run until `stop` (returns 0) or until a part fails (returns 1)."""
-        health_host, health_port = split_address(self._settings.health_bind)
-        port = await self._health_server.start(health_host, health_port)
-        log.info("health and metrics on port %d", port)
+        port = await self._health_server.start(*split_address(self._settings.health_bind))
+        log.info("health on port %d", port)
         try:
-            if not await self._or_stop(self._elector.acquire()):
-                return 0
-            self._spawn(self._elector.keep(), "lease")
-            started = await self._or_stop(self._lead())
+            self._spawn(self._own_pod.run(), "own-pod")
+            started = await self._or_stop(self._prepare()) and await self._or_stop(self._elector.acquire())
+            if started:
+                self._spawn(self._elector.keep(), "lease")
+                started = await self._or_stop(self._lead())
             failed = await self._supervise() if started else self._failure()
             return await self._wind_down(failed)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait([*self._tasks, asyncio.create_task(asyncio.sleep(0))], timeout=3)
+            await self._metrics_server.stop()
             await self._health_server.stop()
 
     async def _or_stop(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -169,15 +184,29 @@ class Operator:
         await asyncio.wait({task})
         return False
 
+    async def _prepare(self) -> None:
+        """Read and start what every operator needs. It could lead after that, so it is ready."""
+        settings = self._settings
+        self._ca = await read_or_create_ca(self._client, settings.namespace)
+        context = None
+        if settings.metrics_auth == "on":
+            hosts = service_hosts(settings.namespace, [f"holdfast-metrics.{settings.namespace}.svc"])
+            context = server_context(make_serving(self._ca, hosts))
+        port = await self._metrics_server.start(*split_address(settings.metrics_bind), context)
+        log.info("metrics on port %d", port)
+        await self._resync.until_done(self._resync.check)
+        self._prepared = True
+
     async def _lead(self) -> None:
         settings = self._settings
-        ca = await read_or_create_ca(self._client, settings.namespace)
+        assert self._ca is not None
+        ca = CaConfigMap(self._writer, self._ca.certificate)
         self._executor = Executor(
             writer=self._writer,
             cache=self._cache,
             board=self._board,
             events=self._events,
-            ca=CaConfigMap(self._writer, ca.certificate),
+            ca=ca,
             now=utc_now,
         )
         reconciler = Reconciler(
@@ -193,13 +222,16 @@ class Operator:
         reconciler.observe = self._metrics.observe_pass
         await self._resync.until_done()
         self._profiles.begin()
-        await self._serve(ca)
+        await self._serve(self._ca)
+        await self._own_pod.serve()
         for number in range(settings.workers):
             self._spawn(reconciler.work(), f"worker-{number}")
         self._spawn(self._events.run(), "events")
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._forget_gone_regularly(), "forget_gone")
+        if settings.metrics_auth == "on":
+            self._spawn(_publish_ca(ca, settings.namespace), "ca-for-metrics")
         watches = Watches(self._client, self._cache, self._queue, self._frames)
         self._spawn(watches.run(), "watches")
         await watches.ready()
@@ -212,7 +244,7 @@ class Operator:
         extra = [name for name in (urlsplit(settings.service_url).hostname, host) if name and name != "0.0.0.0"]  # noqa: S104
         context = server_context(make_serving(ca, service_hosts(settings.namespace, extra)))
         self._progress = ProgressServer(
-            auth=Authenticator(TokenReviewer(self._client)),
+            auth=Authenticator(TokenReviewer(self._client), self._may_know),
             book=self._book,
             board=self._board,
             membership=PodMembership(self._cache, lambda: self._resync.last is not None),
@@ -224,6 +256,10 @@ class Operator:
         bound = await self._progress.start(host, port, context)
         self._serving = True
         log.info("progress endpoint on port %d", bound)
+
+    def _may_know(self, pod_uid: str) -> bool:
+        """True if there is a pod of Holdfast with this UID, or if this process has not read the cluster yet."""
+        return self._resync.last is None or self._cache.pod(pod_uid) is not None
 
     def _may_answer(self) -> bool:
         """True if pods get answers: also in a short outage, but not after one in which another process may lead."""
@@ -267,6 +303,8 @@ class Operator:
             self._lost = True
             self._gate.close()
             log.error("%s", failed)
+        elif isinstance(failed, UnreachableError):
+            log.error("%s", failed)
         elif failed:
             log.error("a part of the operator failed; the operator ends", exc_info=failed)
         else:
@@ -281,6 +319,7 @@ class Operator:
                 await asyncio.wait(workers, timeout=self._settings.drain_timeout)
             with suppress(TimeoutError):
                 async with asyncio.timeout(3):
+                    await self._own_pod.leave()
                     await self._profiles.flush()
                     await self._events.flush()
         for task in self._tasks:
@@ -290,6 +329,23 @@ class Operator:
         if not self._lost:
             await self._elector.release()
         return 1 if failed else 0
+
+
+def _readers(settings: Settings, client: Client) -> ReviewedTokens[Reader] | None:
+    """Who may read /metrics; None if everyone may."""
+    if settings.metrics_auth == "off":
+        return None
+    return ReviewedTokens(MetricsReviewer(client), valid_for=READ_RIGHT_FOR)
+
+
+async def _publish_ca(ca: CaConfigMap, namespace: str) -> None:
+    """Keep the CA in the operator's own namespace, so that a ServiceMonitor can refer to it."""
+    while True:
+        try:
+            await ca.ensure(namespace)
+        except ApiError as error:
+            log.warning("cannot write the CA into namespace %s: %s", namespace, error)
+        await asyncio.sleep(PUBLISH_CA_EVERY)
 
 
 def _install_signal_handlers(stop: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.api import names
 from holdfast.core.decision import CreatePod, DeletePod
 from holdfast.runtime.apiserver import paths
-from holdfast.runtime.apiserver.client import JSON_PATCH
+from holdfast.runtime.apiserver.client import JSON_PATCH, STRATEGIC_PATCH
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key
@@ -99,6 +99,18 @@ class PodWriter:
             if error.not_found:
                 self._cache.forget_pod(Key(key.namespace, name), uid)
             elif error.status not in (409, 422):
+                raise
+
+    async def hold(self, key: Key, name: str, uid: str) -> None:
+        """Add the finalizer of Holdfast to those that the pod has."""
+        body = {"metadata": {"uid": uid, "finalizers": [names.POD_FINALIZER]}}
+        path = paths.core(key.namespace, "pods", name)
+        try:
+            self._cache.put_pod(await self._writer.write("PATCH", path, body, STRATEGIC_PATCH))
+        except ApiError as error:
+            if error.not_found:
+                self._cache.forget_pod(Key(key.namespace, name), uid)
+            elif error.status not in (409, 422):  # another pod has the name, or the pod is being deleted
                 raise
 
     async def release(self, key: Key, name: str, uid: str) -> None:

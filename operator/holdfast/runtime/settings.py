@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from holdfast.core.observe.config import OperatorConfig
 
+DEFAULT_NAMESPACE = "holdfast-system"
 Address = Annotated[
     str, Field(pattern=r"^[^\s]*:[0-9]{1,5}$", description="HOST:PORT; an empty host means all addresses")
 ]
@@ -22,7 +23,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespace: str = Field(
-        "holdfast-system", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="namespace of the operator"
+        DEFAULT_NAMESPACE, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="namespace of the operator"
     )
     kubeconfig: Path | None = Field(None, description="kubeconfig file; default: the pod's service account")
     identity: str = Field(
@@ -31,13 +32,24 @@ class Settings(BaseModel):
         max_length=200,
         description="name of this process in the Lease",
     )
+    pod: str | None = Field(
+        None,
+        max_length=253,
+        description="name of the operator's own pod; without it the operator sets no leader's label",
+    )
     progress_bind: Address = Field(":8443", description="address of the progress endpoint, to which pods report")
     progress_url: str | None = Field(
         None,
         pattern=r"^https://[^\s/]+$",
         description="URL of the progress endpoint for pods; default: the Service `holdfast`",
     )
-    health_bind: Address = Field(":8080", description="address of /healthz, /readyz and /metrics")
+    health_bind: Address = Field(":8080", description="address of /healthz and /readyz")
+    metrics_bind: Address = Field(":9443", description="address of /metrics")
+    metrics_auth: Literal["on", "off"] = Field(
+        "on",
+        description="on: /metrics is HTTPS and needs a token whose user may get the URL /metrics; off: it is HTTP, and"
+        " everyone may read it",
+    )
     init_image: str = Field(
         "holdfast.dev/init:local",
         min_length=1,

@@ -1,12 +1,11 @@
-"""Metrics that are computed from the cache at every scrape, so that they vanish with their job or profile."""
+"""Metrics of jobs and profiles. They are read from the cache, so that they vanish with their job or profile."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from holdfast.api.attempt import Recovery
@@ -19,8 +18,6 @@ LABELS = ("namespace", "job")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
 # The conditions that have a metric; the other conditions add nothing to the phase.
 CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback")
-
-log = logging.getLogger(__name__)
 
 Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> value of the metric
 
@@ -53,41 +50,12 @@ class Family:
     read: Callable[[JobView], Samples]
     labels: tuple[str, ...] = ()
     counter: bool = False
+    timed: bool = False  # the value depends on the time of the scrape, not only on the job
 
-    def empty(self) -> GaugeMetricFamily | CounterMetricFamily:
-        """The metric without samples."""
-        family = CounterMetricFamily if self.counter else GaugeMetricFamily
-        return family(f"holdfast_job_{self.name}", self.text, labels=(*LABELS, *self.labels))
-
-
-class JobCollector(Collector):
-    """The metrics of every job."""
-
-    def __init__(self, jobs: Callable[[], Iterable[TrainingJob]], now: Callable[[], datetime]) -> None:
-        self._jobs = jobs
-        self._now = now
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the series depend on the cluster."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """One sample for each job and metric whose value is known."""
-        found = [(family, family.empty()) for family in FAMILIES]
-        now = self._now()
-        for job in self._jobs():
-            labels = (job.metadata.namespace, job.metadata.name)
-            try:
-                view = JobView(job, now)
-                samples = [family.read(view) for family in FAMILIES]
-            except Exception:  # one job must not hide the metrics of all others
-                log.exception("cannot compute the metrics of this job", extra={"job": "/".join(labels)})
-                continue
-            for (_, metric), values in zip(found, samples, strict=True):
-                for more, value in values.items():
-                    metric.add_metric((*labels, *more), value)
-        for _, metric in found:
-            yield metric
+    @property
+    def full_name(self) -> str:
+        """The name as Prometheus sees it."""
+        return f"holdfast_job_{self.name}" + ("_total" if self.counter else "")
 
 
 class ProfileCollector(Collector):
@@ -115,9 +83,9 @@ class ProfileCollector(Collector):
         yield up
 
 
-def _gauge(name: str, text: str, read: Callable[[JobView], float | None]) -> Family:
+def _gauge(name: str, text: str, read: Callable[[JobView], float | None], *, timed: bool = False) -> Family:
     """A gauge; it has no sample where the value is not known."""
-    return Family(name, text, lambda job: {} if (value := read(job)) is None else {(): float(value)})
+    return Family(name, text, lambda job: {} if (value := read(job)) is None else {(): float(value)}, timed=timed)
 
 
 def _counter(name: str, text: str, read: Callable[[JobView], float]) -> Family:
@@ -209,9 +177,11 @@ FAMILIES = (
     _gauge("goal_steps", "Number of steps of the whole training", lambda job: job.goal or None),
     _gauge("percent_ratio", "Share of the steps that are done, 0 to 1", _share),
     _gauge("loss", "Newest training loss that the trainer reported", lambda job: _number(job.status.progress.loss)),
-    _gauge("checkpoint_age_seconds", "Seconds since the newest checkpoint was committed", _checkpoint_age),
-    _gauge("spent", "Money spent on nodes so far", _spent),
-    Family("tier_spent", "Money spent on nodes of the tier so far", _tier_spent, ("tier", "tier_kind")),
+    _gauge("checkpoint_age_seconds", "Seconds since the newest checkpoint was committed", _checkpoint_age,
+           timed=True),
+    _gauge("spent", "Money spent on nodes so far", _spent, timed=True),
+    Family("tier_spent", "Money spent on nodes of the tier so far", _tier_spent, ("tier", "tier_kind"),
+           timed=True),
     _gauge("expected_cost", "Expected cost of the whole job, in money",
            lambda job: _money(job.status.forecast.cost)),
     _gauge("budget", "Money that the job may spend on nodes (spec.capacity.budget)",
@@ -219,7 +189,8 @@ FAMILIES = (
     _gauge("saved", "Money saved compared with dedicated nodes only; negative if more was spent",
            lambda job: _number(job.status.ledger.saved_versus_dedicated)),
     _gauge("deadline_timestamp_seconds", "Deadline (spec.capacity.deadline), in seconds since 1970", _deadline),
-    _gauge("slack_seconds", "Seconds that may be lost until only the most dependable tier meets the deadline", _slack),
+    _gauge("slack_seconds", "Seconds that may be lost until only the most dependable tier meets the deadline", _slack,
+           timed=True),
     _gauge("late_seconds", "Expected delay behind the deadline in seconds if no loss comes; 0 if it can be met", _late),
     Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
     Family("tier_attempts", "Attempts that ran or run on a node of the tier", _tier_attempts, ("tier", "tier_kind"),

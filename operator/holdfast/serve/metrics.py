@@ -1,4 +1,4 @@
-"""Metrics of the operator for Prometheus. collectors.py computes the metrics of jobs."""
+"""Metrics of the operator for Prometheus. collectors.py has those of jobs, exposition.py renders the page."""
 
 from collections.abc import Callable
 from itertools import product
@@ -10,7 +10,6 @@ from prometheus_client import (
     Gauge,
     Histogram,
     disable_created_metrics,
-    generate_latest,
 )
 
 from holdfast.api.objects import TrainingJob
@@ -110,7 +109,3 @@ class Metrics:
         for recovery in new_recoveries(before.status, after.status):
             for phase in PHASES:
                 self.recovery_seconds.labels(phase).observe(getattr(recovery, phase).total_seconds())
-
-    def scrape(self) -> bytes:
-        """All series in Prometheus' text format."""
-        return generate_latest(self.registry)

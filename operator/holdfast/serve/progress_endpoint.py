@@ -1,9 +1,9 @@
 """The progress endpoint: pods report and receive orders. HTTPS, JSON, bearer tokens; sizes and rates are bounded."""
 
+import asyncio
 import json
 import logging
 import ssl
-from asyncio import sslproto
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
@@ -14,8 +14,10 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
-from holdfast.serve.auth import Authenticator, Identity
+from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
 from holdfast.serve.body import MAX_BODY, ProgressBody
+from holdfast.serve.connections import Connections
+from holdfast.serve.listener import Listener, peer_of
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT = 60.0  # seconds
 RATE, BURST = 4.0, 40.0  # requests of one pod: a second, and at once
 PODS = 20_000  # whose rates are remembered
-TLS_BUFFER = 32 * 1024
+BODY_SECONDS = 10.0  # until a body must have arrived
 
 
 class Standing(Enum):
@@ -45,12 +47,6 @@ class RequestError(HoldfastError):
     def __init__(self, status: int, text: str, retry_after: int | None = None) -> None:
         super().__init__(text)
         self.status, self.text, self.retry_after = status, text, retry_after
-
-
-def _shrink_tls_buffers() -> None:
-    """Give each TLS connection 32 KiB instead of asyncio's 256 KiB: every pod has two connections and sends little."""
-    if getattr(sslproto.SSLProtocol, "max_size", 0) > TLS_BUFFER:
-        sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 
 def _answer(status: int, body: dict[str, Any], retry_after: int | None = None) -> web.Response:
@@ -81,7 +77,8 @@ class ProgressServer:
         self._now = now
         self._report_every = report_every
         self._rates = TokenBuckets(RATE, BURST, PODS, clock)
-        self._runner: web.AppRunner | None = None
+        self._connections = Connections()
+        self._listener: Listener | None = None
         self.observe: Callable[[str, int], None] = lambda route, status: None
 
     def application(self) -> web.Application:
@@ -94,19 +91,14 @@ class ProgressServer:
 
     async def start(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
         """Listen and return the port (port 0 takes a free one). Raises OSError if the address is in use."""
-        _shrink_tls_buffers()
-        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0, keepalive_timeout=75.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=context, reuse_address=True, backlog=1024)
-        await site.start()
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        self._listener = Listener(self.application(), self._connections)
+        return await self._listener.start(host, port, context)
 
     async def stop(self) -> None:
         """Stop listening and end the requests that wait for orders."""
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener:
+            await self._listener.stop()
+            self._listener = None
 
     def _guarded(self, route: str, handle: Any) -> Any:
         async def guarded(request: web.Request) -> web.Response:
@@ -116,6 +108,8 @@ class ProgressServer:
                 answer = _answer(error.status, {"error": error.text}, error.retry_after)
             except web.HTTPRequestEntityTooLarge:
                 answer = _answer(413, {"error": f"the body is too long: at most {MAX_BODY} bytes are allowed"})
+            except TooManyTokensError as error:
+                answer = _answer(429, {"error": str(error)}, 2)
             except HoldfastError as error:
                 log.warning("cannot answer a pod: %s", error)
                 answer = _answer(503, {"error": "the API server cannot review the token now; try again"}, 2)
@@ -129,9 +123,14 @@ class ProgressServer:
     async def _admit(self, request: web.Request) -> Identity:
         if not self._leading():
             raise RequestError(503, "this operator is not the leader; try again", 1)
-        identity = await self._auth.identify(request.headers.get("Authorization"))
+        peer = peer_of(request)
+        try:
+            identity = await self._auth.identify(request.headers.get("Authorization"), peer[0])
+        except UnknownPodError as error:
+            raise RequestError(403, Standing.STRANGER.value) from error
         if identity is None:
             raise RequestError(401, "send a bearer token of the pod's service account for audience holdfast")
+        self._connections.prove(peer, identity.pod_uid)
         if not self._rates.try_acquire(identity.pod_uid):
             raise RequestError(429, f"too many requests: at most {RATE:g} a second are allowed", 2)
         if identity.namespace != request.match_info["namespace"]:
@@ -150,7 +149,11 @@ class ProgressServer:
 
     async def _progress(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        data = await request.read()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                data = await request.read()
+        except TimeoutError as error:
+            raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
         try:
             body = ProgressBody.model_validate_json(data)
         except ValidationError as error:

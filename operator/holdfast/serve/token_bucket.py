@@ -52,6 +52,11 @@ class TokenBuckets:
         self._clock = clock
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
+    def give_back(self, key: str) -> None:
+        """Put back a token that `try_acquire` took."""
+        if bucket := self._buckets.get(key):
+            bucket.give_back()
+
     def try_acquire(self, key: str) -> bool:
         """Take a token of this key; False if it has none."""
         bucket = self._buckets.pop(key, None) or TokenBucket(self._rate, self._burst, self._clock)

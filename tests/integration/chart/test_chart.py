@@ -12,7 +12,7 @@ import yaml
 from scripts.generate import dashboard
 from tests.support.cluster.local_cluster import apply
 
-from holdfast.api import crds, rbac
+from holdfast.api import crds, names, rbac
 from holdfast.local import toolchain
 from holdfast.local.cluster import Cluster
 from holdfast.local.errors import LocalError
@@ -87,26 +87,27 @@ def test_installs_the_generated_crds_and_keeps_them(helm: Path) -> None:
 def test_sets_only_what_the_operator_reads(helm: Path) -> None:
     pod = one(render(helm, "--set", "settings.HOLDFAST_WORKERS=32"), "Deployment", "holdfast")["spec"]["template"]
     container = pod["spec"]["containers"][0]
-    names = [variable["name"] for variable in container["env"]]
+    given = [variable["name"] for variable in container["env"]]
     known = {f"HOLDFAST_{name.upper()}" for name in Settings.model_fields}
-    assert set(names) <= known
-    assert len(names) == len(set(names))
+    assert set(given) <= known
+    assert len(given) == len(set(given))
     assert {"name": "HOLDFAST_WORKERS", "value": "32"} in container["env"]
     assert container["args"] == ["run"]
 
 
 # Breaks if Services and probes point to a port that the operator does not listen on.
 def test_ports_agree(helm: Path) -> None:
-    rendered = render(helm, "--set", "progress.port=9443,metrics.port=9080")
+    rendered = render(helm, "--set", "progress.port=9444,metrics.port=9080,health.port=9081")
     container = one(rendered, "Deployment", "holdfast")["spec"]["template"]["spec"]["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     env = {variable["name"]: variable.get("value") for variable in container["env"]}
-    assert ports == {"progress": 9443, "metrics": 9080}
-    assert (env["HOLDFAST_PROGRESS_BIND"], env["HOLDFAST_HEALTH_BIND"]) == (":9443", ":9080")
-    assert one(rendered, "Service", "holdfast")["spec"]["ports"][0]["port"] == 9443
+    assert ports == {"progress": 9444, "metrics": 9080, "health": 9081}
+    assert (env["HOLDFAST_PROGRESS_BIND"], env["HOLDFAST_HEALTH_BIND"]) == (":9444", ":9081")
+    assert env["HOLDFAST_METRICS_BIND"] == ":9080"
+    assert one(rendered, "Service", "holdfast")["spec"]["ports"][0]["port"] == 9444
     assert one(rendered, "Service", "holdfast-metrics")["spec"]["ports"][0]["port"] == 9080
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
 
 
 # Breaks if Grafana's sidecar does not find the dashboard, or Helm takes its legends for templates of its own.
@@ -129,15 +130,59 @@ def test_brings_alerts_and_a_monitor_if_asked(helm: Path) -> None:
     assert [m["metadata"]["name"] for m in services] == ["holdfast-metrics"]
     assert [port["name"] for port in services[0]["spec"]["ports"]] == [monitor["endpoints"][0]["port"]]
     assert monitor["endpoints"][0]["honorLabels"] is True
+    assert monitor["endpoints"][0]["scheme"] == "https"
+    tls = monitor["endpoints"][0]["tlsConfig"]
+    assert tls["serverName"] == f"holdfast-metrics.{NAMESPACE}.svc"
+    assert tls["ca"]["configMap"] == {"name": names.CA_CONFIG_MAP, "key": names.CA_KEY}
     rule = one(rendered, "PrometheusRule", "holdfast")
     assert rule["metadata"]["labels"]["release"] == "stack"
     assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
+# Breaks if /metrics is open to every pod of the cluster by default, or a reader has no way to get the right.
+def test_metrics_need_a_right_unless_that_is_turned_off(helm: Path) -> None:
+    def auth(rendered: list[Manifest]) -> tuple[str, bool, bool]:
+        container = one(rendered, "Deployment", "holdfast")["spec"]["template"]["spec"]["containers"][0]
+        env = {variable["name"]: variable.get("value") for variable in container["env"]}
+        service = one(rendered, "Service", "holdfast-metrics")["metadata"].get("annotations", {})
+        monitor = one(rendered, "ServiceMonitor", "holdfast")["spec"]["endpoints"][0]
+        return env["HOLDFAST_METRICS_AUTH"], "prometheus.io/scrape" in service, "bearerTokenFile" in monitor
+
+    monitor = ("--set", "metrics.serviceMonitor.install=true")
+    assert auth(render(helm, *monitor)) == ("on", False, True)
+    assert auth(render(helm, *monitor, "--set", "metrics.auth=false")) == ("off", True, False)
+    reader = "metrics.readers[0].name=prometheus,metrics.readers[0].namespace=monitoring"
+    rendered = render(helm, "--set", reader)
+    binding = one(rendered, "ClusterRoleBinding", "holdfast-metrics-reader")
+    role = one(rendered, "ClusterRole", binding["roleRef"]["name"])
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
+
+
+# Breaks if a rollout stops the only good operator before a new one is ready.
+@pytest.mark.parametrize(("replicas", "unavailable"), [(1, 0), (2, 1), (5, 1)])
+def test_a_rollout_keeps_a_good_operator(helm: Path, replicas: int, unavailable: int) -> None:
+    spec = one(render(helm, "--set", f"replicas={replicas}"), "Deployment", "holdfast")["spec"]
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": unavailable, "maxSurge": 1}
+
+
+# Breaks if the operator runs as a user that the image does not list, which the kubelet starts with group 0.
+def test_user_and_group_are_set(helm: Path) -> None:
+    rendered = render(helm)
+    for kind, name in (("Deployment", "holdfast"), ("Job", "holdfast-release")):
+        security = one(rendered, kind, name)["spec"]["template"]["spec"]["securityContext"]
+        assert (security["runAsUser"], security["runAsGroup"]) == (65532, 65532)
 
 
 # Breaks if a selector and the labels of the pods drift apart: the Service would find nobody.
 def test_services_select_the_operator_and_nothing_else(helm: Path) -> None:
     rendered = render(helm)
     operator = one(rendered, "Deployment", "holdfast")["spec"]["template"]["metadata"]["labels"]
+    assert names.OPERATOR_LABELS.items() <= operator.items()
+    assert names.LABEL_LEADER not in operator  # only the leader writes it
+    operator = {**operator, names.LABEL_LEADER: "true"}
+    assert one(rendered, "Service", "holdfast")["spec"]["selector"][names.LABEL_LEADER] == "true"
+    assert names.LABEL_LEADER not in one(rendered, "Service", "holdfast-metrics")["spec"]["selector"]
     release = one(rendered, "Job", "holdfast-release")["spec"]["template"]["metadata"]["labels"]
     for name in ("holdfast", "holdfast-metrics"):
         selector = one(rendered, "Service", name)["spec"]["selector"].items()
@@ -150,6 +195,10 @@ def test_services_select_the_operator_and_nothing_else(helm: Path) -> None:
     ("setting", "named"),
     [
         ("replicas=-1", "replicas"),
+        ("replicas=0", "replicas"),
+        ("metrics.port=8443", "progress.port, health.port and metrics.port"),
+        ("health.port=9443", "progress.port, health.port and metrics.port"),
+        ("metrics.auth=maybe", "auth"),
         ("replica=2", "replica"),
         ("logLevel=LOUD", "logLevel"),
         ("progress.port=80", "port"),

@@ -23,7 +23,8 @@ def test_one_acts_and_a_clean_exit_hands_over_at_once(operators: Make, jobs: Any
     """Breaks if the lease is not released: then every roll-out is a gap of the lease's duration."""
     leader, follower = pair(operators)
     assert follower.get("/healthz")[0] == 200
-    assert follower.get("/readyz")[0] == 503
+    wait_for(lambda: follower.get("/readyz")[0] == 200, 20, "the follower to be ready")
+    assert not follower.health()["leading"]
     jobs.create()
     wait_for(lambda: jobs.phase() == "Running", 20, "the job to run")
     assert follower.metric("holdfast_reconcile_total") == 0

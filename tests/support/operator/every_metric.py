@@ -1,5 +1,6 @@
 """Every metric that the operator can show, with one sample of each at least."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +62,7 @@ def operator() -> Operator:
 def every_metric() -> dict[str, Told]:
     """Name of every metric -> its kind and labels."""
     found = {}
-    for family in text_string_to_metric_families(operator()._metrics.scrape().decode()):
+    for family in text_string_to_metric_families(asyncio.run(operator().exposition.page()).decode()):
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         suffix = "_total" if family.type == "counter" else ""
         found[family.name + suffix] = Told(family.type, labels)

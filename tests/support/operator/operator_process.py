@@ -36,6 +36,7 @@ class OperatorProcess:
         self.cluster = cluster
         self.progress_port = free_port()
         self.health_port = free_port()
+        self.metrics_port = free_port()
         self.progress_url = f"https://127.0.0.1:{self.progress_port}"
         self.logs = cluster.root / f"operator-{self.health_port}.log"
         self._decider = decider
@@ -45,6 +46,8 @@ class OperatorProcess:
             "progress_bind": f"127.0.0.1:{self.progress_port}",
             "progress_url": self.progress_url,
             "health_bind": f"127.0.0.1:{self.health_port}",
+            "metrics_bind": f"127.0.0.1:{self.metrics_port}",
+            "metrics_auth": "off",
             "seed": 1,
             "log_level": "DEBUG",
             **settings,
@@ -58,7 +61,7 @@ class OperatorProcess:
         return self._process.pid
 
     def start(self, wait: bool = True, freeze: dict[str, int] | None = None) -> Self:
-        """Start it, and wait until it is ready (leading, synced, serving). `freeze`: see operator_main."""
+        """Start it, and wait until it leads and serves. `freeze`: see operator_main."""
         command = [sys.executable, "-m", "tests.support.operator.operator_main", *self._flags()]
         for job, count in (freeze or {}).items():
             command += ["--freeze-after", f"{job}={count}"]
@@ -82,14 +85,15 @@ class OperatorProcess:
         return flags
 
     def wait_ready(self, timeout: float = 30) -> None:
-        """Until /readyz says so. Raises AssertionError with the end of the log."""
+        """Until it leads and serves. Raises AssertionError with the end of the log."""
 
         def ready() -> bool:
             if self.returncode is not None:
                 raise AssertionError(f"the operator ended with {self.returncode}:\n{self.log_tail()}")
-            return self.get("/readyz")[0] == 200
+            health = self.health()
+            return bool(health.get("leading") and health.get("serving"))
 
-        wait_for(ready, timeout, f"the operator to be ready\n{self.log_tail()}")
+        wait_for(ready, timeout, f"the operator to lead\n{self.log_tail()}")
 
     @property
     def running(self) -> bool:
@@ -138,13 +142,14 @@ class OperatorProcess:
             raise AssertionError(f"the operator did not end within {timeout}s:\n{self.log_tail()}") from None
 
     def get(self, path: str) -> tuple[int, str]:
-        """GET from the health port: status and body; (0, "") if nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=5)
+        """GET from the health port, or /metrics: status and body; (0, "") if nobody answers."""
+        port = self.metrics_port if path == "/metrics" else self.health_port
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return 0, ""
         finally:
             connection.close()

@@ -60,6 +60,7 @@ def test_the_operator_may_do_what_it_does_and_nothing_else() -> None:
         ("", "configmaps", "create"),
         *(("", "configmaps", verb, "holdfast-ca") for verb in ("get", "patch", "delete")),
         ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
         ("coordination.k8s.io", "leases", "create"),
         *(("coordination.k8s.io", "leases", verb, "holdfast") for verb in ("get", "update")),
         ("", "secrets", "create"),

@@ -41,12 +41,13 @@ def test_runs_without_the_packages_of_the_extras(tmp_path: Path) -> None:
     kubeconfig.write_text(yaml.safe_dump(UNREACHABLE))
     block = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))"
     line = f"{block}; from holdfast.runtime.command import main; sys.exit(main(sys.argv[1:]))"
-    flags = ("--kubeconfig", str(kubeconfig), "--health-bind", "127.0.0.1:0", "--progress-bind", "127.0.0.1:0")
+    binds = [part for name in ("health", "progress", "metrics") for part in (f"--{name}-bind", "127.0.0.1:0")]
+    flags = ("--kubeconfig", str(kubeconfig), *binds)
     process = subprocess.Popen([sys.executable, "-c", line, "run", *flags], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         seen = ""
-        while "cannot read or acquire the lease" not in seen:
+        while "cannot read or create Secret" not in seen:
             text = process.stderr.readline()
             assert text, seen
             seen += text

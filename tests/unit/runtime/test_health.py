@@ -4,13 +4,15 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from holdfast.runtime.health import MAX_FRAME_AGE, MAX_QUEUE_AGE, Health, HealthServer
+from holdfast.runtime.health import MAX_CONTACT_AGE, MAX_FRAME_AGE, MAX_QUEUE_AGE, Health, HealthServer
 
 
 def health(**over: Any) -> Health:
     values: dict[str, Any] = {
         "leading": lambda: True,
         "lease_age": lambda: 1.0,
+        "contact_age": lambda: 1.0,
+        "prepared": lambda: True,
         "frames": lambda: {"pods": 2.0},
         "resync_age": lambda: 5.0,
         "serving": lambda: True,
@@ -24,9 +26,24 @@ def test_a_leader_that_serves_is_healthy_and_ready() -> None:
     assert report["watchFrameAgeSeconds"] == {"pods": 2.0}
 
 
-def test_a_follower_is_healthy_and_not_ready() -> None:
-    well, report = health(leading=lambda: False, lease_age=lambda: None, resync_age=lambda: None).report()
-    assert (well, report["ready"], report["leaseAgeSeconds"]) == (True, False, None)
+def test_a_follower_that_could_lead_is_healthy_and_ready() -> None:
+    """Breaks if `helm install --wait` waits for a second leader, or a rollout replaces the good operators."""
+    follower = {"leading": lambda: False, "serving": lambda: False, "lease_age": lambda: None}
+    well, report = health(**follower, resync_age=lambda: None).report()
+    assert (well, report["ready"], report["leading"], report["leaseAgeSeconds"]) == (True, True, False, None)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"prepared": lambda: False},
+        {"contact_age": lambda: None},
+        {"contact_age": lambda: MAX_CONTACT_AGE + 1},
+    ],
+)
+def test_an_operator_that_cannot_lead_is_healthy_and_not_ready(over: dict[str, Any]) -> None:
+    well, report = health(**over).report()
+    assert (well, report["ready"]) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +61,7 @@ def test_each_problem_is_named_with_what_is_allowed(over: dict[str, Any], words:
 
 
 async def test_the_probes_over_http() -> None:
-    server = HealthServer(health(serving=lambda: False, oldest_key=lambda: 999.0), lambda: b"metric 1\n")
+    server = HealthServer(health(prepared=lambda: False, oldest_key=lambda: 999.0))
     port = await server.start("127.0.0.1", 0)
     try:
         async with ClientSession(f"http://127.0.0.1:{port}") as http:
@@ -53,6 +70,6 @@ async def test_the_probes_over_http() -> None:
             async with http.get("/readyz") as answer:
                 assert answer.status == 503
             async with http.get("/metrics") as answer:
-                assert (answer.status, await answer.text()) == (200, "metric 1\n")
+                assert answer.status == 404
     finally:
         await server.stop()

@@ -1,3 +1,4 @@
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,12 @@ def test_what_a_job_lived_through_is_counted_once() -> None:
     first = operator()
     for version in (2, 3):
         first._cache.put_job({**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}})
-    text = first._metrics.scrape().decode()
+    text = asyncio.run(first.exposition.page()).decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 1.0' in text
     assert 'holdfast_recovery_seconds_sum{phase="restore"} 7.0' in text
     client: Any = FakeClient()
     second = Operator(Settings(namespace="ns"), client)
     second._cache.replace_all("jobs", [after], 3)
-    text = second._metrics.scrape().decode()
+    text = asyncio.run(second.exposition.page()).decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
     assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text

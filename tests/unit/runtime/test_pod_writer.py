@@ -79,3 +79,13 @@ async def test_unprotect_removes_both_annotations(bench: Any, pods: PodWriter) -
     await pods.unprotect(A, "a-1-0", "p1")
     await pods.unprotect(A, "gone", "p2")
     assert bench.client.objects[f"{PODS}/a-1-0"]["metadata"]["annotations"] == {"k": "v"}
+
+
+async def test_hold_adds_our_finalizer_to_that_pod_alone(bench: Any, pods: PodWriter) -> None:
+    bench.client.put(f"{PODS}/a-1-0", raw_pod(finalizers=[]))
+    await pods.hold(A, "a-1-0", "p1")
+    await pods.hold(A, "gone", "p2")
+    (_, body), _ = bench.client.sent("PATCH")
+    assert body == {"metadata": {"uid": "p1", "finalizers": [names.POD_FINALIZER]}}
+    bench.client.on("PATCH", "a-1-0", ApiError(422, "Invalid", "no new finalizers can be added: it is being deleted"))
+    await pods.hold(A, "a-1-0", "p1")

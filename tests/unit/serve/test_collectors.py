@@ -1,21 +1,24 @@
 """Series that are made from jobs and profiles at every scrape."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
 from tests.support.decisions.snapshots import profile
 from tests.support.operator.fake_api_server import T0, raw_job
 
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import MAX_TIERS, CapacityProfileStatus
-from holdfast.serve.collectors import JobCollector, ProfileCollector
+from holdfast.serve.collectors import ProfileCollector
+from holdfast.serve.exposition import Exposition
 
 WHERE = 'job="a",namespace="ns"'
 
 
-def told(collector: JobCollector | ProfileCollector) -> list[str]:
+def told(collector: Collector) -> list[str]:
     registry = CollectorRegistry()
     registry.register(collector)
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
@@ -28,7 +31,8 @@ def job(**status: Any) -> TrainingJob:
 
 
 def scrape(*jobs: TrainingJob) -> list[str]:
-    return told(JobCollector(lambda: jobs, lambda: T0))
+    page = asyncio.run(Exposition(CollectorRegistry(), lambda: jobs, lambda: T0).page())
+    return [line for line in page.decode().splitlines() if not line.startswith("#")]
 
 
 def test_the_figures_of_a_job() -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 
+from prometheus_client import generate_latest
 from tests.support.decisions.snapshots import at, job, status
 
 from holdfast.api.attempt import AttemptRecord, EndKind, Recovery
@@ -37,7 +38,7 @@ def test_the_operators_own_series() -> None:
     metrics.observe_call("patch", "pods", 409, 0.1)
     metrics.observe_order("drain", 0.002)
     metrics.gauge("queue_depth", "x", lambda: 4)
-    text = metrics.scrape().decode()
+    text = generate_latest(metrics.registry).decode()
     for line in (
         'holdfast_reconcile_total{result="applied"} 1.0',
         'holdfast_decisions_total{rule="notice"} 2.0',
@@ -63,7 +64,7 @@ def test_moves_and_recoveries_of_all_jobs() -> None:
     metrics = Metrics()
     for before, after in pairwise(LIFE):
         metrics.observe_change(before, after)
-    text = metrics.scrape().decode()
+    text = generate_latest(metrics.registry).decode()
     for line in (
         'holdfast_moves_total{reason="SpotInterruption",tier_kind="Spot"} 1.0',
         'holdfast_moves_total{reason="Other",tier_kind="Spot"} 1.0',
@@ -79,7 +80,7 @@ def test_moves_and_recoveries_of_all_jobs() -> None:
 
 # Breaks if the first loss of a reason after a restart is not counted by `increase`, or series come without end.
 def test_what_is_rare_begins_at_zero_and_is_bounded() -> None:
-    lines = Metrics().scrape().decode().splitlines()
+    lines = generate_latest(Metrics().registry).decode().splitlines()
     moves = [line for line in lines if line.startswith("holdfast_moves_total{")]
     assert len(moves) == 3 * len(REASONS)
     assert 'holdfast_moves_total{reason="KeepingDeadline",tier_kind="Spot"} 0.0' in moves

@@ -1,5 +1,6 @@
 """The endpoint over plain HTTP; TLS and real tokens are tested against the real API server."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -19,7 +20,8 @@ from holdfast.serve.reports import ReportBook
 
 URL = "/v1/namespaces/ns/jobs/a"
 GOOD = {"attempt": 1, "podUID": "p1", "state": "training", "step": 3, "mood": "fine"}
-FOR_US = ".eyJhdWQiOlsiaG9sZGZhc3QiXX0.s"  # says {"aud":["holdfast"]}
+CLAIMS = json.dumps({"aud": ["holdfast"], "kubernetes.io": {"pod": {"uid": "p1"}}}).encode()
+FOR_US = f".{base64.urlsafe_b64encode(CLAIMS).decode()}.s"
 TOKENS = {"one": Identity("ns", "p1"), "two": Identity("ns", "p2"), "far": Identity("other", "p1")}
 
 

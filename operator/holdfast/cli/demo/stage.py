@@ -1,5 +1,6 @@
 """The demo's stage: a local cluster, the operator with its own rights, a namespace, a Secret and the job."""
 
+import json
 import os
 import shutil
 import signal
@@ -86,7 +87,7 @@ def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
 
 def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
     """Start `holdfast-operator run` and wait until it leads. Raises DemoError if it does not."""
-    ports = free(("progress", "health"))
+    ports = free(("progress", "health", "metrics"))
     kubeconfig = cluster.kubeconfig_for(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)
     command = [
         *(sys.executable, "-P", "-m", "holdfast.runtime", "run"),  # -P: no modules of the working directory
@@ -94,6 +95,7 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
         *("--progress-bind", f"127.0.0.1:{ports['progress']}"),
         *("--progress-url", f"https://127.0.0.1:{ports['progress']}"),
         *("--health-bind", f"127.0.0.1:{ports['health']}"),
+        *("--metrics-bind", f"127.0.0.1:{ports['metrics']}"),
         *(part for name, seconds in PATIENCE.items() for part in ("--patience", f"{name}={seconds}")),
     ]
     with log.open("wb") as output:
@@ -101,7 +103,7 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        wait_until_ready(f"http://127.0.0.1:{ports['health']}/readyz", Stage(log.parent, cluster, process))
+        wait_until_ready(f"http://127.0.0.1:{ports['health']}/healthz", Stage(log.parent, cluster, process))
     except BaseException:
         end(process)
         raise
@@ -109,15 +111,18 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_until_ready(url: str, made: Stage) -> None:
-    """Wait until the operator is ready. Raises DemoError."""
+    """Wait until the operator leads and answers pods. Raises DemoError."""
     deadline = time.monotonic() + READY_TIMEOUT
     while time.monotonic() < deadline:
         made.check_operator()
         try:
-            with urllib.request.urlopen(url, timeout=2.0):  # noqa: S310 - our own address
-                return
+            with urllib.request.urlopen(url, timeout=2.0) as answer:  # noqa: S310 - our own address
+                health = json.load(answer)
+                if health["leading"] and health["serving"]:
+                    return
         except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
+            pass
+        time.sleep(0.1)
     raise DemoError(f"the operator was not ready within {READY_TIMEOUT:g} s; its log is {made.operator_log}")
 
 

@@ -7,7 +7,7 @@ from holdfast.core.attempt.drain import delete_again
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
-from holdfast.core.decision import DeleteJob, ReleasePod, UnprotectPod
+from holdfast.core.decision import DeleteJob, HoldPod, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
@@ -62,6 +62,8 @@ def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
     successor = draft.status.successor
     wanted = [one.number for one in (current, successor) if one]
     may_be_needed = pod.attempt > draft.status.attempt and not (stored and stored.final)
+    if pod.attempt in wanted and not (pod.finalized or pod.ended or pod.deleted_at):
+        draft.act(HoldPod(pod.name, pod.uid))
     if pod.attempt in wanted or may_be_needed:
         draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
         if draining:

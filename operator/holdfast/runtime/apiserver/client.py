@@ -19,12 +19,13 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from holdfast.runtime.errors import ApiError, ConfigurationError
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "ApiError", "Client", "resource_of"]
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "ApiError", "Client", "resource_of"]
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 POOL_SIZE = 100
 RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PAGE = 500
 WATCH_SECONDS = 300
 

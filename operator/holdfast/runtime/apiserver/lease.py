@@ -36,9 +36,11 @@ class Elector:
         duration: float = 15.0,
         renew: float = 5.0,
         clock: Callable[[], float] = monotonic,
+        may_compete: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._gate = gate
+        self._may_compete = may_compete
         self._path = paths.lease(namespace, LEASE)
         self._collection = paths.lease(namespace)
         self._identity = identity
@@ -48,7 +50,9 @@ class Elector:
         self._lease: dict[str, Any] | None = None  # as this process last wrote it
         self._seen: tuple[str, str] | None = None  # holder and resourceVersion of another process's lease
         self._seen_at = 0.0
+        self._asked = False  # a request to take the lease was sent; its answer may be unknown
         self.renewed_at: float | None = None
+        self._contact_at: float | None = None
         self.holder = ""
 
     @property
@@ -56,8 +60,13 @@ class Elector:
         """Seconds since this process last renewed the lease; None if it never did."""
         return None if self.renewed_at is None else self._clock() - self.renewed_at
 
+    @property
+    def contact_age(self) -> float | None:
+        """Seconds since the API server last answered about the lease; None if it never did."""
+        return None if self._contact_at is None else self._clock() - self._contact_at
+
     async def acquire(self) -> None:
-        """Wait until this process leads."""
+        """Wait until this process leads. It only reads the lease while `may_compete` says no."""
         while True:
             try:
                 if await self._try_acquire():
@@ -116,14 +125,31 @@ class Elector:
 
     async def release(self) -> None:
         """Release the lease, so that the next leader need not wait. An error is ignored."""
-        if self._lease is None:
-            return
         self._gate.close()
-        body = self._body(self._lease)
-        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         with suppress(ApiError):
-            await self._client.request("PUT", self._path, body=body, timeout=3.0)
+            if self._lease is None and self._asked:  # the answer to the acquisition was not awaited
+                await self._find_own()
+            if self._lease is None:
+                return
+            try:
+                await self._put_released(self._lease)
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+                await self._find_own()  # an answer to a renewal got lost
+                if self._lease:
+                    await self._put_released(self._lease)
         self._lease = None
+
+    async def _put_released(self, lease: dict[str, Any]) -> None:
+        body = self._body(lease)
+        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        await self._client.request("PUT", self._path, body=body, timeout=3.0)
+
+    async def _find_own(self) -> None:
+        lease = await self._client.request("GET", self._path, timeout=3.0)
+        is_own = (lease.get("spec") or {}).get("holderIdentity") == self._identity
+        self._lease = lease if is_own else None
 
     async def _try_acquire(self) -> bool:
         started = self._clock()
@@ -133,6 +159,7 @@ class Elector:
             if not error.not_found:
                 raise
             lease = {}
+        self._contact_at = started
         spec = lease.get("spec") or {}
         self.holder = spec.get("holderIdentity") or ""
         if self.holder and self.holder != self._identity:
@@ -142,7 +169,10 @@ class Elector:
                 return False
             if started - self._seen_at < float(spec.get("leaseDurationSeconds") or self._duration):
                 return False
+        if not self._may_compete():
+            return False
         method, path = ("PUT", self._path) if lease else ("POST", self._collection)
+        self._asked = True
         try:
             answer = await self._client.request(method, path, body=self._body(lease), timeout=self._duration / 2)
         except ApiError as error:
@@ -155,7 +185,7 @@ class Elector:
     def _record_renewal(self, lease: dict[str, Any], started: float) -> None:
         self._lease = lease
         self.holder = self._identity
-        self.renewed_at = started
+        self.renewed_at = self._contact_at = started
         self._gate.keep_open(started + self._duration * (1 - MARGIN))
 
     def _body(self, lease: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ PROFILES = f"/apis/{names.API_VERSION}/{names.PROFILE_PLURAL}"
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def job(namespace: str, name: str) -> str:

@@ -1,17 +1,22 @@
 """Clean up for uninstalling: nothing may be left that waits for an operator that never returns."""
 
 from holdfast.api import names
+from holdfast.api.rbac import LEASE, SERVING_SECRET
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter, Requester
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
+from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import MANAGED
 from holdfast.runtime.pod_writer import PodWriter
 from holdfast.serve.token_bucket import TokenBucket
 
 
-async def release_all(client: Requester) -> int:
-    """Remove our finalizer from every pod and return how many had it. No operator may run. Raises ApiError."""
+async def release_all(client: Requester, namespace: str) -> int:
+    """Remove our finalizer from every pod and return how many had it; delete the Lease and the CA's Secret.
+
+    `namespace` is the operator's. No operator may run. Raises ApiError.
+    """
     gate = LeadershipGate()
     gate.keep_open(float("inf"))
     pods = PodWriter(GatedWriter(client, gate, TokenBucket(100, 100)), Cache())
@@ -21,4 +26,10 @@ async def release_all(client: Requester) -> int:
         if names.POD_FINALIZER in (meta.get("finalizers") or ()):
             await pods.release(Key(meta["namespace"], ""), meta["name"], meta["uid"])
             released += 1
+    for path in (paths.lease(namespace, LEASE), paths.core(namespace, "secrets", SERVING_SECRET)):
+        try:
+            await client.request("DELETE", path)
+        except ApiError as error:
+            if not error.not_found:
+                raise
     return released

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from holdfast.api import names
@@ -61,11 +61,16 @@ class Resync:
             self._queue.add(key)
         self.last = self._clock()
 
-    async def until_done(self) -> None:
-        """Try until one resync succeeds. Also waits for CRDs that are installed after the operator."""
+    async def check(self) -> None:
+        """Read one object of each kind. Raises ApiError if the rights or the CRDs are missing."""
+        for _, path, params in LISTS:
+            await self._client.request("GET", path, params={**params, "limit": 1})
+
+    async def until_done(self, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Try until one resync, or other `work`, succeeds; also waits for CRDs that are installed late."""
         while True:
             try:
-                await self.once()
+                await (work or self.once)()
             except ApiError as error:
                 hint = " (install the CRDs)" if error.not_found else ""
                 log.warning("cannot list the cluster yet: %s%s", error, hint)

@@ -14,7 +14,7 @@ import aiohttp
 import kopf
 
 from holdfast.api import names
-from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.apiserver.client import PAGE, Client
 from holdfast.runtime.errors import WatchDiedError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import MANAGED
@@ -226,6 +226,7 @@ def _settings() -> Any:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = PAGE
     settings.watching.label_selectors["", "v1", "pods"] = MANAGED
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 30

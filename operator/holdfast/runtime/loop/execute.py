@@ -30,7 +30,7 @@ from holdfast.core.decision import (
     Decision,
     DeleteJob,
     DeletePod,
-    InspectPod,
+    HoldPod,
     Order,
     ReleasePod,
     UnprotectPod,
@@ -234,6 +234,8 @@ class Executor:
                 await self._pods.delete(key, action)
             case ReleasePod():
                 await self._pods.release(key, action.name, action.uid)
+            case HoldPod():
+                await self._pods.hold(key, action.name, action.uid)
             case UnprotectPod():
                 await self._pods.unprotect(key, action.name, action.uid)
             case InspectPod():

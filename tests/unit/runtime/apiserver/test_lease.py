@@ -1,3 +1,6 @@
+import asyncio
+from typing import Any
+
 import pytest
 from tests.support.operator.fake_api_server import Clock, FakeClient
 
@@ -119,3 +122,64 @@ async def test_two_that_start_together_do_not_both_lead() -> None:
     client.on("GET", PATH, ApiError(404, "NotFound", "no lease"))
     client.objects[PATH] = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other"}}
     assert not await one._try_acquire()
+
+
+async def test_a_follower_that_may_not_compete_reads_the_lease_and_does_not_take_it() -> None:
+    client, clock = FakeClient(), Clock()
+    gate = LeadershipGate(clock)
+    may = False
+    one = Elector(client, gate, namespace="ns", identity="one", clock=clock, may_compete=lambda: may)
+    assert not await one._try_acquire()
+    assert one.contact_age == 0
+    may = True
+    assert await one._try_acquire()
+
+
+async def test_contact_ages_while_the_server_is_unreachable() -> None:
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    assert one.contact_age is None
+    await one._try_acquire()
+    client.on("PUT", PATH, UNREACHABLE)
+    clock.tick(5)
+    await one.renew_once()
+    assert one.contact_age == 5
+    await one.renew_once()
+    assert one.contact_age == 0
+
+
+async def test_a_lease_whose_acquisition_was_not_awaited_is_released() -> None:
+    """Breaks if an operator that is stopped while it takes the lease leaves it held by nobody."""
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    two, _ = candidate(client, clock, "two")
+
+    def cancelled(body: dict[str, Any]) -> Any:
+        client.put(PATH, body)
+        raise asyncio.CancelledError
+
+    client.on("POST", "leases", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await one._try_acquire()
+    await one.release()
+    assert await two._try_acquire()
+
+
+async def test_a_lease_is_released_although_the_answer_to_a_renewal_got_lost() -> None:
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    await one._try_acquire()
+    client.objects[PATH]["metadata"]["resourceVersion"] = "777"
+    await one.release()
+    assert client.objects[PATH]["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_lease_of_another_process_is_not_released(asked: bool) -> None:
+    client, clock = FakeClient(), Clock()
+    one, _ = candidate(client, clock, "one")
+    two, _ = candidate(client, clock, "two")
+    await two._try_acquire()
+    one._asked = asked
+    await one.release()
+    assert client.objects[PATH]["spec"]["holderIdentity"] == "two"

@@ -12,7 +12,7 @@ from holdfast.core.decision import (
     DeleteJob,
     DeletePod,
     Event,
-    InspectPod,
+    HoldPod,
     Order,
     ReleasePod,
     UnprotectPod,
@@ -338,7 +338,9 @@ async def test_without_the_lease_nothing_is_sent(bench: Any) -> None:
     assert bench.client.calls == []
 
 
-@pytest.mark.parametrize("action", [DeletePod("a-1-0", "p1"), ReleasePod("a-1-0", "p1"), UnprotectPod("a-1-0", "p1")])
+@pytest.mark.parametrize(
+    "action", [DeletePod("a-1-0", "p1"), ReleasePod("a-1-0", "p1"), HoldPod("a-1-0", "p1"), UnprotectPod("a-1-0", "p1")]
+)
 async def test_a_pod_that_the_server_does_not_know_is_forgotten(bench: Any, action: Any) -> None:
     job = stored(bench)
     bench.cache.put_pod(raw_pod())
