@@ -70,9 +70,7 @@ class Operator:
         self._settings = settings
         self._client = client
         self._stop = asyncio.Event()
-        self._lost = False
-        self._prepared = False
-        self._serving = False
+        self._lost = self._prepared = self._serving = False
         self._tasks: list[asyncio.Task[None]] = []
         self._metrics = Metrics()
         client.observer = self._metrics.observe_call

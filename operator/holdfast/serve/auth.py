@@ -183,6 +183,8 @@ class Authenticator:
         if token is None or not has_our_audience(claims):
             return None
         uid = claimed_pod(claims)
+        if not uid:
+            return None
         if not self._is_known(uid):
             raise UnknownPodError("the token names a pod that this operator does not know")
         return await self._tokens.identify(token, f"{source} {uid}")

@@ -239,7 +239,9 @@ def test_pods_are_restricted(helm: Path, cluster: Cluster, namespace: str, kind:
 def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster, namespace: str) -> None:
     hooks = [m for m in render(helm, namespace=namespace) if is_hook(m)]
     assert {m["metadata"]["annotations"]["helm.sh/hook"] for m in hooks} == {"post-delete"}
-    command = one(hooks, "Job", "holdfast-release")["spec"]["template"]["spec"]["containers"][0]["args"]
+    container = one(hooks, "Job", "holdfast-release")["spec"]["template"]["spec"]["containers"][0]
+    assert [variable["name"] for variable in container["env"]] == ["HOLDFAST_NAMESPACE"]
+    command = container["args"]
     rights = [m for m in hooks if m["kind"] != "Job"]
     apply(cluster, *rights)
     pod = {
@@ -257,8 +259,13 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
             "containers": [{"name": "trainer", "image": "holdfast.dev/plain:local"}],
         },
     }
+    left_over = [
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": rbac.LEASE}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": rbac.SERVING_SECRET}},
+    ]
     try:
         apply(cluster, pod)
+        apply(cluster, *left_over, namespace=namespace)
         kubeconfig = cluster.kubeconfig_for(namespace, "holdfast-release")
         done = subprocess.run(
             [sys.executable, "-m", "holdfast.runtime", *command, "--kubeconfig", str(kubeconfig)],
@@ -266,8 +273,10 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
             text=True,
             timeout=60,
             check=False,
+            env={**os.environ, "HOLDFAST_NAMESPACE": namespace},
         )
         assert done.returncode == 0, done.stderr
+        assert not cluster.kubectl("-n", namespace, "get", "lease,secret", "-o", "name")
         left = json.loads(cluster.kubectl("-n", namespace, "get", "pod", "left-behind", "-o", "json"))
         assert "holdfast.dev/end-recorded" not in left["metadata"].get("finalizers", [])
     finally:

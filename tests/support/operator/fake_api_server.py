@@ -2,13 +2,14 @@
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.api import names
 from holdfast.runtime.errors import ApiError
 
+PAGE = 2  # objects in a page of a list
 T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
@@ -165,6 +166,13 @@ class FakeClient:
         stored.setdefault("metadata", {})["resourceVersion"] = str(self.version)
         self.objects[path] = stored
         return copy.deepcopy(stored)
+
+    async def pages(
+        self, path: str, params: Mapping[str, str | int] | None = None
+    ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
+        items, version = await self.list_all(path, params)
+        for start in range(0, max(1, len(items)), PAGE):
+            yield items[start : start + PAGE], version
 
     async def list_all(
         self, path: str, params: Mapping[str, str | int] | None = None

@@ -165,9 +165,9 @@ def test_a_token_that_names_no_pod_claims_none(claims: dict[str, object]) -> Non
 async def test_a_token_that_names_an_unknown_pod_is_never_reviewed() -> None:
     reviewer = Reviewer()
     who = Authenticator(reviewer, lambda uid: uid == "p1", Clock())
-    for text in (token(0, pod="p2"), token(0, pod="")):
-        with pytest.raises(UnknownPodError):
-            await who.identify(f"Bearer {text}")
+    with pytest.raises(UnknownPodError):
+        await who.identify(f"Bearer {token(0, pod='p2')}")
+    assert await who.identify(f"Bearer {token(0, pod='')}") is None
     assert reviewer.reviews == 0
 
 

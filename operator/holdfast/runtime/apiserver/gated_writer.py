@@ -1,6 +1,6 @@
 """The path of every write to the API server: only while leading, and not faster than the rate limit."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
@@ -21,6 +21,12 @@ class Requester(Protocol):
         timeout: float = 30.0,  # noqa: ASYNC109 - as in the client
     ) -> dict[str, Any]:
         """See `client.Client.request`."""
+        ...
+
+    def pages(
+        self, path: str, params: Mapping[str, str | int] | None = None
+    ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
+        """See `client.Client.pages`."""
         ...
 
     async def list_all(

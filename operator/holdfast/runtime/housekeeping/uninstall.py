@@ -21,11 +21,11 @@ async def release_all(client: Requester, namespace: str) -> int:
     gate.keep_open(float("inf"))
     pods = PodWriter(GatedWriter(client, gate, TokenBucket(100, 100)), Cache())
     released = 0
-    for raw in (await client.list_all(paths.PODS, {"labelSelector": MANAGED}))[0]:
-        meta = raw["metadata"]
-        if names.POD_FINALIZER in (meta.get("finalizers") or ()):
-            await pods.release(Key(meta["namespace"], ""), meta["name"], meta["uid"])
-            released += 1
+    async for page, _ in client.pages(paths.PODS, {"labelSelector": MANAGED}):
+        for meta in (raw["metadata"] for raw in page):
+            if names.POD_FINALIZER in (meta.get("finalizers") or ()):
+                await pods.release(Key(meta["namespace"], ""), meta["name"], meta["uid"])
+                released += 1
     for path in (paths.lease(namespace, LEASE), paths.core(namespace, "secrets", SERVING_SECRET)):
         try:
             await client.request("DELETE", path)

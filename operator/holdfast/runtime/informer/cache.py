@@ -7,7 +7,7 @@ the answers to own writes arrive in any order.
 
 import logging
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -90,9 +90,8 @@ class _Versions:
         if known and known.uid == uid:
             del self.live[name]
 
-    def missing(self, listed: Iterable[Raw], version: int) -> list[tuple[tuple[str, str], str]]:
+    def missing(self, present: Set[str], version: int) -> list[tuple[tuple[str, str], str]]:
         """Name and UID of the objects that a list of this version shows as deleted: not in it and not newer."""
-        present = {raw["metadata"]["uid"] for raw in listed}
         return [
             (name, stored.uid)
             for name, stored in self.live.items()
@@ -180,7 +179,7 @@ class Cache:
             job = self.jobs[key] = TrainingJob.parse_next(raw, before)
         except _UNREADABLE as error:
             message = f"{error}"[:1024]
-            self.malformed[key] = Malformed(uid, _version(raw), message, raw)
+            self.malformed[key] = Malformed(uid, _version(raw), message, _without_managed_fields(raw))
         else:
             self._notify(before, job)
         return {key}
@@ -362,12 +361,32 @@ class Cache:
 
         `version` is the list's resourceVersion: newer objects in the cache stay.
         """
-        items = list(listed)
-        put = getattr(self, f"put_{kind.removesuffix('s')}")
+        present: set[str] = set()
         touched: set[Key] = set()
-        for raw in items:
-            touched |= put(raw)
-        for (namespace, name), uid in self._versions[kind].missing(items, version):
+        for raw in listed:
+            present.add(raw["metadata"]["uid"])
+            touched |= self.put(kind, raw)
+        return touched | self.drop_missing(kind, present, version)
+
+    def put(self, kind: str, raw: Raw) -> set[Key]:
+        """Store the current version of an object of `jobs`, `pods`, `nodes` or `profiles`."""
+        match kind:
+            case "jobs":
+                return self.put_job(raw)
+            case "pods":
+                return self.put_pod(raw)
+            case "nodes":
+                return self.put_node(raw)
+            case _:
+                return self.put_profile(raw)
+
+    def drop_missing(self, kind: str, present: Set[str], version: int) -> set[Key]:
+        """Drop every object that is missing from a complete list: its UID is not in `present`.
+
+        `version` is the list's resourceVersion: newer objects in the cache stay.
+        """
+        touched: set[Key] = set()
+        for (namespace, name), uid in self._versions[kind].missing(present, version):
             match kind:
                 case "jobs":
                     touched |= self._drop_job(Key(namespace, name), uid, version)
@@ -378,6 +397,11 @@ class Cache:
                 case _:
                     touched |= self._drop_profile(name, uid, version)
         return touched
+
+
+def _without_managed_fields(raw: Raw) -> Raw:
+    """The object without the field that takes most of its memory and that nothing reads."""
+    return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "managedFields"}}
 
 
 def _differs(before: PodView | None, after: PodView) -> bool:

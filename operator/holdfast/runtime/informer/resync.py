@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
+from typing import Any
 
 from holdfast.api import names
 from holdfast.runtime.apiserver import paths
@@ -23,6 +24,7 @@ LISTS: tuple[tuple[str, str, dict[str, str | int]], ...] = (
     ("jobs", paths.JOBS, {}),
     ("pods", paths.PODS, {"labelSelector": MANAGED}),
 )
+SLICE = 0.005  # seconds of reading objects until other work gets its turn
 RETRY = 2.0  # seconds after a list that failed
 
 
@@ -53,13 +55,29 @@ class Resync:
         return None if self.last is None else self._clock() - self.last
 
     async def once(self) -> None:
-        """List everything into the cache and enqueue every job. Raises ApiError; the cache then keeps its content."""
+        """List everything into the cache and enqueue every job.
+
+        Only one page is in memory at a time, and other work of the event loop runs between two slices of it. Raises
+        ApiError; the cache then has what was listed so far, and lacks nothing that it had.
+        """
         for kind, path, params in LISTS:
-            items, version = await self._client.list_all(path, params)
-            self._cache.replace_all(kind, items, version)
+            present: set[str] = set()
+            version = 0
+            async for items, version in self._client.pages(path, params):  # noqa: B007 - used after the loop
+                await self._put(kind, items, present)
+            self._cache.drop_missing(kind, present, version)
         for key in self._cache.job_keys():
             self._queue.add(key)
         self.last = self._clock()
+
+    async def _put(self, kind: str, items: list[dict[str, Any]], present: set[str]) -> None:
+        until = self._clock() + SLICE
+        for raw in items:
+            present.add(raw["metadata"]["uid"])
+            self._cache.put(kind, raw)
+            if self._clock() >= until:
+                await asyncio.sleep(0)
+                until = self._clock() + SLICE
 
     async def check(self) -> None:
         """Read one object of each kind. Raises ApiError if the rights or the CRDs are missing."""

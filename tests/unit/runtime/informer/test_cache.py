@@ -225,3 +225,11 @@ def test_a_pod_that_lost_its_label_may_come_back() -> None:
     assert cache.put_pod(raw_pod(version=11)) == set()  # an answer to a write that was made before
     assert cache.pods(Key("ns", "a")) == ()
     assert cache.put_pod(raw_pod(version=13)) == {Key("ns", "a")}
+
+
+def test_what_is_kept_of_a_malformed_job_has_no_managed_fields() -> None:
+    cache, raw = Cache(), raw_job()
+    raw["spec"]["trainer"] = 3
+    raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    cache.put_job(raw)
+    assert set(cache.malformed[A].raw["metadata"]) == set(raw["metadata"]) - {"managedFields"}

@@ -1,11 +1,15 @@
+import asyncio
+import weakref
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.operator.fake_api_server import FakeClient, raw_job, raw_node, raw_pod
+from tests.support.operator.fake_api_server import PAGE, FakeClient, raw_job, raw_node, raw_pod
 
 from holdfast.runtime.errors import ApiError
+from holdfast.runtime.informer import resync as resync_module
 from holdfast.runtime.informer.cache import Cache, Key
-from holdfast.runtime.informer.resync import Resync
+from holdfast.runtime.informer.resync import LISTS, Resync
 from holdfast.runtime.informer.work_queue import WorkQueue
 
 
@@ -47,3 +51,67 @@ async def test_a_list_that_fails_leaves_the_cache_as_it_was() -> None:
         await resync.once()
     assert set(cache.jobs) == {Key("ns", "a")}
     assert resync.last is None
+
+
+async def test_a_list_of_several_pages_is_one_list() -> None:
+    client, cache, _, resync = stand()
+    for number in range(2 * PAGE + 1):
+        put(client, f"/api/v1/nodes/n{number}", raw_node(f"n{number}"))
+    cache.put_node(raw_node("gone"))
+    await resync.once()
+    assert set(cache.cluster.nodes) == {f"n{number}" for number in range(2 * PAGE + 1)}
+
+
+async def test_one_page_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a resync of 10,000 pods holds all their raw objects at once."""
+
+    class Page(list[Any]):
+        """A list that can be watched until it is freed."""
+
+    client, _, _, resync = stand()
+    alive: weakref.WeakValueDictionary[int, Page] = weakref.WeakValueDictionary()
+    most = 0
+
+    async def pages(path: str, params: Any = None) -> AsyncIterator[tuple[list[Any], int]]:
+        nonlocal most
+        for number in range(5):
+            page = Page([raw_node(f"n{number}")] if path == "/api/v1/nodes" else [])
+            alive[id(page)] = page
+            most = max(most, len(alive))
+            yield page, 100
+            del page
+
+    monkeypatch.setattr(client, "pages", pages)
+    await resync.once()
+    assert most <= 2
+
+
+async def test_other_work_runs_while_a_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, _, _, resync = stand()
+    monkeypatch.setattr(resync_module, "SLICE", 0.0)
+    for number in range(PAGE):
+        put(client, f"/api/v1/nodes/n{number}", raw_node(f"n{number}"))
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(other_work())
+    await resync.once()
+    other.cancel()
+    assert turns >= PAGE
+
+
+async def test_the_check_reads_one_object_of_each_kind() -> None:
+    client, _, queue, resync = stand()
+    client.on("GET", "", *[{"items": []}] * len(LISTS))
+    await resync.check()
+    assert [path for method, path, _ in client.calls] == [path for _, path, _ in LISTS]
+    client.on("GET", "trainingjobs", ApiError(404, "NotFound", "no CRD"))
+    client.on("GET", "", *[{"items": []}] * len(LISTS))
+    with pytest.raises(ApiError):
+        await resync.check()
+    assert (len(queue), resync.last) == (0, None)
