@@ -6,20 +6,18 @@ the answers to own writes arrive in any order.
 """
 
 import logging
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
-from holdfast.runtime.informer.strays import Strays
+from holdfast.runtime.informer.versions import Raw, Versions, version_of
 
-Raw = Mapping[str, Any]
-TOMBSTONES = 20_000
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
 Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job before and after a change
@@ -44,61 +42,6 @@ class Malformed:
     raw: Raw
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    uid: str
-    version: int
-
-
-class _Versions:
-    """The newest resourceVersion of each object, and for each deleted UID the version of its deletion.
-
-    A watch with a label selector also reports an object as deleted if it lost the label. It may come back in a newer
-    version.
-    """
-
-    def __init__(self) -> None:
-        self.live: dict[tuple[str, str], _Stored] = {}
-        self._gone: OrderedDict[str, int] = OrderedDict()
-
-    def accept(self, raw: Raw) -> bool:
-        """Store this version; False if it is not newer than the known one."""
-        meta = raw["metadata"]
-        uid, version = meta["uid"], _version(raw)
-        name = (meta.get("namespace", ""), meta["name"])
-        known = self.live.get(name)
-        if version <= self._gone.get(uid, -1) or (known and version <= known.version):
-            return False
-        self._gone.pop(uid, None)
-        self.live[name] = _Stored(uid, version)
-        return True
-
-    def record_deletion(self, name: tuple[str, str], uid: str, version: int) -> bool:
-        """Store that this UID was deleted at this version; False if the name has another object or none."""
-        self._gone[uid] = max(version, self._gone.get(uid, -1))
-        while len(self._gone) > TOMBSTONES:
-            self._gone.popitem(last=False)
-        known = self.live.get(name)
-        if known is None or known.uid != uid:
-            return False
-        del self.live[name]
-        return True
-
-    def forget(self, name: tuple[str, str], uid: str) -> None:
-        """Remove a UID that the API server did not find. If that was wrong, the same version brings it back."""
-        known = self.live.get(name)
-        if known and known.uid == uid:
-            del self.live[name]
-
-    def missing(self, present: Set[str], version: int) -> list[tuple[tuple[str, str], str]]:
-        """Name and UID of the objects that a list of this version shows as deleted: not in it and not newer."""
-        return [
-            (name, stored.uid)
-            for name, stored in self.live.items()
-            if stored.uid not in present and stored.version <= version
-        ]
-
-
 def _parse(parse: Callable[[Raw], V | None], raw: Raw) -> V | None:
     """The view, None if the object cannot be read: one invalid object must not stop the others."""
     try:
@@ -106,10 +49,6 @@ def _parse(parse: Callable[[Raw], V | None], raw: Raw) -> V | None:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         log.warning("cannot read %s %s: %r", raw.get("kind", "object"), raw["metadata"].get("name"), error)
         return None
-
-
-def _version(raw: Raw) -> int:
-    return int(raw["metadata"].get("resourceVersion") or 0)
 
 
 def _key(raw: Raw) -> Key:
@@ -133,7 +72,7 @@ class Cache:
         self._by_uid: dict[str, PodView] = {}
         self.strays = Strays()
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
-        self._versions: dict[str, _Versions] = defaultdict(_Versions)
+        self._versions: dict[str, Versions] = defaultdict(Versions)
 
     def _notify(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         for listener in self.listeners:
@@ -179,14 +118,14 @@ class Cache:
             job = self.jobs[key] = TrainingJob.parse_next(raw, before)
         except _UNREADABLE as error:
             message = f"{error}"[:1024]
-            self.malformed[key] = Malformed(uid, _version(raw), message, _without_managed_fields(raw))
+            self.malformed[key] = Malformed(uid, version_of(raw), message, _without_managed_fields(raw))
         else:
             self._notify(before, job)
         return {key}
 
     def drop_job(self, raw: Raw) -> set[Key]:
         """Remove a deleted TrainingJob."""
-        return self._drop_job(_key(raw), raw["metadata"]["uid"], _version(raw))
+        return self._drop_job(_key(raw), raw["metadata"]["uid"], version_of(raw))
 
     def forget_job(self, key: Key, uid: str) -> None:
         """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""
@@ -213,7 +152,7 @@ class Cache:
         touched: set[Key] = set()
         if known and known.uid != raw["metadata"]["uid"]:
             # Its deletion was missed: another pod has its name.
-            touched = self._drop_pod(_key(raw), known.uid, _version(raw))
+            touched = self._drop_pod(_key(raw), known.uid, version_of(raw))
         view = _parse(PodView.parse, raw)
         if view is None:
             stray = self.strays.put(raw)
@@ -230,7 +169,7 @@ class Cache:
 
     def drop_pod(self, raw: Raw) -> set[Key]:
         """Remove a deleted pod."""
-        return self._drop_pod(_key(raw), raw["metadata"]["uid"], _version(raw))
+        return self._drop_pod(_key(raw), raw["metadata"]["uid"], version_of(raw))
 
     def forget_pod(self, name: Key, uid: str) -> None:
         """Remove a pod that the API server did not find: an interrupted watch may never report its deletion."""
@@ -275,7 +214,7 @@ class Cache:
 
     def drop_node(self, raw: Raw) -> set[Key]:
         """Remove a deleted node."""
-        return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
+        return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"], version_of(raw))
 
     def _drop_node(self, name: str, uid: str, version: int) -> set[Key]:
         if not self._versions["nodes"].record_deletion(("", name), uid, version):
@@ -343,7 +282,7 @@ class Cache:
 
     def drop_profile(self, raw: Raw) -> set[Key]:
         """Remove a deleted CapacityProfile."""
-        return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"], _version(raw))
+        return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"], version_of(raw))
 
     def _drop_profile(self, name: str, uid: str, version: int) -> set[Key]:
         if not self._versions["profiles"].record_deletion(("", name), uid, version):
