@@ -13,7 +13,7 @@ from tests.bench.api import Api
 from tests.bench.audit import AuditLog
 from tests.bench.cluster import control_plane
 from tests.bench.context import Bench
-from tests.bench.figures import creation, idle, losses, notice, overhead, silent, switch
+from tests.bench.figures import creation, idle, losses, notice, overhead, silent, strangers, switch
 from tests.bench.goals import Measured
 from tests.bench.kwok import Kwok
 from tests.support import guard
@@ -22,6 +22,7 @@ Measure = Callable[[Bench], Awaitable[list[Measured]]]
 
 FIGURES: dict[str, Measure] = {
     "notice": notice.measure,
+    "strangers": strangers.measure,
     "losses": losses.measure,
     "silent": silent.measure,
     "creation": creation.measure,

@@ -30,12 +30,12 @@ async def measure(bench: Bench) -> list[Measured]:
         many: list[float] = []
         crowd: list[float] = []
         for number in range(bench.size(3, 1)):
-            received, gaps = await _wave(bench, operator, PODS, f"notice-40-{number}")
+            received, gaps = await wave(bench, operator, PODS, f"notice-40-{number}")
             many += received
             crowd += gaps
         singles: list[float] = []
         for number in range(bench.size(10, 3)):
-            singles += (await _wave(bench, operator, 1, f"notice-1-{number}"))[1]
+            singles += (await wave(bench, operator, 1, f"notice-1-{number}"))[1]
         followed = Sample.of(await _followed(bench, operator))
     job_crowd = await _job_wave(bench, "job-40", PODS)
     job_singles: list[float] = []
@@ -60,11 +60,11 @@ async def _followed(bench: Bench, operator: OperatorProcess) -> list[float]:
         await jobs.create(bench.api, HOLDFAST, elsewhere, "others", others)
         await jobs.all_running(bench.api, elsewhere, others)
         for number in range(bench.size(3, 1)):
-            delays += (await _wave(bench, operator, PODS, f"followed-{number}", fenced=True))[1]
+            delays += (await wave(bench, operator, PODS, f"followed-{number}", fenced=True))[1]
     return delays
 
 
-async def _wave(
+async def wave(
     bench: Bench, operator: OperatorProcess, count: int, group: str, *, fenced: bool = False
 ) -> tuple[list[float], list[float]]:
     """Take one node with `count` pods away: seconds from taint to order, and from end to replacement, of every pod.

@@ -284,6 +284,29 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
             cluster.kubectl("-n", namespace, "delete", right["kind"], right["metadata"]["name"], "--ignore-not-found")
 
 
+# Breaks if the documented way to install again, under another name, does not work.
+def test_another_release_takes_over_the_crds_that_stayed(helm: Path, cluster: Cluster, namespace: str) -> None:
+    place = ("--namespace", namespace, "--kubeconfig", str(cluster.admin_kubeconfig))
+    quiet = ("--set", "dashboards.install=false")
+
+    def install(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return run(helm, "install", name, str(CHART), *place, *quiet, *more)
+
+    def uninstall(name: str) -> None:
+        done = run(helm, "uninstall", name, *place, "--no-hooks")  # no node runs the hook here
+        assert done.returncode == 0, done.stderr
+
+    first = install("first", "--take-ownership")  # other tests may have installed the CRDs
+    assert first.returncode == 0, first.stderr
+    uninstall("first")
+    refused = install("second")
+    assert refused.returncode != 0
+    assert "invalid ownership metadata" in refused.stderr
+    second = install("second", "--take-ownership")
+    assert second.returncode == 0, second.stderr
+    uninstall("second")
+
+
 # Breaks if somebody who may view a namespace cannot look at its jobs, or may change them.
 def test_roles_for_people_aggregate(helm: Path) -> None:
     rendered = render(helm)
