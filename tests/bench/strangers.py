@@ -52,16 +52,21 @@ async def _forge(count: Counter[str], session: aiohttp.ClientSession, url: str, 
     """Half of the tokens name a pod that trains, half name one that does not exist."""
     loop, waiting, number = asyncio.get_running_loop(), set[asyncio.Task[None]](), 0
     started = loop.time()
-    while True:
-        number += 1
-        uid = known[number % len(known)] if number % 2 else str(uuid.uuid4())
-        if len(waiting) < OUTSTANDING:
-            one = asyncio.create_task(_ask(count, session, url, {"Authorization": f"Bearer {forged(uid)}"}))
-            waiting.add(one)
-            one.add_done_callback(waiting.discard)
-        else:
-            count["not sent"] += 1
-        await asyncio.sleep(max(0.0, started + number / TOKENS - loop.time()))
+    try:
+        while True:
+            number += 1
+            uid = known[number % len(known)] if number % 2 else str(uuid.uuid4())
+            if len(waiting) < OUTSTANDING:
+                one = asyncio.create_task(_ask(count, session, url, {"Authorization": f"Bearer {forged(uid)}"}))
+                waiting.add(one)
+                one.add_done_callback(waiting.discard)
+            else:
+                count["not sent"] += 1
+            await asyncio.sleep(max(0.0, started + number / TOKENS - loop.time()))
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def main() -> None:
@@ -80,6 +85,7 @@ async def main() -> None:
         await asyncio.to_thread(sys.stdin.read)
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     sys.stdout.write(json.dumps({"scrapes": scrapes, "forged": forgeries}) + "\n")
 
 
