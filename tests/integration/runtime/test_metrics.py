@@ -64,8 +64,8 @@ def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators
 
     def pod(name: str, *, ready: bool) -> None:
         meta = {"name": name, "namespace": NAMESPACE, "labels": labels}
-        spec = {"nodeName": "no-such-node", "containers": [{"name": "operator", "image": "none"}], "tolerations":
-                [{"operator": "Exists"}]}  # fmt: skip
+        # No scheduler takes it, so nothing but this test writes its status.
+        spec = {"schedulerName": "none", "containers": [{"name": "operator", "image": "none"}]}
         apply(installed, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-11-21T12:00:00Z"}
         patch = json.dumps({"status": {"phase": "Running", "conditions": [condition]}})
