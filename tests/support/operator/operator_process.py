@@ -160,10 +160,12 @@ class OperatorProcess:
         return json.loads(body) if status else {}
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of all samples of a metric that carry these labels."""
+        """The sum of all samples of a metric that carry these labels; 0 if nobody answers."""
         total = 0.0
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        for line in self.get("/metrics")[1].splitlines():
+        # A test may ask more often than a scraper may.
+        _, page = wait_for(lambda: (found := self.get("/metrics"))[0] in (0, 200) and found, 20, "a page of metrics")
+        for line in page.splitlines():
             series, _, value = line.rpartition(" ")
             if series.partition("{")[0] == name and all(label in series for label in wanted):
                 total += float(value)

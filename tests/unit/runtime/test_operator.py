@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.operator.every_metric import AT, Told, every_metric, job_with_everything, operator
-from tests.support.operator.fake_api_server import Clock, FakeClient
+from tests.support.operator.fake_api_server import Clock, FakeClient, raw_pod
+from tests.support.waiting import wait_for
 
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.operator import Operator
@@ -55,3 +56,28 @@ def test_what_a_job_lived_through_is_counted_once() -> None:
     text = asyncio.run(second.exposition.page()).decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
     assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text
+
+
+def test_a_pod_may_be_known_until_the_cluster_was_read() -> None:
+    """Breaks if a new leader refuses the tokens of pods that it has not read yet."""
+    made = operator()
+    made._cache.put_pod(raw_pod(uid="p1"))
+    assert [made._may_know(uid) for uid in ("p1", "p2")] == [True, True]
+    made._resync.last = 1.0
+    assert [made._may_know(uid) for uid in ("p1", "p2")] == [True, False]
+
+
+async def test_an_operator_that_is_stopped_before_it_leads_ends_well_and_holds_no_lease() -> None:
+    client = FakeClient()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/holdfast"
+    client.put(lease, {"metadata": {}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}})
+    client.on("GET", "nodes|pods|trainingjobs|capacityprofiles", *[{"items": []}] * 4)
+    whole: Any = client
+    binds = dict.fromkeys(("health_bind", "metrics_bind", "progress_bind"), "127.0.0.1:0")
+    made = Operator(Settings(namespace="ns", **binds), whole)
+    running = asyncio.create_task(made.run())
+    await asyncio.to_thread(wait_for, lambda: made._health.ready, 20, "the operator to be ready")
+    made.stop()
+    assert await running == 0
+    assert client.objects[lease]["spec"]["holderIdentity"] == "another"
+    assert not made._health.serving()
