@@ -22,7 +22,8 @@ REMEMBERED_REFUSALS = 5_000  # invalid tokens
 VALID_FOR = 600.0  # seconds until a valid token is reviewed again
 REFUSED_FOR = 5.0  # seconds until an invalid token is reviewed again
 MAX_TOKEN = 16 * 1024  # characters
-REVIEW_RATE, REVIEW_BURST = 1.0, 10.0  # reviews of invalid tokens for one payer: a second, and at once
+REVIEW_RATE, REVIEW_BURST = 1.0, 10.0  # reviews of invalid tokens of one name from one source: a second, and at once
+SOURCE_RATE, SOURCE_BURST = 10.0, 200.0  # the same for one source, whatever its tokens name
 PAYERS = 20_000  # whose rates are remembered
 REVIEWS_AT_ONCE = 32  # the connections to the API server are shared with the operator's writes
 
@@ -105,8 +106,8 @@ def claimed_pod(claims: Claims) -> str:
 class ReviewedTokens(Generic[Who]):
     """Calls `review` once for every token. Only a hash of the token is kept. `clock` is wall time in seconds.
 
-    A review takes from the bucket of a payer, and a valid token gives its part back: invalid tokens use up the bucket
-    of the payer who shows them, and no other one.
+    A review takes from the bucket of its source and from that of the name that the token claims, and a valid token
+    gives its part back: invalid tokens use up the buckets of the source that sends them, and no other ones.
     """
 
     def __init__(
@@ -119,17 +120,18 @@ class ReviewedTokens(Generic[Who]):
         self._review = review
         self._clock = clock
         self._valid_for = valid_for
-        self._payers = TokenBuckets(REVIEW_RATE, REVIEW_BURST, PAYERS, clock)
+        self._sources = TokenBuckets(SOURCE_RATE, SOURCE_BURST, PAYERS, clock)
+        self._names = TokenBuckets(REVIEW_RATE, REVIEW_BURST, PAYERS, clock)
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._known: OrderedDict[bytes, _Answer[Who]] = OrderedDict()
         # Invalid tokens are kept apart, so that they displace no valid one.
         self._refused: OrderedDict[bytes, float] = OrderedDict()
 
-    async def identify(self, token: str, payer: str) -> Who | None:
+    async def identify(self, token: str, source: str, name: str = "") -> Who | None:
         """What `review` says of the token; None if the token is not valid.
 
-        Raises what `review` raises if the API server does not answer, TooManyTokensError if the payer's bucket is
-        empty.
+        `source` is the address of the caller, `name` what the token claims. Raises what `review` raises if the API
+        server does not answer, TooManyTokensError if a bucket is empty.
         """
         digest, now = hashlib.sha256(token.encode()).digest(), self._clock()
         known = self._known.get(digest)
@@ -137,17 +139,26 @@ class ReviewedTokens(Generic[Who]):
             return known.identity
         if now < self._refused.get(digest, 0.0):
             return None
-        if not self._payers.try_acquire(payer):
+        if not self._take(source, name):
             raise TooManyTokensError("too many invalid tokens; try again later")
         async with self._at_once:
             identity = await self._review(token)
         if identity is None:
             _keep(self._refused, digest, now + REFUSED_FOR, REMEMBERED_REFUSALS)
             return None
-        self._payers.give_back(payer)
+        self._sources.give_back(source)
+        self._names.give_back(f"{source} {name}")
         until = min(expiry(claims_of(token)) or now + REFUSED_FOR, now + self._valid_for)
         _keep(self._known, digest, _Answer(identity, until), REMEMBERED)
         return identity
+
+    def _take(self, source: str, name: str) -> bool:
+        if not self._sources.try_acquire(source):
+            return False
+        if not self._names.try_acquire(f"{source} {name}"):
+            self._sources.give_back(source)
+            return False
+        return True
 
 
 def _keep(memory: OrderedDict[bytes, Any], digest: bytes, value: Any, most: int) -> None:
@@ -160,8 +171,7 @@ def _keep(memory: OrderedDict[bytes, Any], digest: bytes, value: Any, most: int)
 class Authenticator:
     """Identifies pods. `is_known` says if the operator knows a pod with this UID.
 
-    A token that names an unknown pod is never reviewed. Any other review is paid by the source and the pod that the
-    token names: who forges tokens of one pod delays only forged tokens of that pod from the same source.
+    A token that names an unknown pod is never reviewed.
     """
 
     def __init__(
@@ -187,4 +197,4 @@ class Authenticator:
             return None
         if not self._is_known(uid):
             raise UnknownPodError("the token names a pod that this operator does not know")
-        return await self._tokens.identify(token, f"{source} {uid}")
+        return await self._tokens.identify(token, source, uid)

@@ -2,6 +2,7 @@ import asyncio
 import base64
 import json
 from contextlib import suppress
+from itertools import cycle
 
 import pytest
 from tests.support.operator.fake_api_server import Clock
@@ -179,20 +180,28 @@ class Mixed(Reviewer):
         return POD if claims_of(text).get("mark") == "genuine" else None
 
 
-@pytest.mark.parametrize("forged", ["unknown pod", "another pod", "the same pod"])
+@pytest.mark.parametrize("forged", ["unknown pod", "another pod", "the same pod", "many pods"])
 async def test_forged_tokens_delay_no_honest_pod(forged: str) -> None:
     """Breaks if honest pods share a bucket with a caller who forges 1,000 tokens a second."""
     clock, reviewer = Clock(), Mixed()
-    who = Authenticator(reviewer, lambda uid: uid in ("p1", "p2"), clock)
-    pod = {"unknown pod": "p9", "another pod": "p2", "the same pod": "p1"}[forged]
+    who = Authenticator(reviewer, lambda uid: uid != "p9", clock)
+    pods = {
+        "unknown pod": ["p9"],
+        "another pod": ["p2"],
+        "the same pod": ["p1"],
+        "many pods": list(map(str, range(999))),
+    }
+    pod = cycle(pods[forged])
     for second in range(30):
         for number in range(1000):
             with suppress(UnknownPodError, TooManyTokensError):
-                assert await who.identify(f"Bearer {token(0, f'{second}-{number}', pod)}", "10.0.0.66") is None
+                assert await who.identify(f"Bearer {token(0, f'{second}-{number}', next(pod))}", "10.0.0.66") is None
         # Each time a token that was not seen before, as after a restart of the operator.
         assert await who.identify(f"Bearer {token(1e9 + second, 'genuine')}", "10.0.0.1") == POD
         clock.tick(1)
-    assert reviewer.reviews <= 30 + auth.REVIEW_BURST + 30 * auth.REVIEW_RATE
+    assert reviewer.reviews <= 30 + auth.SOURCE_BURST + 30 * auth.SOURCE_RATE
+    if forged != "many pods":
+        assert reviewer.reviews <= 30 + auth.REVIEW_BURST + 30 * auth.REVIEW_RATE
 
 
 async def test_reviews_leave_connections_for_other_requests() -> None:
@@ -207,5 +216,5 @@ async def test_reviews_leave_connections_for_other_requests() -> None:
         return POD
 
     who = ReviewedTokens(slow, Clock())
-    assert await asyncio.gather(*(who.identify(f"t{n}", f"pod {n}") for n in range(500))) == [POD] * 500
+    assert await asyncio.gather(*(who.identify(f"t{n}", f"10.0.0.{n}") for n in range(500))) == [POD] * 500
     assert most == auth.REVIEWS_AT_ONCE
