@@ -8,7 +8,17 @@ from tests.support.decisions.snapshots import CONFIG, stored
 
 from holdfast.api.model import merge_patch
 from holdfast.core.decide import decide
-from holdfast.core.decision import CreatePod, Decision, DeleteJob, DeletePod, HoldPod, Order, ReleasePod, UnprotectPod
+from holdfast.core.decision import (
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    HoldPod,
+    InspectPod,
+    Order,
+    ReleasePod,
+    UnprotectPod,
+)
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.start_trouble import Inspection

@@ -71,7 +71,7 @@ class DeleteJob:
     uid: str
 
 
-Action = CreatePod | DeletePod | ReleasePod | HoldPod | UnprotectPod | DeleteJob
+Action = CreatePod | DeletePod | ReleasePod | HoldPod | UnprotectPod | InspectPod | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,11 @@ async def _followed(bench: Bench, operator: OperatorProcess) -> list[float]:
 
 
 async def wave(
-    bench: Bench, operator: OperatorProcess, count: int, group: str, *, fenced: bool = False
+    bench: Bench, operator: OperatorProcess, count: int, group: str, *, fenced: bool = False, beside: int = 0
 ) -> tuple[list[float], list[float]]:
     """Take one node with `count` pods away: seconds from taint to order, and from end to replacement, of every pod.
 
-    If the programs are `fenced`, the second is from taint to successor.
+    `beside` other pods wait for orders too. If the programs are `fenced`, the second is from taint to successor.
     """
     await bench.nodes(group, 1)
     async with jobs.namespace(bench.api, group) as where:
@@ -79,7 +79,7 @@ async def wave(
         await jobs.all_known_running(bench.audit, where, count)
         members = await trainers(bench.api, pods, operator.progress_url, fenced=fenced)
         orders = [asyncio.create_task(_listen(member)) for member in members]
-        await until(lambda: _waiting(operator, count), 30, f"{count} pods to wait for orders")
+        await until(lambda: _waiting(operator, count + beside), 30, f"{count} pods to wait for orders")
         await bench.nodes(group, 1, first=1)
         bench.audit.start()
         noticed = time()

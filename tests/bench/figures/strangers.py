@@ -63,9 +63,10 @@ async def measure(bench: Bench) -> list[Measured]:
             await asyncio.sleep(2 * EVERY)
             strangers = Strangers(operator, members)
             with strangers:
+                steady = int(0.95 * count)  # a few are always between two polls
                 before, refused = load.reports, load.refused
                 for number in range(bench.size(3, 2)):
-                    received += (await wave(bench, operator, PODS, f"strangers-{number}"))[0]
+                    received += (await wave(bench, operator, PODS, f"strangers-{number}", beside=steady))[0]
                 said, refused = load.reports - before, load.refused - refused
     orders = Sample.of(received)
     scrapes, forged = (_told(strangers.said[kind]) for kind in ("scrapes", "forged"))

@@ -29,7 +29,7 @@ def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> 
 def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md").read_text()
     told: dict[str, Told] = {}
-    for name, kind, labels in re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE):
+    for name, kind, labels in re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| ?(.*?)\|", page, re.MULTILINE):
         of_job = {"namespace", "job"} if name.startswith("holdfast_job_") else set()
         told[name] = Told(kind, of_job | set(re.findall(r"`(\w+)`", labels)))
     assert told == every_metric()

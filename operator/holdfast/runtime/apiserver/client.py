@@ -221,6 +221,37 @@ class Client:
                 self.observer(_verb(method, named), resource, status, monotonic() - start)
         return status, response.headers, data
 
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "holdfast"}
+        if key := await self._configuration.get_api_key_with_prefix("BearerToken"):
+            headers["Authorization"] = key
+        return headers
+
+    async def watch(
+        self, path: str, params: Mapping[str, str | int], version: int, *, seconds: int = WATCH_SECONDS
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The changes of a list after `version`, as the API server sends them: type and object.
+
+        Ends after `seconds`, when the server ends it. Raises ApiError, with status 410 if the version is too old and
+        with status 0 if the connection breaks.
+        """
+        query = {**params, "watch": 1, "resourceVersion": version, "timeoutSeconds": seconds}
+        url = f"{self._configuration.host}{path}?{urlencode({**query, 'allowWatchBookmarks': 'true'})}"
+        limit = aiohttp.ClientTimeout(total=seconds + 30.0, sock_connect=10.0)
+        try:
+            headers = await self._headers("application/json")
+            response = await self._rest.request("GET", url, headers=headers, body=None, _request_timeout=limit)
+            if response.status >= 400:
+                raise _error(response.status, response.headers, await response.read())
+            async with response.response as stream:  # closes the connection if the caller stops reading
+                rest = b""
+                async for chunk in stream.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield _event(line)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"GET {path}: {type(error).__name__} {error}".rstrip()) from error
+
     async def pages(
         self, path: str, params: Mapping[str, str | int] | None = None
     ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
@@ -249,3 +280,9 @@ class Client:
         async for page, version in self.pages(path, params):  # noqa: B007 - used after the loop
             items += page
         return items, version
+
+
+def _check_that_there_is_one(path: str | Path | None) -> None:
+    """Refuse a kubeconfig that does not exist: the client library reports an empty one."""
+    if path and not any(Path(file).is_file() for file in str(path).split(os.pathsep)):
+        raise ConfigurationError(f"there is no kubeconfig at {path}. Set --kubeconfig FILE.")

@@ -16,6 +16,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
+from holdfast.runtime.informer.strays import Strays
 from holdfast.runtime.informer.versions import Raw, Versions, version_of
 
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)

@@ -31,6 +31,7 @@ from holdfast.core.decision import (
     DeleteJob,
     DeletePod,
     HoldPod,
+    InspectPod,
     Order,
     ReleasePod,
     UnprotectPod,

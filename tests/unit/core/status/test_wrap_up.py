@@ -167,3 +167,22 @@ def test_columns():
 def test_a_pod_that_trains_gets_its_finalizer_back(of, held):
     decision = settled(snapshot(running(), *({5: pod(5)} | {of.attempt: of}).values()))
     assert [action.uid for action in decision.actions if isinstance(action, HoldPod)] == held
+
+
+def test_a_pod_with_a_number_that_no_attempt_can_have_is_released_and_changes_nothing():
+    """It would be the newest attempt for ever, and no other pod could start beside it."""
+    forged = pending(999_999_999, uid="u-forged")
+    ends = snapshot(job(status(attempt(2, fenced=True, first_step=1))), forged, ended(2, 137))
+    decision = settled(ends)
+    assert (decision.status.attempt, created(decision)) == (3, [3])
+    assert "u-forged" in released(decision)
+    assert deleted(decision) == []
+
+
+def test_a_job_that_begins_does_not_take_up_a_forged_pod():
+    decision = settled(snapshot(job(), pending(999_999_999, uid="u-forged")))
+    assert (decision.trace, created(decision), released(decision)) == (("first pod",), [1], [])
+
+
+def test_a_status_that_was_lost_begins_above_the_numbers_of_its_pods():
+    assert settled(snapshot(job(), ended(8_000))).status.attempt == 8_001

@@ -13,6 +13,7 @@ from holdfast.core.decision import (
     DeletePod,
     Event,
     HoldPod,
+    InspectPod,
     Order,
     ReleasePod,
     UnprotectPod,
