@@ -3,6 +3,7 @@
 HoldfastTrainError
 +-- EnvironmentVariableError
 +-- StateError
++-- CheckpointVersionError
 +-- FencedError
 +-- AlreadyCompleteError
 +-- StorageError
@@ -28,6 +29,7 @@ __all__ = [
     "EXIT_UNAVAILABLE",
     "AlreadyCompleteError",
     "CheckpointCorruptError",
+    "CheckpointVersionError",
     "EnvironmentVariableError",
     "FencedError",
     "HoldfastTrainError",
@@ -74,6 +76,17 @@ class StateError(HoldfastTrainError):
     """A state cannot be saved, or a checkpoint does not fit the program."""
 
     reason = "StateInvalid"
+
+
+class CheckpointVersionError(HoldfastTrainError):
+    """Another version of holdfast-train wrote the log or the checkpoint, and this version cannot read it.
+
+    It is intact, so it is neither passed over nor put into quarantine, and nothing is written.
+    """
+
+    reason = "CheckpointVersion"
+    outcome = "misconfigured"
+    exit_code = EXIT_MISCONFIGURED
 
 
 class FencedError(HoldfastTrainError):

@@ -11,7 +11,7 @@ from holdfast_train.commitlog import orphans, records, retention
 from holdfast_train.commitlog.log import CommitLog, now
 from holdfast_train.commitlog.quarantine import BROKEN, Quarantine
 from holdfast_train.environment import Identity
-from holdfast_train.errors import CheckpointCorruptError, NoCheckpointError, StorageError
+from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError, NoCheckpointError, StorageError
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.names import CheckpointName
@@ -246,8 +246,11 @@ def find(storage: Storage, name: CheckpointName, seq: int = 0, sha256: str | Non
 
 
 def found_in(uri: str, data: bytes, seq: int = 0) -> Found:
-    """The checkpoint whose manifest at `uri` has the bytes `data`. CheckpointCorruptError if they are damaged."""
+    """The checkpoint whose manifest at `uri` has the bytes `data`.
+
+    CheckpointCorruptError if they are damaged, CheckpointVersionError if another version of holdfast-train wrote them.
+    """
     try:
         return Found(uri, data, manifest.decode(data), seq)
-    except CheckpointCorruptError as error:
-        raise CheckpointCorruptError(f"{uri}: {error}") from error
+    except (CheckpointCorruptError, CheckpointVersionError) as error:
+        raise type(error)(f"{uri}: {error}") from error

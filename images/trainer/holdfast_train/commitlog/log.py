@@ -11,6 +11,7 @@ from holdfast_train.environment import Identity
 from holdfast_train.errors import (
     AlreadyCompleteError,
     CheckpointCorruptError,
+    CheckpointVersionError,
     FencedError,
     KeyMissingError,
     StorageError,
@@ -30,10 +31,15 @@ def now() -> str:
 
 
 def read(storage: Storage, seq: int) -> tuple[records.Record, records.LogState]:
-    """Record number `seq` and the state after it. StorageErrors; CheckpointCorruptError says what a person can do."""
+    """Record number `seq` and the state after it. StorageErrors, CheckpointVersionError.
+
+    CheckpointCorruptError and CheckpointVersionError say what a person can do.
+    """
     data = storage.get(names.log_key(seq))
     try:
         return records.decode(data, seq)
+    except CheckpointVersionError as error:
+        raise CheckpointVersionError(f"{storage.uri}: {error}") from error
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(
             f"{storage.uri}: {error}; restore a copy of that object, or an older version if the bucket keeps versions. "
@@ -58,7 +64,7 @@ class CommitLog:
         numbers = [seq for key in self._storage.keys("log/", after) if (seq := names.log_seq(key)) is not None]
         if numbers:
             newest = max(numbers)
-            _, self.state = read(self._storage, newest)
+            _, self.state = self._read(newest)
         return self.state
 
     def own(self, resume: str) -> None:
@@ -151,6 +157,18 @@ class CommitLog:
         """Append `complete`: training is over at `step`. FencedError if a newer attempt has started."""
         self._append(lambda state: self._own_draft(state, "complete", step=step))
 
+    def _read(self, seq: int) -> tuple[records.Record, records.LogState]:
+        """As `read`. FencedError if another version wrote the record while this attempt had the fence."""
+        try:
+            return read(self._storage, seq)
+        except CheckpointVersionError as error:
+            if self.fence is None:
+                raise
+            raise FencedError(
+                f"another attempt has started, with another version of holdfast-train ({error}); attempt "
+                f"{self._identity.attempt} must end and commits nothing more"
+            ) from error
+
     def _draft(self, state: records.LogState, kind: records.Kind, **more: Any) -> records.Record:
         return records.draft(state, kind, self._identity, uuid.uuid4().hex, now(), **more)
 
@@ -179,7 +197,7 @@ class CommitLog:
                 self.state = records.apply(self.state, record)
                 return record
             try:
-                other, after = read(self._storage, record.seq)
+                other, after = self._read(record.seq)
             except KeyMissingError:  # refused without a winner: the store answered 412 while a write was in flight
                 continue
             self.state = after

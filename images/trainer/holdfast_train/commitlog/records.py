@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from holdfast_train.environment import Identity
-from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.format.names import CheckpointName, log_key
 from holdfast_train.format.sealed_json import sealed, unsealed
+from holdfast_train.format.version import EARLIER_RECORD, VERSION, take_version
 
 __all__ = [
     "IMPORTED_NAMESPACE",
@@ -39,8 +40,6 @@ __all__ = [
 Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete"]
 
 FORMER_KEPT: Final = 32
-
-VERSION: Final = 2
 
 IMPORTED_NAMESPACE: Final = "(imported)"  # of an owner that is not a job: no namespace has this name
 
@@ -219,15 +218,21 @@ def encode(state: LogState, record: Record) -> bytes:
 
 
 def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
-    """Record number `seq` and the state after it. CheckpointCorruptError if `data` is damaged or is another record."""
+    """Record number `seq` and the state after it. `data`: of VERSION or of the version before it.
+
+    CheckpointCorruptError if `data` is damaged or is another record; CheckpointVersionError if it has another version.
+    """
     try:
         body = unsealed(data)
-        version, state = body.pop("v"), body.pop("state")
+        take_version(body, EARLIER_RECORD)
+        state = body.pop("state")
         record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error
+    except CheckpointVersionError as error:
+        raise CheckpointVersionError(f"{log_key(seq)}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is not a record of this log: {error}") from error
-    if (version, record.seq, record.kind in get_args(Kind)) != (VERSION, seq, True):
-        raise CheckpointCorruptError(f"{log_key(seq)} has another version, number or kind")
+    if (record.seq, record.kind in get_args(Kind)) != (seq, True):
+        raise CheckpointCorruptError(f"{log_key(seq)} has another number or kind")
     return record, after

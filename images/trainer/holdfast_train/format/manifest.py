@@ -11,13 +11,12 @@ from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import sealed, unsealed
 from holdfast_train.format.tree import TensorEntry, Tree
+from holdfast_train.format.version import EARLIER_MANIFEST, VERSION, take_version
 from holdfast_train.storage.checksums import chunk_sums
 
 __all__ = ["PART_BYTES", "Manifest", "Part", "check_chunks", "decode", "encode"]
 
 PART_BYTES: Final = 64 << 20
-
-VERSION: Final = 3
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,14 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest in `data`. CheckpointCorruptError if its hash is wrong or it is not a manifest."""
+    """The manifest in `data`, of VERSION or of the version before it.
+
+    CheckpointCorruptError if its hash is wrong or it is not a manifest; CheckpointVersionError if it has another
+    version.
+    """
     try:
         body = unsealed(data)
-        if (version := body.pop("v")) != VERSION:
-            raise CheckpointCorruptError(f"it has version {version}, and this holdfast-train reads {VERSION}")
+        take_version(body, EARLIER_MANIFEST)
         return decoded(Manifest, body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"it is not a manifest: {error}") from error

@@ -1,0 +1,37 @@
+"""The version of what is stored. Manifests and log records carry the same number.
+
+So the newest record of a log says whether a program knows all manifests that the log names, and a program that does not
+know them stops before it has written anything. Raise VERSION with every change of the form or the meaning of either. A
+program reads VERSION and the version before it, and writes VERSION.
+
+In every version an object is sealed JSON with the key `v`: `sealed_json` must stay as it is.
+"""
+
+from typing import Any, Final
+
+from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
+
+__all__ = ["EARLIER_MANIFEST", "EARLIER_RECORD", "VERSION", "take_version"]
+
+VERSION: Final = 4
+
+# The version before VERSION. Until then manifests and records had different numbers.
+EARLIER_MANIFEST: Final = 3
+EARLIER_RECORD: Final = 2
+
+
+def take_version(body: dict[str, Any], earlier: int) -> int:
+    """Remove the version from the unsealed `body` and return it: VERSION or `earlier`.
+
+    CheckpointVersionError if it is another version, CheckpointCorruptError if it is not a version.
+    """
+    version = body.pop("v", None)
+    if type(version) is not int:
+        raise CheckpointCorruptError("it states no version")
+    if version in (VERSION, earlier):
+        return version
+    which = "a newer" if version > VERSION else "an older"
+    raise CheckpointVersionError(
+        f"{which} holdfast-train wrote it, in version {version} of the format; this one reads the versions {earlier} "
+        f"and {VERSION}. Nothing was changed: use an image with {which} holdfast-train"
+    )
