@@ -105,7 +105,7 @@ class Chain:
         if self.state.complete is None:
             raise BrokenError("the log does not say that training is complete")
         needed = {key for checked in self._checked.values() for key in checked.sizes}
-        live = {commit.name for commit in self.state.commits}
+        live = self.state.names_in_use
         for key in (*self.storage.keys("data/"), *self.storage.keys("manifests/")):
             if key not in needed or CheckpointName.of_key(key) not in live:
                 raise BrokenError(f"{key} is an orphan, and was not swept")

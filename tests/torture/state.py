@@ -11,6 +11,7 @@ from holdfast_train.data import rng
 __all__ = ["Training", "differences", "expected"]
 
 WORDS: Final = (3 << 17, (1 << 16, 5), 1)  # 8-byte words of the parameters; the optimizer has as many once more
+ERA: Final = 5  # steps after which the frozen parameters change, past the version counters of torch
 ARRAY: Final = 10_007
 
 
@@ -87,17 +88,22 @@ class Training:
         )
         self.optimizer = _Optimizer(self.model.parameters(), seed, _Filler())
         self.data = _Data(seed)
+        self.base = torch.nn.ParameterList([torch.nn.Parameter(self.model[0].detach().clone(), requires_grad=False)])
+        self._filler, self._era = _Filler(), -1
 
     @property
     def objects(self) -> dict[str, Any]:
         """As `Run` takes them."""
-        return {"model": self.model, "optimizer": self.optimizer, "data": self.data}
+        return {"model": self.model, "optimizer": self.optimizer, "data": self.data, "base": self.base}
 
     def train(self, step: int) -> None:
         """Do step number `step`, the first of which is 1."""
         self.data.at(step)
         self.optimizer.number = step
         self.optimizer.step()
+        if self._era != step // ERA:
+            self._era = step // ERA
+            self._filler.fill(self.base[0].data, _factor(self._seed, self._era, "base"))
         rng.seed_host(f"{self._seed} {step}")
 
     def state(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
+from holdfast_train.storage.parallel import delete_all, sizes
 
 __all__ = ["Checkpoints", "Found", "Saved", "find", "found_in"]
 
@@ -37,13 +38,17 @@ class Found:
 
 @dataclass(frozen=True)
 class Saved:
-    """A committed checkpoint: `size` in bytes, `seconds` from the start of its capture to its commit."""
+    """A committed checkpoint: `size` in bytes, `seconds` from the start of its capture to its commit.
+
+    `uses`: the names of data that later checkpoints may use too.
+    """
 
     step: int
     uri: str
     size: int
     seconds: float
     committed_at: str
+    uses: frozenset[CheckpointName] = frozenset()
 
 
 class Checkpoints:
@@ -139,8 +144,11 @@ class Checkpoints:
         self._unneeded |= decided
         self._partial |= decided
 
-    def publish(self, written: Manifest, begun: float) -> Saved:
+    def publish(self, written: Manifest, begun: float, fresh: CheckpointName | None = None) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
+
+        Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
+        log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
 
         `sweep` then deletes the objects that are not needed any more. FencedError if a newer attempt has started. Other
         StorageErrors leave the log unchanged; a later sweep deletes the written objects.
@@ -156,29 +164,27 @@ class Checkpoints:
             name=written.name,
             sha256=hashlib.sha256(data).hexdigest(),
             size=written.size,
+            uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
         )
         before, dropped = self.log.state.commits, self._dropped
-        self._undecided |= {written.name}
-        record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep)
+        record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep, fresh)
         seconds = time.monotonic() - begun
-        dropped |= frozenset(c.name for c in before if c.seq in record.retired)
-        self._judge(dropped)
+        self._judge(dropped.union(*(c.names for c in before if c.seq in record.retired)))
         uri = join_uri(self._storage.uri, written.name.manifest_key)
-        return Saved(written.step, uri, written.size, seconds, commit.at)
+        return Saved(written.step, uri, written.size, seconds, commit.at, commit.names - {commit.name})
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Delete what is not needed since the last commit. The next sweep repeats failed deletions.
 
-        `stop` is called before each object; True ends the sweep.
+        `stop` is called before each manifest and before each batch of objects; True ends the sweep.
         """
         try:
             for name in sorted(self._unneeded):
-                for key in (name.manifest_key, *self._storage.keys(name.data_prefix)):
-                    if stop():
-                        return
-                    self._storage.delete([key])
-                if name in self._partial:
-                    self._storage.drop_unfinished(name.data_prefix, datetime.now(UTC))
+                if stop():
+                    return
+                self._storage.delete([name.manifest_key])  # without it, objects are not a checkpoint
+                if not delete_all(self._storage, self._storage.keys(name.data_prefix), stop):
+                    return
                 self._unneeded -= {name}
                 self._partial -= {name}
             if self._unfinished and not stop():
@@ -205,10 +211,10 @@ class Checkpoints:
     def _verify(self, written: Manifest, manifest_bytes: int) -> None:
         wanted = {part.key: part.size for part in written.parts}
         wanted[written.name.manifest_key] = manifest_bytes
+        found = sizes(self._storage, wanted, written.prefixes)
         for key, size in wanted.items():
-            found = self._storage.size(key)
-            if found != size:
-                raise CheckpointCorruptError(f"{key} has {found} bytes after the write; expected {size}")
+            if found[key] != size:
+                raise CheckpointCorruptError(f"{key} has {found[key]} bytes after the write; expected {size}")
 
     def _list(self) -> dict[CheckpointName, float]:
         """Every checkpoint's name under data/ and manifests/, with the seconds since its last write."""

@@ -17,6 +17,7 @@ from holdfast_train.errors import (
     StorageError,
 )
 from holdfast_train.format import names
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 
 __all__ = ["CommitLog", "now", "read"]
@@ -119,10 +120,14 @@ class CommitLog:
 
         self._append(next_record)
 
-    def commit(self, commit: records.Commit, keep: records.Keep) -> records.Record:
-        """Append a commit that also retires commits by `keep`. FencedError if a newer attempt has started."""
+    def commit(self, commit: records.Commit, keep: records.Keep, fresh: CheckpointName | None = None) -> records.Record:
+        """Append a commit that also retires commits by `keep`. FencedError if a newer attempt has started.
+
+        CheckpointCorruptError if it uses data that it may not use. `fresh`: see `rules.check_may_use`.
+        """
 
         def next_record(state: records.LogState) -> records.Record:
+            rules.check_may_use(state, commit, fresh)
             record = self._own_draft(state, "commit", commit=commit)
             return replace(record, retired=retention.retire(records.apply(state, record).commits, keep))
 

@@ -20,7 +20,10 @@ name was therefore begun by a writer with an older fence, or by us:
   taken by the record of step 2.
 
 So a commit of a listed name is in the state already or never comes, except for our own saves that are still in
-progress. Names are never used again, so this stays true however late step 4 is.
+progress. A commit may also use data under another name: of frozen parameters, which an earlier save has written. It is
+appended only if the state before it uses that name too, or if its own save has written the data (`check_may_use` in
+`rules`). So a name that the state does not use, and that belongs to no save in progress, never comes into use again.
+New data gets a new name, so this stays true however late step 4 is.
 
 Age is not part of the proof. Names of earlier attempts are deleted at any age: a volume may have no room for them and
 for the next checkpoint. If a writer of such an attempt does not yet know that it is fenced out, it writes more, which
@@ -53,7 +56,8 @@ def orphans(
     deleted at any age. A save that it gave up after the record may have been committed. Empty unless `fence` is the
     newest and has not handed over: only the training attempt may delete.
 
-    A name that the log neither commits nor sets aside may be deleted once its attempt is over. The attempt is over if
+    A name that no checkpoint of the log uses may be deleted once it is older than `limit` and its attempt is
+    over. The attempt is over if
 
     - it is older than ours: our fence was raised after its fence;
     - it is ours, and training is complete: nothing is committed after that. Before that, our saves may be in progress,
@@ -66,7 +70,7 @@ def orphans(
     """
     if state.fence != fence or state.handed_over:
         return frozenset()
-    in_use = {commit.name for commit in state.commits} | set(state.set_aside)
+    in_use = state.names_in_use
 
     def is_over(attempt: int, age: float) -> bool:
         if attempt < fence.attempt:

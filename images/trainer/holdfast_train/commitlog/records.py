@@ -29,6 +29,7 @@ __all__ = [
     "LogState",
     "Owner",
     "Record",
+    "Use",
     "apply",
     "decode",
     "draft",
@@ -65,12 +66,24 @@ class Fence:
 
 
 @dataclass(frozen=True)
+class Use:
+    """Data that checkpoints share: `size` bytes of a checkpoint lie under `name`, which is not its own name.
+
+    They are frozen parameters. The first checkpoint that has them writes them under a name of their own, so that they
+    can be deleted independently of it.
+    """
+
+    name: CheckpointName
+    size: int
+
+
+@dataclass(frozen=True)
 class Commit:
     """One checkpoint. `sha256` is the hash of its manifest.
 
-    `size`: bytes of data. `corrupt`: the checkpoint is in quarantine, because a resume found it broken. `metric`: the
-    value, a decimal, of the metric `metric_name`; None if the job keeps none by a metric or did not measure it at this
-    step.
+    `size`: bytes of data, with those of `uses`. `corrupt`: the checkpoint is in quarantine, because a resume found it
+    broken. `metric`: the value, a decimal, of the metric `metric_name`; None if the job keeps none by a metric or did
+    not measure it at this step.
     """
 
     seq: int
@@ -83,6 +96,17 @@ class Commit:
     corrupt: bool = False
     metric_name: str | None = None
     metric: str | None = None
+    uses: tuple[Use, ...] = ()
+
+    @property
+    def names(self) -> frozenset[CheckpointName]:
+        """The names of all its data."""
+        return frozenset((self.name, *(use.name for use in self.uses)))
+
+    @property
+    def own_size(self) -> int:
+        """Bytes of data under its own name."""
+        return self.size - sum(use.size for use in self.uses)
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,8 @@ class LogState:
     """The state after record number `seq`. `commits`: checkpoints to resume from, oldest first.
 
     `former`: UIDs of jobs that owned the prefix before, under the same name. `set_aside`: their checkpoints that a
-    takeover did not want; an attempt neither resumes from them nor deletes them. `handed_over`: the writer of `fence`
+    takeover did not want; an attempt neither resumes from them nor deletes them. `set_aside_data`: the names of other
+    data that these use. `handed_over`: the writer of `fence`
     has left and commits nothing more. `complete`: the step at which training was completed.
     """
 
@@ -116,6 +141,18 @@ class LogState:
     set_aside: tuple[CheckpointName, ...] = ()
     handed_over: bool = False
     complete: int | None = None
+    set_aside_data: tuple[CheckpointName, ...] = ()
+
+    @property
+    def shared_names(self) -> frozenset[CheckpointName]:
+        """The names of data that `commits` use beside their own."""
+        return frozenset(use.name for commit in self.commits for use in commit.uses)
+
+    @property
+    def names_in_use(self) -> frozenset[CheckpointName]:
+        """Every name under which the data or the manifest of a checkpoint lies. Nothing may delete these."""
+        found = frozenset((*self.set_aside, *self.set_aside_data))
+        return found.union(*(commit.names for commit in self.commits))
 
 
 @dataclass(frozen=True)
@@ -194,7 +231,13 @@ def _after_takeover(state: LogState, record: Record) -> LogState:
         complete=None,
         commits=state.commits if wanted else (),
         set_aside=state.set_aside if wanted else (*state.set_aside, *(c.name for c in state.commits)),
+        set_aside_data=state.set_aside_data if wanted else _with_data(state),
     )
+
+
+def _with_data(state: LogState) -> tuple[CheckpointName, ...]:
+    """The names of data that checkpoints use which a takeover sets aside, after it."""
+    return tuple(dict.fromkeys((*state.set_aside_data, *sorted(state.shared_names))))
 
 
 def replay(records: Iterable[Record]) -> LogState:
@@ -224,8 +267,11 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
     """
     try:
         body = unsealed(data)
-        take_version(body, EARLIER_RECORD)
-        state = body.pop("state")
+        version, state = take_version(body, EARLIER_RECORD), body.pop("state")
+        if version == EARLIER_RECORD:
+            state["setAsideData"] = []
+            for commit in (*state["commits"], *filter(None, [body["commit"]])):
+                commit["uses"] = []
         record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error

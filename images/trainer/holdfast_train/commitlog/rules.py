@@ -5,6 +5,7 @@
 | owner, takeover | `ownership_record`; for an import `check_may_import` first |
 | fence | `check_may_fence`; a successor first waits until `reason_to_pass_fence` |
 | quarantine, commit, handover, complete | `check_may_write` |
+| commit that uses data of earlier checkpoints | `check_may_use` |
 | prune, by a person | `check_may_prune` |
 | quarantine that releases checkpoints, by a person | `check_may_release` |
 """
@@ -12,19 +13,22 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Fence, LogState, newest
+from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Commit, Fence, LogState, newest
 from holdfast_train.environment import Identity
 from holdfast_train.errors import (
     AlreadyCompleteError,
+    CheckpointCorruptError,
     FencedError,
     StoragePrefixInUseError,
 )
+from holdfast_train.format.names import CheckpointName
 
 __all__ = [
     "check_may_fence",
     "check_may_import",
     "check_may_prune",
     "check_may_release",
+    "check_may_use",
     "check_may_write",
     "check_owner",
     "ownership_record",
@@ -132,6 +136,19 @@ def check_may_write(state: LogState, identity: Identity, fence: Fence) -> None:
         raise FencedError(f"attempt {identity.attempt} has handed over; it must end and commits nothing more")
     if state.complete is not None:
         raise AlreadyCompleteError(state.complete)
+
+
+def check_may_use(state: LogState, commit: Commit, fresh: CheckpointName | None) -> None:
+    """CheckpointCorruptError if `commit` uses data that may be deleted: that of no checkpoint in `state`.
+
+    `fresh`: the name of the data that the save of this commit has written for later ones too.
+    """
+    for use in commit.uses:
+        if use.name != fresh and use.name not in state.names_in_use:
+            raise CheckpointCorruptError(
+                f"step {commit.step} is not saved: it uses the frozen parameters in {use.name}, and no checkpoint in "
+                f"the log uses them any more; the next save writes them again"
+            )
 
 
 def possible_writer(state: LogState) -> Fence | None:

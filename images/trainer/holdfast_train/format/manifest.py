@@ -21,7 +21,10 @@ PART_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """One object of data: `size` bytes in chunks of `chunk` bytes, and the CRC-64/NVME of each in 16 hex digits."""
+    """One object of data: `size` bytes in chunks of `chunk` bytes, and the CRC-64/NVME of each in 16 hex digits.
+
+    `key`: below the name of the checkpoint, or below the name of frozen parameters that several checkpoints use.
+    """
 
     key: str
     size: int
@@ -55,6 +58,22 @@ class Manifest:
     def size(self) -> int:
         """Bytes of data in all parts."""
         return sum(part.size for part in self.parts)
+
+    @property
+    def sizes(self) -> Mapping[CheckpointName, int]:
+        """Bytes of data by the name under which they lie. CheckpointCorruptError if a part lies elsewhere."""
+        found: dict[CheckpointName, int] = {}
+        for part in self.parts:
+            name = CheckpointName.of_key(part.key)
+            if name is None:
+                raise CheckpointCorruptError(f"{part.key} is not the key of data")
+            found[name] = found.get(name, 0) + part.size
+        return found
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the keys of all parts. CheckpointCorruptError: see `sizes`."""
+        return tuple(name.data_prefix for name in sorted(self.sizes))
 
 
 def check_chunks(part: Part, first: int, *views: bytes | memoryview) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Box", "as_sharded", "is_sharded", "own_part", "place"]
+__all__ = ["Box", "as_sharded", "is_sharded", "own_part", "place", "storage_of"]
 
 Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -56,3 +56,10 @@ def place(tensor: Any) -> Box:
     compute = utilities.compute_local_shape_and_global_offset
     shape, start = compute(tensor.shape, tensor.device_mesh, tensor.placements)
     return tuple(start), tuple(shape)
+
+
+def storage_of(value: Any) -> int:
+    """The address of the memory that the tensor `value` is a view of."""
+    local = value.to_local() if hasattr(value, "to_local") else value
+    address: int = local.untyped_storage().data_ptr()
+    return address

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.tree import Leaf
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.save.arena import Arena
@@ -35,9 +36,9 @@ class Guard:
         found: set[int] = set()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                found.update(_storage(parameter) for parameter in group["params"])
+                found.update(storage_of(parameter) for parameter in group["params"])
             for state in optimizer.state.values():
-                found.update(_storage(value) for value in state.values() if hasattr(value, "untyped_storage"))
+                found.update(storage_of(value) for value in state.values() if hasattr(value, "untyped_storage"))
         return frozenset(found)
 
     def delay_steps(self, capture: "Capture") -> None:
@@ -82,7 +83,7 @@ class Capture:
         now: list[Copy] = []
         for copy in plan.copies:
             leaf = leaves[copy.leaf]
-            safe = leaf.kind == "torch" and (leaf.value.data_ptr() in guarded or _storage(leaf.value) in guarded)
+            safe = leaf.kind == "torch" and (leaf.value.data_ptr() in guarded or storage_of(leaf.value) in guarded)
             (self._later if safe else now).append(copy)
         # Copies from GPUs are put on their streams at once. The thread makes those from the host's memory.
         self._on_host = [copy for copy in self._later if not self._is_on_gpu(copy)]
@@ -292,16 +293,4 @@ class _Devices:
 
     def _make_training_wait(self, events: Iterable[Any]) -> None:
         for device, event in zip(self._streams, events, strict=True):
-            stream = self._cuda.current_stream(device)
-            before, after = (self._cuda.Event(enable_timing=True) for _ in range(2))
-            before.record(stream)
-            stream.wait_event(event)
-            after.record(stream)
-            self._waits.append((device, before, after))
-
-
-def _storage(value: Any) -> int:
-    """The address of the memory that the tensor `value` is a view of."""
-    local = value.to_local() if hasattr(value, "to_local") else value
-    address: int = local.untyped_storage().data_ptr()
-    return address
+            self._cuda.current_stream(device).wait_event(event)

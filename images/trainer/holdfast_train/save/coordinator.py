@@ -6,6 +6,7 @@ from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
+from holdfast_train.save.frozen import FrozenNames
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver, TrainingState
 from holdfast_train.save.schedule import SaveSchedule
@@ -49,10 +50,11 @@ class SaveCoordinator:
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Saver.begin`."""
         self._schedule.record_begun()
-        name, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), self._metrics()))
-        self._newest, self._result = name, None
+        # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
+        names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
+        name, names, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), names, self._metrics()))
         try:
-            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics)
+            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
             self._result = self._schedule.record_failed(error)
             say(str(error))

@@ -16,11 +16,14 @@ __all__ = ["Fragment"]
 class Fragment:
     """What one rank has written of a checkpoint: its `share` of the replicated state, its `own` bytes and its tree.
 
+    `frozen_share` and `frozen_own` are the parts of frozen tensors; an earlier save may have written them.
     `form` is `Plan.form` of its plan. `failed` says why the rank's part is missing; empty if it is written.
     """
 
     rank: int
     form: str = ""
+    frozen_share: tuple[Part, ...] = ()
+    frozen_own: tuple[Part, ...] = ()
     share: tuple[Part, ...] = ()
     own: tuple[Part, ...] = ()
     tensors: tuple[TensorEntry, ...] = ()

@@ -41,15 +41,18 @@ class MapArena:
 class Save:
     """Upload and commit the state that is being copied into `arena`.
 
-    `plan`: None if it is the plan of the save before. `tree` describes the state of all ranks, `own` this rank's.
-    `begun`: time.monotonic() of the trainer. The storage may be silent for `patience` seconds, and nothing is retried
-    after `at_most` seconds.
+    `plan`: None if it is the plan of the save before. `fresh`: the name under which all ranks write parts of frozen
+    tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
+    all ranks, `own` this rank's. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience`
+    seconds, and nothing is retried after `at_most` seconds.
     """
 
     name: CheckpointName
     step: int
     arena: int
     plan: Plan | None
+    fresh: CheckpointName | None
+    kept: CheckpointName | None
     tree: Tree
     own: Tree
     versions: Mapping[str, str]

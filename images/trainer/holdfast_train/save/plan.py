@@ -1,11 +1,12 @@
 """Where the bytes of a state go: what each rank copies into its arena, and where it lies in the checkpoint's data.
 
 Replicated state, the same on all ranks (everything but shards), is one stream of bytes that is cut evenly: each of N
-ranks copies and uploads 1/N. After it comes what a rank has alone: its shards and its per-rank state.
+ranks copies and uploads 1/N. After it comes what a rank has alone: its shards and its per-rank state. Each of the two
+begins with its frozen tensors, which get parts of their own: a later checkpoint names these parts again.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -31,23 +32,53 @@ class Copy:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one of `ranks` ranks saves. The arena contains its `share` of the common stream, then its `own` bytes.
+    """What one of `ranks` ranks saves.
 
-    `common` and `own_tensors` say where tensors lie: in the common stream, and from the start of the own bytes.
+    The arena contains four sections: the rank's share of the frozen and its own frozen bytes, then its share of the
+    rest of the common stream and the rest of its own bytes. If `keeps` is True, the frozen ones are not in the arena:
+    an earlier save of this rank has uploaded the same bytes.
+
+    `common` and `own_tensors` say where tensors lie: in the common stream, and from the start of the own bytes. Both
+    streams begin with the frozen bytes, also if `keeps` is True.
     """
 
     rank: int
     ranks: int
     copies: tuple[Copy, ...]
+    frozen_share: int
+    frozen_own: int
     share: int
     own: int
     common: tuple[TensorEntry, ...]
     own_tensors: tuple[TensorEntry, ...]
+    keeps: bool = False
+
+    @property
+    def frozen(self) -> int:
+        """Bytes of this rank that belong to frozen tensors."""
+        return self.frozen_share + self.frozen_own
+
+    @property
+    def sections(self) -> tuple[int, int, int, int]:
+        """Bytes of the four sections in the arena."""
+        frozen = (0, 0) if self.keeps else (self.frozen_share, self.frozen_own)
+        return (*frozen, self.share, self.own)
 
     @property
     def size(self) -> int:
         """Bytes in the arena."""
-        return self.share + self.own
+        return sum(self.sections)
+
+    @property
+    def frozen_copies(self) -> tuple[Copy, ...]:
+        """The copies of frozen bytes. Empty if `keeps` is True."""
+        return tuple(copy for copy in self.copies if not self.keeps and copy.at < self.frozen)
+
+    @cached_property
+    def without_frozen(self) -> "Plan":
+        """The same plan for a save that keeps the frozen bytes of an earlier one."""
+        rest = tuple(replace(copy, at=copy.at - self.frozen) for copy in self.copies if copy.at >= self.frozen)
+        return replace(self, copies=rest, keeps=True)
 
     @cached_property
     def form(self) -> str:
@@ -55,31 +86,71 @@ class Plan:
         return hashlib.sha256(canonical({"ranks": self.ranks, "common": self.common})).hexdigest()
 
 
-def make_plan(leaves: Sequence[Leaf], replicated: int, rank: int, ranks: int) -> Plan:
-    """The plan for `leaves`, the first `replicated` of which are the same on all ranks unless they are shards."""
-    common: list[TensorEntry] = []
-    own: list[TensorEntry] = []
-    of_common: list[tuple[int, int]] = []  # (leaf, offset in the common stream)
-    of_own: list[tuple[int, int]] = []
-    common_size = own_size = 0
-    for number, leaf in enumerate(leaves):
-        if number < replicated and leaf.box is None:
-            common.append(_entry(leaf, common_size))
-            of_common.append((number, common_size))
-            common_size = _aligned(common_size + leaf.size)
-        else:
-            own.append(_entry(leaf, own_size))
-            of_own.append((number, own_size))
-            own_size = _aligned(own_size + leaf.size)
-    first, last = _slice(common_size, rank, ranks)
-    copies = []
-    for number, offset in of_common:
-        start, stop = max(first - offset, 0), min(last - offset, leaves[number].size)
+def make_plan(
+    leaves: Sequence[Leaf], replicated: int, rank: int, ranks: int, frozen: Collection[int] = frozenset()
+) -> Plan:
+    """The plan for `leaves`, the first `replicated` of which are the same on all ranks unless they are shards.
+
+    `frozen`: numbers of the leaves that no step of training changes.
+    """
+    common, own = _Stream(), _Stream()
+    alike = [n for n, leaf in enumerate(leaves[:replicated]) if leaf.box is None]
+    alone = [n for n, leaf in enumerate(leaves) if n >= replicated or leaf.box is not None]
+    for numbers, stream in ((alike, common), (alone, own)):
+        stream.add(leaves, [n for n in numbers if n in frozen])
+        stream.end_frozen()
+        stream.add(leaves, [n for n in numbers if n not in frozen])
+    whole = common.frozen, _aligned(common.size, GRAIN) - common.frozen
+    of_frozen, of_rest = (_slice(size, rank, ranks) for size in whole)
+    shares = (of_frozen[1] - of_frozen[0], of_rest[1] - of_rest[0])
+    frozen_size = shares[0] + own.frozen
+    copies = [
+        *_cut(leaves, common.placed, of_frozen, 0),
+        *_cut(leaves, own.placed, (0, own.frozen), shares[0]),
+        *_cut(leaves, common.placed, (common.frozen + of_rest[0], common.frozen + of_rest[1]), frozen_size),
+        *_cut(leaves, own.placed, (own.frozen, own.size), frozen_size + shares[1]),
+    ]
+    return Plan(
+        rank,
+        ranks,
+        tuple(copies),
+        shares[0],
+        own.frozen,
+        shares[1],
+        _aligned(own.size, GRAIN) - own.frozen,
+        tuple(common.entries),
+        tuple(own.entries),
+    )
+
+
+class _Stream:
+    """Tensors one after the other. `placed`: number and offset of each leaf; `frozen`: bytes before the rest."""
+
+    def __init__(self) -> None:
+        self.entries: list[TensorEntry] = []
+        self.placed: list[tuple[int, int]] = []
+        self.size = self.frozen = 0
+
+    def add(self, leaves: Sequence[Leaf], numbers: Sequence[int]) -> None:
+        """Append the leaves with these numbers."""
+        for number in numbers:
+            self.entries.append(_entry(leaves[number], self.size))
+            self.placed.append((number, self.size))
+            self.size = _aligned(self.size + leaves[number].size)
+
+    def end_frozen(self) -> None:
+        """All frozen leaves are in the stream: what follows begins at a grain."""
+        self.size = self.frozen = _aligned(self.size, GRAIN)
+
+
+def _cut(leaves: Sequence[Leaf], placed: Sequence[tuple[int, int]], part: tuple[int, int], at: int) -> list[Copy]:
+    """The copies of the bytes from `part[0]` to `part[1]` of a stream to offset `at` of the arena."""
+    found = []
+    for number, offset in placed:
+        start, stop = max(part[0] - offset, 0), min(part[1] - offset, leaves[number].size)
         if start < stop:
-            copies.append(Copy(number, offset + start - first, start, stop))
-    share = last - first
-    copies += [Copy(number, share + offset, 0, leaves[number].size) for number, offset in of_own if leaves[number].size]
-    return Plan(rank, ranks, tuple(copies), share, _aligned(own_size, GRAIN), tuple(common), tuple(own))
+            found.append(Copy(number, at + offset + start - part[0], start, stop))
+    return found
 
 
 def _slice(size: int, rank: int, ranks: int) -> tuple[int, int]:

@@ -20,7 +20,8 @@ from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
-from holdfast_train.save.channel import ClosedError
+from holdfast_train.save.channel import Channel, ClosedError
+from holdfast_train.save.frozen import Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, fits
 from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
@@ -104,6 +105,7 @@ class Saver:
         self._open = opened
         self._state = state
         self._guard = Guard(state.objects.values())
+        self.frozen = Frozen(state.objects.values())
         self._overlap = True  # copy while training goes on
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
@@ -156,12 +158,14 @@ class Saver:
         patience: float,
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
+        frozen: FrozenNames | None = None,
     ) -> None:
         """Copy the state as it is now; the writer uploads it and commits it as `name`.
 
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
-        silent for `patience` seconds. StateError if the state cannot be saved. WriterLostError if no writer can be
-        started.
+        silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none.
+
+        StateError if the state cannot be saved.
         """
         begun = time.monotonic()
         self._check_process()
@@ -170,13 +174,19 @@ class Saver:
             self._newest.capture.wait()
         walk, replicated, tree, own = self._state.walk(self._open.rank)
         plan = self._plan_for(walk, replicated)
-        number = self._reserve_arena(name, step, plan.size, at_most)
+        frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
+        kept = self.frozen.choose(plan, walk.leaves, frozen)
+        if kept is not None:
+            plan = plan.without_frozen
+        number = self._reserve_arena(step, plan.size, at_most)
         program = self._state.program
         save = Save(
             name=name,
             step=step,
             arena=number,
             plan=None if plan is self._sent_plan else plan,
+            fresh=frozen.fresh,
+            kept=kept,
             tree=tree,
             own=own,
             versions=program.versions,
@@ -254,9 +264,11 @@ class Saver:
 
     def _plan_for(self, walk: Walk, replicated: int) -> Plan:
         """The plan of the previous save if only values have changed since, otherwise a new one."""
-        form = tuple((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves)
+        frozen = self.frozen.leaves(walk.leaves)
+        form = (*((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves), frozen)
         if self._plan is None or form != self._form:
-            self._form, self._plan = form, make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks)
+            self._form = form
+            self._plan = make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks, frozen)
         return self._plan
 
     def _reserve_arena(self, name: CheckpointName, step: int, size: int, at_most: float) -> int:
@@ -315,18 +327,54 @@ class Saver:
             )
 
     def _connect(self) -> None:
-        writer = start_writer(self._lock)
-        self._writer = writer
+        self.frozen.forget()
+        self._channel = start_writer(self._lock)
         self._sent_plan = None
         self._send(self._open)
         for number, arena in self._arenas.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])
         try:
-            threading.Thread(target=self._listen, args=(writer,), name="holdfast-saver", daemon=True).start()
-        except RuntimeError as error:
-            self._writer = None
-            writer.channel.close()
-            writer.end()
+            while True:
+                message, _ = channel.receive()
+                if isinstance(message, FreeArena):
+                    with self._changed:
+                        self._busy.pop(message.arena, None)
+                        self._changed.notify_all()
+                elif isinstance(message, Saved | Failed) and self._open.rank == 0:
+                    self.frozen.record(message)
+                    self._on_result(message if isinstance(message, Saved) else message.to_error())
+        except ClosedError:
+            self._forget_writer(channel)
+
+    def _forget_writer(self, channel: Channel) -> None:
+        """Free the arenas that the writer behind `channel` had, and report their checkpoints as lost."""
+        channel.close()
+        with self._changed:
+            if self._channel is channel:
+                self._channel = None
+            lost = {number: step for number, (step, its) in self._busy.items() if its is channel}
+        if lost and self._open.rank == 0:
+            steps = ", ".join(map(str, sorted(lost.values())))
+            self._on_result(WriterLostError(f"the writer process ended before step {steps} was committed"))
+        with self._changed:
+            for number in lost:
+                del self._busy[number]
+            self._changed.notify_all()
+
+
+def start_writer(lock: InFlightLock) -> Channel:
+    """Start a writer process, in its own session: signals to the trainer's process group do not reach it.
+
+    WriterLostError if it cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-m", "holdfast_train.save.writer", str(theirs.fileno()), str(lock.descriptor)]
+        descriptors = [theirs.fileno(), lock.descriptor]
+        try:
+            process = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            ours.close()
             raise WriterLostError(
                 f"the process that writes checkpoints cannot be heard: {error}; is the container at its limit of "
                 f"processes or memory?"

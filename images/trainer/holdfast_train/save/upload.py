@@ -4,13 +4,22 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
-from holdfast_train.errors import HoldfastTrainError, StateError, StorageError, StorageUnreachableError
+from holdfast_train.errors import (
+    HoldfastTrainError,
+    KeyMissingError,
+    StateError,
+    StorageError,
+    StorageUnreachableError,
+    WriterLostError,
+)
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import names
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
@@ -26,7 +35,17 @@ THREADS: Final = 4  # parts that are uploaded at once
 PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoint
 FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for the other ranks after its own part is uploaded
 ORPHAN_SECONDS: Final = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
+FRAGMENTS: Final = 16  # fragments that rank 0 looks for at once: there may be hundreds of ranks
 FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
+
+
+@dataclass(frozen=True)
+class _FrozenParts:
+    """The parts of frozen tensors that this writer has uploaded under `name`."""
+
+    name: CheckpointName
+    share: tuple[Part, ...]
+    own: tuple[Part, ...]
 
 
 class Upload:
@@ -50,7 +69,7 @@ class Upload:
         self._rate = rate
         self._rank = rank
         self._ranks = ranks
-        self._is_leaving = is_leaving
+        self._frozen: _FrozenParts | None = None
 
     def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
         """Upload `arriving`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors."""
@@ -59,9 +78,11 @@ class Upload:
                 self._checkpoints.prepare(self._is_leaving)
                 mine = self._write(save, plan, arriving)
                 others = self._wait_for_fragments(save, plan, arriving)
-                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
+                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun, save.fresh)
             except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
+                if save.fresh is not None:
+                    self._checkpoints.discard(save.fresh)
                 raise
         key = save.name.fragment_key(self._rank)
         try:
@@ -78,17 +99,43 @@ class Upload:
 
     def _write(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Fragment:
         """Upload all parts, each as soon as its bytes are copied. The first error ends the upload."""
-        pieces = list(_pieces(plan))
         pending: list[Future[Part]] = []
+        sections: list[list[Future[Part]]] = [[], [], [], []]
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
-            for start, stop in pieces:
+            for section, start, stop in _pieces(plan):
                 arriving.wait_for(stop)
                 _raise_first(pending)
-                key = save.name.part_key(self._rank, len(pending))
+                name = save.fresh if section < 2 and save.fresh is not None else save.name
+                key = name.part_key(self._rank, len(pending))
                 pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
-        parts = [future.result() for future in pending]
-        shared = sum(start < plan.share for start, _ in pieces)
-        return Fragment(self._rank, plan.form, tuple(parts[:shared]), tuple(parts[shared:]), plan.own_tensors, save.own)
+                sections[section].append(pending[-1])
+        parts = [tuple(future.result() for future in section) for section in sections]
+        frozen_share, frozen_own = self._frozen_parts(save, plan, parts[0], parts[1])
+        return Fragment(
+            rank=self._rank,
+            form=plan.form,
+            frozen_share=frozen_share,
+            frozen_own=frozen_own,
+            share=parts[2],
+            own=parts[3],
+            tensors=plan.own_tensors,
+            tree=save.own,
+        )
+
+    def _frozen_parts(
+        self, save: Save, plan: Plan, share: tuple[Part, ...], own: tuple[Part, ...]
+    ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+        """The parts of frozen tensors: `share` and `own`, just written, or those that an earlier save has written."""
+        if not plan.keeps:
+            if save.fresh is not None:
+                self._frozen = _FrozenParts(save.fresh, share, own)
+            return share, own
+        kept = self._frozen
+        if kept is None or kept.name != save.kept:
+            raise WriterLostError(
+                f"step {save.step} is not saved: the writer process that uploaded the frozen parameters has ended"
+            )
+        return kept.share, kept.own
 
     def _put(self, key: str, piece: memoryview) -> Part:
         sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
@@ -104,16 +151,15 @@ class Upload:
         now = time.monotonic()
         deadline = now + min(FRAGMENT_SECONDS, save.at_most)
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
-        for rank in range(1, self._ranks):
-            while self._storage.size(key := save.name.fragment_key(rank)) is None:
+
+        def wait(rank: int) -> Fragment:
+            while (found := self._fragment(save, rank)) is None:
                 if time.monotonic() > min(deadline, arriving.ended_at + orphaned):
                     raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
                 time.sleep(FRAGMENT_EVERY)
-            fragment = Fragment.decode(self._storage.get(key))
-            if fragment.failed:
-                raise StorageUnreachableError(
-                    f"rank {rank} could not write its part of step {save.step}: {fragment.failed}"
-                )
+            return found
+
+        for rank, fragment in enumerate(self._in_order(save, wait), 1):
             if wrong := _difference(fragment, plan, named):
                 raise StateError(
                     f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be the "
@@ -121,12 +167,40 @@ class Upload:
                 )
             yield fragment
 
+    def _in_order(self, save: Save, wait: Callable[[int], Fragment]) -> Iterator[Fragment]:
+        """The fragments of ranks 1 to the last. After one that had to be waited for, the next ones are read at once."""
+        known: dict[int, Fragment | None] = {}
+        with ThreadPoolExecutor(FRAGMENTS, "holdfast-fragment") as pool:
+            for rank in range(1, self._ranks):
+                if known.get(rank) is None:
+                    known[rank] = wait(rank)
+                    last = min(rank + FRAGMENTS, self._ranks - 1)
+                    after = [other for other in range(rank + 1, last + 1) if known.get(other) is None]
+                    known |= zip(after, pool.map(lambda other: self._fragment(save, other), after), strict=True)
+                fragment = known.pop(rank)
+                assert fragment is not None
+                yield fragment
+
+    def _fragment(self, save: Save, rank: int) -> Fragment | None:
+        """What `rank` has written, None if it has not finished. StorageUnreachableError if it could not write it."""
+        try:
+            fragment = Fragment.decode(self._storage.get(save.name.fragment_key(rank)))
+        except KeyMissingError:
+            return None
+        if fragment.failed:
+            raise StorageUnreachableError(
+                f"rank {rank} could not write its part of step {save.step}: {fragment.failed}"
+            )
+        return fragment
+
     def _manifest(self, save: Save, plan: Plan, fragments: list[Fragment]) -> Manifest:
-        begin = sum(part.size for fragment in fragments for part in fragment.share)
+        common = tuple(part for f in fragments for part in f.frozen_share)
+        common += tuple(part for f in fragments for part in f.share)
+        begin = sum(part.size for part in common)
         begins = []
         for fragment in fragments:
             begins.append(begin)
-            begin += sum(part.size for part in fragment.own)
+            begin += sum(part.size for part in (*fragment.frozen_own, *fragment.own))
         own = merge_entries([(f.tensors, at) for f, at in zip(fragments, begins, strict=True)])
         return Manifest(
             name=save.name,
@@ -137,7 +211,7 @@ class Upload:
             versions=save.versions,
             program=save.program,
             metrics=save.metrics,
-            parts=tuple(part for f in fragments for part in f.share) + tuple(part for f in fragments for part in f.own),
+            parts=common + tuple(part for f in fragments for part in (*f.frozen_own, *f.own)),
             tensors=(*plan.common, *own),
             state=save.tree,
             ranks=tuple(fragment.tree for fragment in fragments),
@@ -152,12 +226,14 @@ def _difference(fragment: Fragment, plan: Plan, named: Collection[str]) -> str:
     return "" if fragment.form == plan.form else "other tensors than rank 0, or other types or shapes of them"
 
 
-def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:
-    """Where the arena is cut into parts. No part has bytes of both the common stream and the rank's own."""
+def _pieces(plan: Plan) -> Iterator[tuple[int, int, int]]:
+    """The parts into which the arena is cut: section, start and stop. No part has bytes of two sections."""
     length = manifest.PART_BYTES * max(1, -(-plan.size // (PARTS * manifest.PART_BYTES)))
-    for begin, end in ((0, plan.share), (plan.share, plan.size)):
-        for start in range(begin, end, length):
-            yield start, min(start + length, end)
+    begin = 0
+    for section, size in enumerate(plan.sections):
+        for start in range(begin, begin + size, length):
+            yield section, start, min(start + length, begin + size)
+        begin += size
 
 
 def _raise_first(pending: list[Future[Part]]) -> None:

@@ -2,8 +2,10 @@
 
 The rules that make it safe while a training runs:
 
-1. **What the log names stays.** Committed checkpoints go only by a `prune` record in the log, before any byte of them
-   is deleted. The record is appended by compare-and-swap: if the log has grown, rule 2 is checked again.
+1. **What the log names stays**, and what its checkpoints use: frozen parameters lie under names of their own, which
+   several checkpoints use. They go with the last of these. Committed checkpoints go only by a `prune` record in the
+   log, before any byte of them is deleted. The record is appended by compare-and-swap: if the log has grown, rule 2 is
+   checked again.
 2. **A `prune` record is refused while an attempt may commit**: while the writer of the newest fence has neither handed
    over nor completed, alive or not. An attempt reads commits only after its own fence. So a later attempt does not see
    the dropped commits, and earlier attempts have ended.
@@ -88,8 +90,16 @@ def _commits(prefix: Prefix, keep: Keep, broken: Mapping[int, str]) -> list[Item
             why = (
                 f"it is not intact: {broken.get(commit.seq, 'a resume found that')}" if commit.corrupt else "retention"
             )
-            items.append(Item(commit.name, commit.step, commit.size, there.keys if there else (), why, commit))
-    return items
+            items.append(Item(commit.name, commit.step, commit.own_size, there.keys if there else (), why, commit))
+    after = replace(prefix.state, commits=tuple(c for c in prefix.state.commits if c.seq not in dropped))
+    return [*items, *_unused(prefix, after)]
+
+
+def _unused(prefix: Prefix, after: LogState) -> list[Item]:
+    """Data that no checkpoint uses once the log has the state `after`."""
+    why = "only checkpoints that are dropped use it"
+    found = [there for name in sorted(prefix.state.shared_names) if (there := prefix.objects.get(name)) is not None]
+    return [Item(o.name, o.name.step, o.size, o.keys, why) for o in found if o.name not in after.names_in_use]
 
 
 def _orphans(prefix: Prefix, older_than: timedelta, now: datetime) -> tuple[tuple[Item, ...], tuple[Kept, ...]]:
@@ -112,7 +122,7 @@ def _why_needed(there: Objects, fence: Fence | None, older_than: timedelta, now:
 
 def broken_commits(prefix: Prefix, unreadable: Mapping[int, str]) -> dict[int, str]:
     """Commits whose objects are missing or have a wrong size, and commits with `unreadable` manifests."""
-    shown = {c.seq: note for c in prefix.state.commits if (note := missing(c, prefix.objects.get(c.name)))}
+    shown = {c.seq: note for c in prefix.state.commits if (note := missing(c, prefix.objects))}
     return {**unreadable, **shown}
 
 

@@ -85,6 +85,9 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         "size": f"{formats.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
         "ranks": formats.count(len(found.ranks)),
     }
+    if shared := {name: size for name, size in found.sizes.items() if name != found.name}:
+        names = ", ".join(map(str, sorted(shared)))
+        facts["frozen parameters"] = f"{formats.size(sum(shared.values()))} in {names}"
     out.print(Text(str(found.name), style="bold"), soft_wrap=True)
     out.print(_grid(facts))
     for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):

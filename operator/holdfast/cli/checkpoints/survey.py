@@ -84,8 +84,8 @@ class Row:
 
 
 def names(state: LogState) -> frozenset[CheckpointName]:
-    """The checkpoints that the log names: only an attempt that retires one may delete it."""
-    return frozenset({c.name for c in state.commits} | set(state.set_aside))
+    """The names that checkpoints of the log use: only an attempt that retires a checkpoint may delete them."""
+    return state.names_in_use
 
 
 def survey(storage: Storage) -> Prefix:
@@ -135,7 +135,7 @@ def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[CheckpointN
 
 def rows(prefix: Prefix, retired: frozenset[CheckpointName]) -> list[Row]:
     """Every checkpoint: committed ones, newest first, then set aside, then the rest. `retired`: see retired.py."""
-    made = [_committed(commit, prefix.objects.get(commit.name)) for commit in reversed(prefix.state.commits)]
+    made = [_committed(commit, prefix.objects) for commit in reversed(prefix.state.commits)]
     for name in reversed(prefix.state.set_aside):
         there = prefix.objects.get(name)
         at, size, note = (there.modified, there.size, "") if there else (None, 0, "all its objects are missing")
@@ -147,17 +147,25 @@ def rows(prefix: Prefix, retired: frozenset[CheckpointName]) -> list[Row]:
     return made
 
 
-def _committed(commit: Commit, there: Objects | None) -> Row:
-    note = missing(commit, there)
+def _committed(commit: Commit, objects: Mapping[CheckpointName, Objects]) -> Row:
+    note = missing(commit, objects)
     standing = Standing.CORRUPT if commit.corrupt else Standing.DAMAGED if note else Standing.OK
     at = datetime.fromisoformat(commit.at)
     return Row(commit.name, at, commit.size, standing, note)
 
 
-def missing(commit: Commit, there: Objects | None) -> str:
+def missing(commit: Commit, objects: Mapping[CheckpointName, Objects]) -> str:
     """What a listing shows to be wrong with a commit; empty if nothing."""
+    there = objects.get(commit.name)
     if there is None:
         return "all its objects are missing"
     if there.manifest is None:
         return "its manifest is missing"
-    return "" if there.size == commit.size else f"{there.size:,} of {commit.size:,} bytes exist"
+    if there.size != commit.own_size:
+        return f"{there.size:,} of {commit.own_size:,} bytes exist"
+    for use in commit.uses:  # other checkpoints may use more of the same data
+        shared = objects.get(use.name)
+        if shared is None or shared.size < use.size:
+            size = 0 if shared is None else shared.size
+            return f"{size:,} of {use.size:,} bytes exist of the frozen parameters in {use.name}"
+    return ""

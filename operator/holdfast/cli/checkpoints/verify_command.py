@@ -101,7 +101,7 @@ def verify_all(storage: Storage, chosen: Sequence[Selected]) -> list[Verdict]:
             if isinstance(found, Damage):
                 verdicts.append(Verdict(selected, None, (found,)))
                 continue
-            sizes = {entry.key: entry.size for entry in storage.entries(selected.name.data_prefix)}
+            sizes = {entry.key: entry.size for prefix in found.prefixes for entry in storage.entries(prefix)}
             wrong = shapes(found, sizes)
             wrong += sums(storage, found, sizes, pool, lambda size: progress.advance(progress.task_ids[0], size))
             verdicts.append(Verdict(selected, found, tuple(wrong)))

@@ -23,7 +23,7 @@ from holdfast_train.errors import (
     StorageDeniedError,
 )
 from holdfast_train.format import manifest
-from holdfast_train.format.names import resolve
+from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.format.tree import Leaf, Walk
 from holdfast_train.storage.folder import FolderStorage
 
@@ -227,8 +227,9 @@ def test_damage_on_the_way_is_found_before_the_commit() -> None:
     first = attempt(storage, identity(1))
 
     def shorten(method: str, key: str) -> None:
-        if method == "size" and key.startswith("data/"):
-            storage.content[key] = storage.content[key][:-1]
+        if method == "entries" and CheckpointName.of_key(key) is not None:
+            for name in [name for name in storage.content if name.startswith(key)]:
+                storage.content[name] = storage.content[name][:-1]
 
     storage.before = shorten
     with pytest.raises(CheckpointCorruptError):

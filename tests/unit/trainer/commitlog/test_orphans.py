@@ -10,7 +10,12 @@ from tests.support.trainer.stores import identity
 
 from holdfast_train.commitlog import records, retention, rules
 from holdfast_train.commitlog.orphans import ORPHAN_SECONDS, orphans
-from holdfast_train.errors import AlreadyCompleteError, FencedError, StoragePrefixInUseError
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    CheckpointCorruptError,
+    FencedError,
+    StoragePrefixInUseError,
+)
 from holdfast_train.format.names import CheckpointName
 
 AT = "2026-01-01T00:00:00.000+00:00"
@@ -24,11 +29,12 @@ def named(text: str) -> CheckpointName:
 
 OLD, YOUNG = ORPHAN_SECONDS + 1, ORPHAN_SECONDS - 1
 FENCE = records.Fence(9, 3, "pod", "n")
+USES = (records.Use(named("000000000050-a2-dd"), 1),)
 STATE = records.LogState(
     seq=12,
     owner=records.Owner(1, "ns", "job", "uid-1"),
     fence=FENCE,
-    commits=(records.Commit(10, 100, 2, AT, named("000000000100-a2-aa"), "00", 1),),
+    commits=(records.Commit(10, 100, 2, AT, named("000000000100-a2-aa"), "00", 2, uses=USES),),
     set_aside=(named("000000000050-a2-bb"),),
 )
 
@@ -40,6 +46,10 @@ STATE = records.LogState(
         ("000000000100-a2-cc", YOUNG, {}, True),  # a volume may have no room for it and for the next checkpoint
         ("000000000100-a2-aa", OLD, {}, False),  # committed
         ("000000000050-a2-bb", OLD, {}, False),  # set aside
+        ("000000000050-a2-dd", OLD, {}, False),  # shared data that a commit uses
+        ("000000000050-a2-dd", OLD, {"commits": ()}, True),
+        ("000000000050-a2-ee", OLD, {}, True),
+        ("000000000050-a2-ee", OLD, {"set_aside_data": (named("000000000050-a2-ee"),)}, False),
         ("000000000100-a3-cc", OLD, {}, False),  # our own attempt lives
         ("000000000100-a3-cc", OLD, {"complete": 100}, True),
         ("000000000100-a3-cc", YOUNG, {"complete": 100}, False),
@@ -62,7 +72,12 @@ def test_what_goes(name: str, age: float, changes: dict[str, object], goes: bool
 
 @pytest.mark.parametrize(
     ("name", "goes"),
-    [("000000000100-a3-cc", True), ("000000000100-a2-aa", False), ("000000000050-a2-bb", False)],
+    [
+        ("000000000100-a3-cc", True),
+        ("000000000100-a2-aa", False),
+        ("000000000050-a2-bb", False),
+        ("000000000050-a2-dd", False),
+    ],
 )
 def test_what_its_own_process_has_dropped_goes_at_once(name: str, goes: bool) -> None:
     """But never what a commit names: one that was given up may have been committed, its answer lost."""
@@ -82,7 +97,8 @@ class Process:
     """One trainer, or the next one of the same pod. It goes on for as long as it likes, whatever happens elsewhere.
 
     `seen`: the log as it knows it. `listed`: names and ages as it has listed them; `proven`: whether a record of its
-    own was appended since then, and `over` what it had dropped by then.
+    own was appended since then, and `over` what it had dropped by then. `fresh`: the name of shared data that each save
+    has written, and `kept`: the one that it uses again.
     """
 
     number: int
@@ -91,6 +107,8 @@ class Process:
     seen: records.LogState
     fence: records.Fence
     saves: list[CheckpointName] = field(default_factory=list)  # begun, neither committed nor given up
+    fresh: dict[CheckpointName, CheckpointName] = field(default_factory=dict)
+    kept: dict[CheckpointName, CheckpointName] = field(default_factory=dict)
     dropped: set[CheckpointName] = field(default_factory=set)
     over: set[CheckpointName] = field(default_factory=set)
     listed: dict[CheckpointName, float] | None = None
@@ -113,6 +131,7 @@ class Zombies(RuleBasedStateMachine):
         self.stored: dict[str, float] = {}  # name -> when it was written
         self.now = 0.0
         self.count = 0
+        self.shared: list[CheckpointName] = []  # names of shared data that a checkpoint has used, oldest first
 
     def fresh(self) -> str:
         self.count += 1
@@ -166,7 +185,7 @@ class Zombies(RuleBasedStateMachine):
     @precondition(lambda self: self.processes)
     @rule(data=st.data())
     def write(self, data: st.DataObject) -> None:
-        self.written(self.pick(data, self.processes))
+        self.written(self.pick(data, self.processes), data)
 
     @precondition(lambda self: any(one.saves for one in self.processes))
     @rule(data=st.data(), last=st.integers(1, 2), known=st.booleans())
@@ -181,13 +200,19 @@ class Zombies(RuleBasedStateMachine):
         one = self.pick(data, self.processes)
         if listing:
             self.look(one)
-        name = self.written(one)
+        name = self.written(one, data)
         one.saves.remove(name)
         self.committed(one, name, last, known=True)
 
-    def written(self, one: Process) -> CheckpointName:
+    def written(self, one: Process, data: st.DataObject) -> CheckpointName:
+        """A save writes data. It may share some: new data, or any that a checkpoint has used, also a retired one."""
         name = CheckpointName(self.count, one.number, self.fresh())
         self.stored[name] = self.now
+        if data.draw(st.booleans(), "new data to share"):
+            shared = one.fresh[name] = CheckpointName(self.count, one.number, self.fresh())
+            self.stored[shared] = self.now
+        if self.shared and data.draw(st.booleans(), "shared data used again"):
+            one.kept[name] = self.shared[-1 - data.draw(st.integers(0, min(2, len(self.shared) - 1)), "back")]
         one.saves.append(name)
         self.now += 11.0
         return name
@@ -199,15 +224,27 @@ class Zombies(RuleBasedStateMachine):
             rules.check_may_write(self.state, who, one.fence)
         except (FencedError, AlreadyCompleteError):
             return
-        added = records.Commit(self.state.seq + 1, self.count, one.number, AT, name, "00", 1)
+        fresh = one.fresh.get(name)
+        uses = tuple(records.Use(use, 1) for use in (fresh, one.kept.get(name)) if use is not None)
+        added = records.Commit(self.state.seq + 1, self.count, one.number, AT, name, "00", 1, uses=uses)
+        try:
+            rules.check_may_use(self.state, added, fresh)
+        except CheckpointCorruptError:
+            self.dropped(one, name)
+            return
+        self.shared += [] if fresh is None else [fresh]
         gone = retention.retire((*self.state.commits, added), records.Keep(last=last))
-        retired = {c.name for c in self.state.commits if c.seq in gone}
+        retired = {name for c in self.state.commits if c.seq in gone for name in c.names}
         self.append("commit", who, commit=added, retired=gone)
         if known:
             one.dropped |= retired
             self.proven(one)
         else:
-            one.dropped.add(name)
+            self.dropped(one, name)
+
+    def dropped(self, one: Process, name: CheckpointName) -> None:
+        """The process gives up the save `name`, as `Upload.run` does."""
+        one.dropped |= {name, one.fresh.get(name, name)}
 
     @precondition(lambda self: self.processes and self.state.commits)
     @rule(data=st.data(), back=st.booleans())
@@ -233,7 +270,7 @@ class Zombies(RuleBasedStateMachine):
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
         one = self.pick(data, [p for p in self.processes if p.saves])
-        one.dropped.add(one.saves.pop())
+        self.dropped(one, one.saves.pop())
 
     @precondition(lambda self: self.processes)
     @rule(data=st.data())
@@ -263,8 +300,8 @@ class Zombies(RuleBasedStateMachine):
 
     @invariant()
     def commits_have_their_bytes(self) -> None:
-        names = {commit.name for commit in self.state.commits} | set(self.state.set_aside)
-        assert names <= self.stored.keys()
+        assert self.state.names_in_use <= self.stored.keys()
+        assert {use.name for commit in self.state.commits for use in commit.uses} <= self.state.names_in_use
 
     @invariant()
     def what_can_still_be_committed_has_its_bytes(self) -> None:
@@ -274,6 +311,7 @@ class Zombies(RuleBasedStateMachine):
             except (FencedError, AlreadyCompleteError):
                 continue
             assert set(one.saves) <= self.stored.keys()
+            assert {one.fresh[name] for name in one.saves if name in one.fresh} <= self.stored.keys()
 
 
 TestZombies = Zombies.TestCase

@@ -130,7 +130,7 @@ def test_a_run_ends_with_words(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_from_a_checkpoint_of_the_version_before(tmp_path: Path) -> None:
-    """The prefix was written by the code of that version. New records follow the old ones, and retention counts both."""
+    """The code of that version wrote the prefix. New records follow the old ones, and retention counts both."""
     prefix = tmp_path / "prefix"
     shutil.copytree(earlier_format.FOLDER, prefix)
     uri, last = f"file://{prefix}", earlier_format.STEPS[-1]

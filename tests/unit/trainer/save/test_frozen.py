@@ -1,0 +1,269 @@
+"""Frozen parameters are uploaded once, whoever changes them is noticed, and nothing deletes what a checkpoint uses."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.support.trainer.attempts import attempt
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import environment, identity
+from tests.support.waiting import wait_for
+
+from holdfast_train.commitlog import records
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.commitlog.rules import check_may_use
+from holdfast_train.errors import CheckpointCorruptError, HoldfastTrainError, StorageFullError, WriterLostError
+from holdfast_train.format import manifest
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.tree import Walk
+from holdfast_train.save import frozen as frozen_module
+from holdfast_train.save.frozen import Frozen, FrozenNames, fingerprint
+from holdfast_train.save.messages import Open
+from holdfast_train.save.plan import make_plan
+from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.upload import Upload
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.opening import open_retrying
+
+FRESH = [CheckpointName(step, 1, "0f") for step in range(9)]
+
+
+class Adapted(torch.nn.Module):
+    """A frozen base with an adapter, as LoRA makes it. Its buffer changes with every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = torch.nn.Linear(1000, 50)
+        self.base.requires_grad_(False)
+        self.adapter = torch.nn.Linear(50, 3)
+        self.register_buffer("running", torch.zeros(7))
+
+
+def leaves_of(*objects: Any) -> list[Any]:
+    walk = Walk()
+    walk.tree([thing.state_dict() for thing in objects], "")
+    return walk.leaves
+
+
+def test_frozen_are_parameters_without_gradient_that_no_optimizer_has() -> None:
+    model = Adapted()
+    leaves = leaves_of(model)
+    optimizer = torch.optim.SGD(model.adapter.parameters(), lr=0.1)
+    found = Frozen([model, optimizer]).leaves(leaves)
+    assert [leaves[number].name for number in sorted(found)] == ["0/base.weight", "0/base.bias"]
+    everything = torch.optim.SGD(model.parameters(), lr=0.1)  # it may decay weights without a gradient
+    assert Frozen([model, everything]).leaves(leaves) == frozenset()
+    model.base.weight.requires_grad_(True)
+    assert [leaves[n].name for n in Frozen([model, optimizer]).leaves(leaves)] == ["0/base.bias"]
+
+
+def test_a_tensor_that_shares_memory_with_a_trained_one_is_not_frozen() -> None:
+    model = Adapted()
+    model.base.weight = torch.nn.Parameter(model.adapter.weight.detach()[:2], requires_grad=False)
+    optimizer = torch.optim.SGD(model.adapter.parameters(), lr=0.1)
+    leaves = leaves_of(model)
+    assert [leaves[n].name for n in Frozen([model, optimizer]).leaves(leaves)] == ["0/base.bias"]
+
+
+SUMS: list[Callable[..., Any]] = [frozen_module._crc, lambda *piece: int(frozen_module._sum_on_device(*piece))]
+
+
+@pytest.mark.parametrize("summed", SUMS)
+def test_a_checksum_sees_every_bit_and_every_pair_of_signs(summed: Callable[..., Any]) -> None:
+    """Two signs: a weighted sum of the words would not see them."""
+    data = torch.arange(64, dtype=torch.uint8)
+    whole = summed(data, 0, 64)
+    assert summed(data.clone(), 0, 64) == whole
+    for byte, bit in itertools.product(range(64), range(8)):
+        data[byte] ^= 1 << bit
+        assert summed(data, 0, 64) != whole
+        data[byte] ^= 1 << bit
+    for one, other in itertools.combinations(range(7, 64, 8), 2):
+        data[one] ^= 128
+        data[other] ^= 128
+        assert summed(data, 0, 64) != whole
+        data[one] ^= 128
+        data[other] ^= 128
+    assert summed(data, 0, 64) == whole
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 4096, 5001])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.bool])
+def test_checksums_are_of_the_range_alone(size: int, dtype: torch.dtype) -> None:
+    data = torch.zeros(20_000, dtype=torch.uint8)
+    tensor = data.view(dtype)
+    for piece in ((tensor, 4096, 4096 + size),):
+        before = fingerprint([piece]), [frozen_module._sum_on_device(*piece).item()]
+        data[4095] += 1
+        data[4096 + size] += 1
+        assert (fingerprint([piece]), [frozen_module._sum_on_device(*piece).item()]) == before
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda weight: weight.add_(1.0),
+    lambda weight: weight.data.add_(1.0),  # as an adapter is merged: no version counter changes
+    lambda weight: weight.detach().numpy().__setitem__((3, 4), 7.0),
+    lambda weight: setattr(weight, "data", torch.ones_like(weight)),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_committed_data_is_used_again_only_with_equal_bytes(change: Callable[[Any], Any]) -> None:
+    model = Adapted()
+    frozen = Frozen([model])
+    with torch.no_grad():
+        chosen = []
+        for step, committed in enumerate(([], [], [1], [1], [1], [4], [4])):
+            if step == 4:
+                change(model.base.weight)
+            leaves = leaves_of(model)
+            plan = make_plan(leaves, len(leaves), 0, 1, frozen.leaves(leaves))
+            names = FrozenNames(FRESH[step], frozenset(FRESH[number] for number in committed))
+            chosen.append(frozen.choose(plan, leaves, names))
+        assert chosen == [None, None, FRESH[1], FRESH[1], None, FRESH[4], FRESH[4]]
+        frozen.forget()
+        assert frozen.choose(plan, leaves, names) is None
+
+
+class Training:
+    """An adapted model whose checkpoints go into a folder. `results`: of its saves."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self.where = environment(f"file://{folder}", **variables)
+        self.storage = FolderStorage(folder)
+        checkpoints = Checkpoints(
+            open_retrying(self.where, self.where.checkpoint_uri or ""), self.where.identity, Keep()
+        )
+        checkpoints.start("Auto")
+        self.model = Adapted()
+        self.optimizer = torch.optim.SGD(self.model.adapter.parameters(), lr=0.1)
+        self.results: list[Saved | HoldfastTrainError] = []
+        state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
+        self.saver = Saver(Open(self.where, 0, 1, checkpoints.log.fence), state, self.results.append)
+        self.wanted: dict[int, torch.Tensor] = {}
+
+    def save(self, step: int) -> Saved | HoldfastTrainError:
+        with torch.no_grad():
+            self.model.adapter.weight.fill_(step)
+        self.wanted[step] = self.model.base.weight.clone()
+        count = len(self.results)
+        self.saver.begin(CheckpointName.new(step, 1), step, patience=0.0)
+        assert self.saver.wait(lambda: math.inf)
+        assert len(self.results) == count + 1
+        return self.results[-1]
+
+    def keys(self) -> dict[int, list[str]]:
+        """The keys of the parts of each checkpoint."""
+        found = {}
+        for key in self.storage.keys("manifests/"):
+            read = manifest.decode(self.storage.get(key))
+            found[read.step] = [part.key for part in read.parts]
+        return found
+
+    def check(self, step: int) -> None:
+        """Resuming finds the newest checkpoint, `step`, with the values that it had."""
+        restored = restore_whole(attempt(self.storage, identity(2)))
+        assert restored is not None
+        assert restored.step == step
+        model = restored.state["objects"]["model"]
+        assert torch.equal(model["base.weight"], self.wanted[step])
+        assert torch.equal(model["adapter.weight"], torch.full((3, 50), float(step)))
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    found = Training(tmp_path / "prefix", HOLDFAST_CHECKPOINT_KEEP_LAST="2")
+    yield found
+    found.saver.close()
+
+
+def test_frozen_parameters_are_neither_copied_nor_uploaded_at_the_next_save(training: Training) -> None:
+    size = training.model.base.weight.nbytes
+    for step in (1, 2):
+        assert isinstance(training.save(step), Saved)
+    keys = training.keys()
+    assert keys[1][0] == keys[2][0]
+    assert set(keys[1][1:]).isdisjoint(keys[2])
+    assert training.saver._sent_plan is not None
+    assert training.saver._sent_plan.size < size <= sum(e.size for e in training.storage.entries("data/")) < 2 * size
+    training.check(2)
+
+
+def test_a_frozen_parameter_that_was_changed_is_saved_again(training: Training) -> None:
+    training.save(1)
+    training.model.base.weight.data.mul_(2)
+    assert isinstance(training.save(2), Saved)
+    keys = training.keys()
+    assert set(keys[1]).isdisjoint(keys[2])
+    training.save(3)
+    assert training.keys()[3][0] == keys[2][0]
+    training.check(3)
+
+
+def test_shared_data_stays_while_a_checkpoint_uses_it_and_then_goes(training: Training) -> None:
+    """The checkpoint that has written it is retired long before."""
+    for step in range(1, 6):
+        assert isinstance(training.save(step), Saved)
+    wait_for(lambda: sorted(training.keys()) == [4, 5], 30, "old checkpoints to be deleted")
+    keys = training.keys()
+    shared = keys[5][0]
+    assert CheckpointName.of_key(shared) not in {CheckpointName.of_key(key) for key in keys[5][1:]}
+    training.check(5)
+
+
+def test_shared_data_goes_with_its_last_checkpoint(tmp_path: Path) -> None:
+    training = Training(tmp_path / "prefix", HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    training.save(1)
+    shared = training.keys()[1][0]
+    training.save(2)
+    assert shared in training.keys()[2]
+    training.model.base.bias.data.add_(1)
+    training.save(3)
+    training.saver.close()
+    wait_for(lambda: shared not in training.storage.keys("data/"), 30, "the shared data to be deleted")
+    training.check(3)
+
+
+def test_a_new_writer_uploads_frozen_parameters_again(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    training.save(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(Upload, "_manifest", lambda *_: 1 / 0)
+        monkeypatch.setattr("threading.excepthook", lambda _: None)
+        assert isinstance(training.save(2), WriterLostError)
+    assert isinstance(training.save(3), Saved)
+    keys = training.keys()
+    assert keys[3][0] != keys[1][0]
+    training.check(3)
+
+
+def test_data_of_a_save_that_failed_is_not_used_again(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+
+        def full(*_: Any) -> None:
+            raise StorageFullError("no space")
+
+        broken.setattr(Checkpoints, "publish", full)
+        assert isinstance(training.save(1), StorageFullError)
+    assert isinstance(training.save(2), Saved)
+    assert {CheckpointName.of_key(key).step for key in training.keys()[2]} == {2}  # type: ignore[union-attr]
+    training.check(2)
+
+
+def test_a_commit_does_not_use_data_that_may_be_deleted(training: Training) -> None:
+    """The last guard: data that somebody else has deleted, or that no checkpoint uses any more, is written again."""
+    training.save(1)
+    (shared,) = training.saver.frozen.committed
+    training.storage.delete(training.storage.keys(shared.data_prefix))
+    assert isinstance(training.save(2), CheckpointCorruptError)
+    assert isinstance(training.save(3), Saved)
+    training.check(3)
+    state = records.LogState()
+    commit = records.Commit(0, 2, 1, "2026-01-01T00:00:00+00:00", FRESH[2], "", 1, uses=(records.Use(shared, 1),))
+    check_may_use(state, commit, shared)
+    with pytest.raises(CheckpointCorruptError, match="no checkpoint in the log uses them"):
+        check_may_use(state, commit, FRESH[3])
