@@ -1,47 +1,27 @@
 """Frozen parameters are uploaded once, whoever changes them is noticed, and nothing deletes what a checkpoint uses."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.support.trainer.attempts import attempt
-from tests.support.trainer.restores import restore_whole
-from tests.support.trainer.stores import environment, identity
+from tests.support.trainer.adapted import Adapted, Training
 from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.commitlog.rules import check_may_use
-from holdfast_train.errors import CheckpointCorruptError, HoldfastTrainError, StorageFullError, WriterLostError
-from holdfast_train.format import manifest
+from holdfast_train.errors import CheckpointCorruptError, StorageFullError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Walk
 from holdfast_train.save import frozen as frozen_module
 from holdfast_train.save.frozen import Frozen, FrozenNames, fingerprint
-from holdfast_train.save.messages import Open
 from holdfast_train.save.plan import make_plan
-from holdfast_train.save.saver import Saver, TrainingState
 from holdfast_train.save.upload import Upload
-from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.opening import open_retrying
 
 FRESH = [CheckpointName(step, 1, "0f") for step in range(9)]
-
-
-class Adapted(torch.nn.Module):
-    """A frozen base with an adapter, as LoRA makes it. Its buffer changes with every step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = torch.nn.Linear(1000, 50)
-        self.base.requires_grad_(False)
-        self.adapter = torch.nn.Linear(50, 3)
-        self.register_buffer("running", torch.zeros(7))
 
 
 def leaves_of(*objects: Any) -> list[Any]:
@@ -128,51 +108,6 @@ def test_committed_data_is_used_again_only_with_equal_bytes(change: Callable[[An
         assert chosen == [None, None, FRESH[1], FRESH[1], None, FRESH[4], FRESH[4]]
         frozen.forget()
         assert frozen.choose(plan, leaves, names) is None
-
-
-class Training:
-    """An adapted model whose checkpoints go into a folder. `results`: of its saves."""
-
-    def __init__(self, folder: Path, **variables: str) -> None:
-        self.where = environment(f"file://{folder}", **variables)
-        self.storage = FolderStorage(folder)
-        checkpoints = Checkpoints(
-            open_retrying(self.where, self.where.checkpoint_uri or ""), self.where.identity, Keep()
-        )
-        checkpoints.start("Auto")
-        self.model = Adapted()
-        self.optimizer = torch.optim.SGD(self.model.adapter.parameters(), lr=0.1)
-        self.results: list[Saved | HoldfastTrainError] = []
-        state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
-        self.saver = Saver(Open(self.where, 0, 1, checkpoints.log.fence), state, self.results.append)
-        self.wanted: dict[int, torch.Tensor] = {}
-
-    def save(self, step: int) -> Saved | HoldfastTrainError:
-        with torch.no_grad():
-            self.model.adapter.weight.fill_(step)
-        self.wanted[step] = self.model.base.weight.clone()
-        count = len(self.results)
-        self.saver.begin(CheckpointName.new(step, 1), step, patience=0.0)
-        assert self.saver.wait(lambda: math.inf)
-        assert len(self.results) == count + 1
-        return self.results[-1]
-
-    def keys(self) -> dict[int, list[str]]:
-        """The keys of the parts of each checkpoint."""
-        found = {}
-        for key in self.storage.keys("manifests/"):
-            read = manifest.decode(self.storage.get(key))
-            found[read.step] = [part.key for part in read.parts]
-        return found
-
-    def check(self, step: int) -> None:
-        """Resuming finds the newest checkpoint, `step`, with the values that it had."""
-        restored = restore_whole(attempt(self.storage, identity(2)))
-        assert restored is not None
-        assert restored.step == step
-        model = restored.state["objects"]["model"]
-        assert torch.equal(model["base.weight"], self.wanted[step])
-        assert torch.equal(model["adapter.weight"], torch.full((3, 50), float(step)))
 
 
 @pytest.fixture
