@@ -56,6 +56,7 @@ def varied_state() -> dict[str, Any]:
             "nested": [torch.ones(2), (torch.zeros(1), {"deep": torch.ones(1, dtype=torch.int8)})],
         },
         "data": {
+            "blob": bytes(range(256)) * 40,
             "order": np.arange(6, dtype=">i4").reshape(2, 3),
             "names": np.array(["ab", "c"]),
             "one": np.float32(1.5),

@@ -24,7 +24,7 @@ from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.messages import Save
-from holdfast_train.save.plan import make_plan
+from holdfast_train.save.plan import make_plan, merge_entries
 from holdfast_train.save.upload import Upload
 from holdfast_train.save.writer import Writer
 from holdfast_train.save.writer_process import WriterProcess
@@ -173,7 +173,7 @@ def packed(value: Any) -> tuple[Tree, tuple[TensorEntry, ...], memoryview]:
     told: list[int | str] = []
     Capture(arena, made, walk.leaves, guarded=frozenset(), on_copied=told.append, on_failed=told.append).wait()
     assert told == [made.size]
-    return tree, made.common, arena.view
+    return tree, (*made.common, *merge_entries([(made.own_tensors, made.share)])), arena.view
 
 
 def unpacked(tree: Tree, tensors: Sequence[TensorEntry], data: memoryview) -> Any:

@@ -13,15 +13,16 @@ from holdfast_train.restore.lazy_tensors import Lazy
 __all__ = ["DESCRIPTION", "Content", "Description", "to_tensor"]
 
 DESCRIPTION: Final = "holdfast"  # the key of the description in a file
-VERSION: Final = 1
+VERSION: Final = 2  # 1 has no byte strings among the arrays; it is read too
+BYTES: Final = "bytes"  # the type of a byte string
 
 
 @dataclass(frozen=True)
 class Description:
     """The state that some tensors belong to. `names`: of its objects. `tree`: of a single object, or of all by name.
 
-    `tied`: names of tied tensors, each with the name of the tensor that it equals. `arrays`: names of NumPy arrays,
-    with type and shape.
+    `tied`: names of tied tensors, each with the name of the tensor that it equals. `arrays`: names of NumPy arrays
+    and of byte strings, with type and shape.
     """
 
     step: int
@@ -40,10 +41,10 @@ class Description:
         """From JSON. StateError if `text` is not a description of this version."""
         try:
             body: dict[str, Any] = json.loads(text)
-            if body["v"] != VERSION:
+            if body["v"] not in (VERSION - 1, VERSION):
                 raise StateError(
                     f"another holdfast-train exported it, with version {body['v']} of the description; this one reads "
-                    f"{VERSION}"
+                    f"{VERSION - 1} and {VERSION}"
                 )
             arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
             return cls(int(body["step"]), tuple(body["names"]), body["tree"], dict(body["tied"]), arrays)
@@ -67,20 +68,24 @@ class Description:
 
 
 def _to_array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-    """The NumPy array that was exported as `tensor`."""
+    """The NumPy array or byte string that was exported as `tensor`."""
     import numpy as np  # noqa: PLC0415 - the library works without NumPy
     import torch  # noqa: PLC0415
 
+    if dtype == BYTES:
+        return tensor.contiguous().numpy().tobytes()
     if not tensor.numel():
         return np.empty(shape, dtype=np.dtype(dtype))
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(np.dtype(dtype)).reshape(shape)
 
 
 def to_tensor(array: Any) -> Any:
-    """A NumPy array as a tensor: of the same type if torch has it, otherwise of bytes."""
+    """A NumPy array as a tensor: of the same type if torch has it, otherwise of bytes. A byte string as a tensor."""
     import numpy as np  # noqa: PLC0415
     import torch  # noqa: PLC0415
 
+    if isinstance(array, bytes):
+        return torch.frombuffer(bytearray(array), dtype=torch.uint8)
     try:
         return torch.from_numpy(array)
     except (TypeError, ValueError):  # strings, times, or another byte order
@@ -124,9 +129,9 @@ class Content:
         (value, *more) = objects.values()
         tree = walk.tree(dict(objects) if more else value, "")
         arrays = {
-            name: (lazy.entry.dtype, lazy.entry.shape)
+            name: (BYTES if lazy.entry.kind == "bytes" else lazy.entry.dtype, lazy.entry.shape)
             for name, lazy in walk.tensors.items()
-            if lazy.entry.kind == "numpy"
+            if lazy.entry.kind != "torch"
         }
         return cls(walk.tensors, Description(step, tuple(objects), tree, walk.tied, arrays))
 

@@ -22,7 +22,7 @@ from holdfast_train.format.program import IMPORTED
 from holdfast_train.format.tree import Leaf, Tree, Walk
 from holdfast_train.restore.chunk_reader import THREADS
 from holdfast_train.restore.lazy_tensors import memory_of
-from holdfast_train.save.plan import Plan, make_plan
+from holdfast_train.save.plan import Plan, make_plan, merge_entries
 from holdfast_train.say import say
 from holdfast_train.storage import checksums
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -132,7 +132,7 @@ def import_checkpoint(
             program={IMPORTED: source.form},
             metrics={},
             parts=parts,
-            tensors=plan.common,
+            tensors=(*plan.common, *merge_entries([(plan.own_tensors, plan.share)])),
             state=tree,
             ranks=(),
         )
@@ -166,6 +166,8 @@ def _write(
 
 
 def _bytes_of(leaf: Leaf) -> bytes | memoryview:
+    if leaf.kind == "bytes":
+        return memoryview(leaf.value)
     if leaf.kind == "numpy":
         return memory_of(leaf.value, "numpy")
     tensor = leaf.value

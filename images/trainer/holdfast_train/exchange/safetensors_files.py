@@ -47,7 +47,7 @@ def write(
     for name, group in zip(names, groups, strict=True):
         arrays = materialise(storage, found.manifest, group, advance)
         tensors = {
-            key: to_tensor(array) if group[key].entry.kind == "numpy" else array for key, array in arrays.items()
+            key: to_tensor(array) if group[key].entry.kind != "torch" else array for key, array in arrays.items()
         }
         # Transformers requires `format`; safetensors.torch.load_model requires the tied names.
         file = path.with_name(name)

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.sharding import Box, is_sharded, own_part
@@ -14,6 +14,7 @@ from holdfast_train.format.sharding import Box, is_sharded, own_part
 __all__ = ["Leaf", "Shard", "TensorEntry", "Tree", "Walk", "names", "unpack"]
 
 T = TypeVar("T")
+LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 
@@ -30,8 +31,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """The place of one tensor in the data. `name`: the keys that lead to it, with slashes; `kind`: torch or numpy.
+    """The place of one tensor in the data. `name`: the keys that lead to it, with slashes.
 
+    `kind`: torch, numpy, or bytes for a large byte string.
     `shape`: of the whole tensor. Its `shards` cover it without overlap; a tensor that is not sharded has one.
     """
 
@@ -48,7 +50,7 @@ class TensorEntry:
 
 
 class Leaf(NamedTuple):
-    """A tensor or an array of a state, in the program's memory. `box`: start and shape of this rank's shard."""
+    """A tensor, an array or a large byte string of a state, in the program's memory. `box`: this rank's shard."""
 
     name: str
     kind: str
@@ -70,7 +72,7 @@ class Leaf(NamedTuple):
 
 
 class Walk:
-    """Makes trees of states and collects their tensors as `leaves`. It copies only small values.
+    """Makes trees of states and collects their tensors and large byte strings as `leaves`. It copies only small values.
 
     Training waits for it, and a large model has thousands of tensors: each takes a few microseconds.
     """
@@ -97,7 +99,7 @@ class Walk:
         if type(value) is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
         if isinstance(value, (bytes, bytearray)):
-            return {"$bytes": base64.b64encode(value).decode()}
+            return self._bytes(value, path)
         if isinstance(value, Mapping):
             # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
@@ -113,6 +115,13 @@ class Walk:
         if isinstance(value, list):
             return self._items(value, path)
         return self._array(value, path)
+
+    def _bytes(self, value: bytes | bytearray, path: str) -> Tree:
+        if len(value) < LEAST_BYTES:
+            return {"$bytes": base64.b64encode(value).decode()}
+        name = self._unique(path)
+        self.leaves.append(Leaf(name, "bytes", "uint8", (len(value),), len(value), value))
+        return {"$tensor": name}
 
     def _items(self, values: Sequence[Any], path: str) -> list[Tree]:
         return [v if type(v) is int else self.tree(v, self._below(path, i)) for i, v in enumerate(values)]

@@ -23,7 +23,10 @@ _Slices: TypeAlias = "tuple[slice, ...]"
 
 @dataclass(frozen=True)
 class Lazy:
-    """A tensor or an array in a checkpoint. `like`: a DTensor if only this rank's part of it is wanted."""
+    """A tensor, an array or a large byte string in a checkpoint.
+
+    `like`: a DTensor if only this rank's part of it is wanted.
+    """
 
     entry: TensorEntry
     scalar: bool = False
@@ -102,6 +105,8 @@ def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable
 
     def whole(lazy: Lazy) -> Any:
         array = made[lazy.key]
+        if lazy.entry.kind == "bytes":
+            return bytes(array)
         if lazy.key in used:
             array = array.clone() if lazy.entry.kind == "torch" else array.copy()
         used.add(lazy.key)
@@ -123,14 +128,18 @@ def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:
 
 
 def _empty(lazy: Lazy) -> Any:
-    """An empty tensor or array for the wanted part."""
+    """An empty tensor, array or byte string for the wanted part."""
+    if lazy.entry.kind == "bytes":
+        return bytearray(lazy.entry.size)
     module = importlib.import_module(lazy.entry.kind)
     dtype = getattr(module, lazy.entry.dtype) if lazy.entry.kind == "torch" else module.dtype(lazy.entry.dtype)
     return module.empty(lazy.box[1], dtype=dtype)
 
 
 def memory_of(array: Any, kind: str) -> memoryview:
-    """The bytes of a contiguous array or CPU tensor, which must outlive the returned view."""
+    """The bytes of a contiguous array, CPU tensor or byte string, which must outlive the returned view."""
+    if kind == "bytes":
+        return memoryview(array)
     address, size = (array.data_ptr(), array.numel() * array.itemsize) if kind == "torch" else (
         array.ctypes.data, array.nbytes,
     )  # fmt: skip

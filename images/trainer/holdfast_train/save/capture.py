@@ -200,7 +200,9 @@ class Capture:
     def _copy(self, copy: Copy) -> None:
         leaf, size = self._leaves[copy.leaf], copy.stop - copy.start
         value = leaf.value
-        if leaf.kind == "numpy":
+        if leaf.kind == "bytes":
+            self._arena.view[copy.at : copy.at + size] = memoryview(value)[copy.start : copy.stop]
+        elif leaf.kind == "numpy":
             self._arena.copy_from(copy.at, value.ctypes.data + copy.start, size)
         elif value.device.type == "cpu" and value.is_contiguous():
             self._arena.copy_from(copy.at, value.data_ptr() + copy.start, size)

@@ -91,11 +91,18 @@ def make_plan(
 ) -> Plan:
     """The plan for `leaves`, the first `replicated` of which are the same on all ranks unless they are shards.
 
+    Byte strings are an exception: rank 0 writes them alone. Nothing promises that they are equal on all ranks, as two
+    pickles of one object need not be, and a mixture of them could not be read.
+
     `frozen`: numbers of the leaves that no step of training changes.
     """
     common, own = _Stream(), _Stream()
-    alike = [n for n, leaf in enumerate(leaves[:replicated]) if leaf.box is None]
-    alone = [n for n, leaf in enumerate(leaves) if n >= replicated or leaf.box is not None]
+    alike = [n for n, leaf in enumerate(leaves[:replicated]) if leaf.box is None and leaf.kind != "bytes"]
+    alone = [
+        n
+        for n, leaf in enumerate(leaves)
+        if n >= replicated or leaf.box is not None or (leaf.kind == "bytes" and rank == 0)
+    ]
     for numbers, stream in ((alike, common), (alone, own)):
         stream.add(leaves, [n for n in numbers if n in frozen])
         stream.end_frozen()

@@ -41,7 +41,9 @@ def compare(first: Manifest, second: Manifest) -> Comparison:
 
 
 def kind(tensor: TensorEntry) -> str:
-    """`float32 [64, 512]`; a NumPy array has `numpy` before it."""
+    """`float32 [64, 512]`; a NumPy array has `numpy` before it, and a byte string is `bytes [1000]`."""
+    if tensor.kind == "bytes":
+        return f"bytes [{tensor.size}]"
     what = tensor.dtype if tensor.kind == "torch" else f"{tensor.kind} {tensor.dtype}"
     return f"{what} [{', '.join(map(str, tensor.shape))}]"
 

@@ -53,6 +53,40 @@ def test_shares_end_to_end_are_the_common_stream(replicated: list[int], ranks: i
         begin += made.share
 
 
+@given(sizes, st.sets(st.integers(0, 11)), st.integers(0, 12), st.integers(1, 5))
+def test_frozen_tensors_come_first_and_can_be_left_out(
+    all_sizes: list[int], frozen: set[int], alike: int, ranks: int
+) -> None:
+    """Offsets of tensors count through the frozen shares of all ranks, the other shares, and each rank's own bytes."""
+    made = leaves(all_sizes)
+    alike = min(alike, len(made))
+    for plan in (make_plan(made, alike, rank, ranks, frozen) for rank in range(ranks)):
+        light = plan.without_frozen
+        assert (light.common, light.own_tensors, light.form) == (plan.common, plan.own_tensors, plan.form)
+        assert light.size == plan.size - plan.frozen == sum(light.sections)
+        assert light.frozen_copies == ()
+        assert [(c.leaf, c.at + plan.frozen) for c in light.copies] == [
+            (c.leaf, c.at) for c in plan.copies if c not in plan.frozen_copies
+        ]
+        assert {c.leaf for c in plan.frozen_copies} <= frozen
+        assert not frozen & {c.leaf for c in light.copies}
+        assert all(size % GRAIN == 0 for size in plan.sections)
+        own = {entry.name: entry.shards[0].offset for entry in plan.own_tensors}
+        for copy in plan.copies:
+            if copy.leaf >= alike:
+                before = plan.frozen_share if copy in plan.frozen_copies else plan.frozen_share + plan.share
+                assert copy.at == before + own[made[copy.leaf].name]
+
+
+def test_byte_strings_that_all_ranks_have_are_written_by_rank_0_alone() -> None:
+    blob = Leaf("blob", "bytes", "uint8", (9000,), 9000, b"x" * 9000)
+    first, second = (make_plan([blob], 1, rank, 2) for rank in range(2))
+    assert [(c.start, c.stop) for c in first.copies] == [(0, 9000)]
+    assert [entry.name for entry in first.own_tensors] == ["blob"]
+    assert (second.copies, second.own_tensors, second.size) == ((), (), 0)
+    assert first.form == second.form
+
+
 def test_shards_of_one_tensor_become_one_entry() -> None:
     boxes = [((0, 0), (2, 3)), ((2, 0), (1, 3))]
     entries = []
