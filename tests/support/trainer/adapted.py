@@ -46,7 +46,9 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.adapter.parameters(), lr=0.1)
         self.results: list[Saved | HoldfastTrainError] = []
         state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
-        self.saver = Saver(Open(self.where, 0, 1, checkpoints.log.fence), state, self.results.append)
+        self.saver = Saver(
+            Open(self.where, 0, 1, checkpoints.log.fence), state, lambda _, result: self.results.append(result)
+        )
         self.wanted: dict[int, torch.Tensor] = {}
 
     def save(self, step: int) -> Saved | HoldfastTrainError:

@@ -208,5 +208,5 @@ def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks:
         Capture(
             arena, made, walk.leaves, guarded=frozenset(), on_copied=source.mark_ready, on_failed=source.abandon
         ).wait()
-        order = Save(name, step, 0, made, None, None, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
+        order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
         Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)

@@ -167,6 +167,7 @@ class Checkpoints:
             uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
         )
         before, dropped = self.log.state.commits, self._dropped
+        self._undecided |= {name for name in (written.name, fresh) if name is not None}
         record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep, fresh)
         seconds = time.monotonic() - begun
         self._judge(dropped.union(*(c.names for c in before if c.seq in record.retired)))
@@ -185,6 +186,8 @@ class Checkpoints:
                 self._storage.delete([name.manifest_key])  # without it, objects are not a checkpoint
                 if not delete_all(self._storage, self._storage.keys(name.data_prefix), stop):
                     return
+                if name in self._partial:
+                    self._storage.drop_unfinished(name.data_prefix, datetime.now(UTC))
                 self._unneeded -= {name}
                 self._partial -= {name}
             if self._unfinished and not stop():

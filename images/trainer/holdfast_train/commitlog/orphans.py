@@ -56,8 +56,7 @@ def orphans(
     deleted at any age. A save that it gave up after the record may have been committed. Empty unless `fence` is the
     newest and has not handed over: only the training attempt may delete.
 
-    A name that no checkpoint of the log uses may be deleted once it is older than `limit` and its attempt is
-    over. The attempt is over if
+    A name that no checkpoint of the log uses may be deleted once its attempt is over. The attempt is over if
 
     - it is older than ours: our fence was raised after its fence;
     - it is ours, and training is complete: nothing is committed after that. Before that, our saves may be in progress,

@@ -12,9 +12,11 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.format.names import resolve
 from holdfast_train.format.program import IMPORTED, Program, Severity, compare, refusal, with_objects
+from holdfast_train.format.sharding import Box
 from holdfast_train.format.stateful import Counts, Stateful, unwrapped
 from holdfast_train.ranks import Ranks
-from holdfast_train.restore.lazy_tensors import fitted, materialise, outline
+from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_tensors, with_tensors
+from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
 from holdfast_train.restore.restored import Restored, restored
 from holdfast_train.restore.source import CheckpointSource
 from holdfast_train.say import say
@@ -47,9 +49,11 @@ def restore(
 ) -> Restored | None:
     """This rank's part of a checkpoint, the same one on all ranks; None if none exists. All ranks call it together.
 
-    `choose` is called on rank 0. Each rank reads only what it needs. If one rank finds the checkpoint broken, all ranks
-    take the one before it. An error of one rank is raised on all ranks.
+    `choose` is called on rank 0. Each rank reads only what it needs; what the ranks of one node all need they read
+    together, once. If one rank finds the checkpoint broken, all ranks take the one before it. An error of one rank is
+    raised on all ranks.
     """
+    node = NodeMemory(ranks)
     chosen: list[CheckpointSource] = []
 
     def begin() -> _Offer | None:
@@ -58,18 +62,13 @@ def restore(
 
     offer = ranks.from_first(begin)
     while offer is not None:
-        result: Restored | None = None
-        error: HoldfastTrainError | None = None
-        try:
-            found = found_in(*offer)
-            result = _read(environment, found, rank=ranks.rank, objects=objects, per_rank=per_rank)
-        except HoldfastTrainError as failure:
-            error = failure
-        errors = ranks.gather(error)
-        verdict = ranks.from_first(lambda: _verdict(chosen[0], found, errors))  # noqa: B023
+        reading = _Reading(environment, offer, ranks.rank, objects, per_rank)
+        reading.run(node.open(reading.layout))
+        errors = ranks.gather(reading.error)
+        verdict = ranks.from_first(lambda: _verdict(chosen[0], reading.found, errors))  # noqa: B023
         if isinstance(verdict, str):
-            assert result is not None
-            return replace(result, note=verdict)
+            return replace(reading.result(), note=verdict)
+        reading.close()
         offer = verdict
     return None
 
@@ -99,15 +98,66 @@ def _verdict(
     return _offer(source)
 
 
-def _read(
-    environment: Environment,
-    found: Found,
-    *,
-    rank: int,
-    objects: Mapping[str, Stateful],
-    per_rank: Mapping[str, Stateful],
-) -> Restored:
-    """The state of `found` that `rank` needs. StateError if it has none of the `objects`; StorageErrors."""
+class _Reading:
+    """One rank reads a checkpoint. `error`: why it cannot; as it is raised on all ranks."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        offer: _Offer,
+        rank: int,
+        objects: Mapping[str, Stateful],
+        per_rank: Mapping[str, Stateful],
+    ) -> None:
+        self._environment = environment
+        self._rank = rank
+        self._made: dict[tuple[str, Box], Any] = {}
+        self._shared: SharedState | None = None
+        self.error: HoldfastTrainError | None = None
+        self.layout: Layout | None = None  # of what all ranks want whole
+        try:
+            self.found = found_in(*offer)
+            self._names, self._wanted, self._mine = _outlines(self.found, rank, objects, per_rank)
+            self.layout = Layout.of(lazies(self._wanted))
+        except HoldfastTrainError as error:
+            self.error = error
+
+    def run(self, shared: SharedState | None) -> None:
+        """Read this rank's part into `shared`, and the rest into memory of its own; everything if it is None."""
+        self._shared = shared
+        if self.error is not None:
+            return
+        alone = [lazy for lazy in lazies((self._wanted, self._mine)) if shared is None or lazy.key not in shared]
+        try:
+            storage = open_retrying(self._environment, resolve(self.found.uri)[0])
+            with storage.within(PATIENCE_SECONDS):
+                self._made = read_tensors(storage, self.found.manifest, alone)
+                if shared is not None:
+                    shared.fill(storage, self.found.manifest)
+        except HoldfastTrainError as error:
+            self.error = error
+
+    def result(self) -> Restored:
+        """What was read. All ranks have read their parts."""
+        made = self._made if self._shared is None else {**self._made, **self._shared.take()}
+        wanted, mine = with_tensors((self._wanted, self._mine), made)
+        ranks = [mine if number == self._rank else None for number in range(len(self.found.manifest.ranks))]
+        found = restored(self.found, {"objects": wanted}, ranks)
+        return replace(found, shared=self._shared, objects=self._names)
+
+    def close(self) -> None:
+        """Give up what was read."""
+        if self._shared is not None:
+            self._shared.close()
+
+
+def _outlines(
+    found: Found, rank: int, objects: Mapping[str, Stateful], per_rank: Mapping[str, Stateful]
+) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any] | None]:
+    """The names of all objects in `found`, what `rank` needs of `objects`, and of its own state.
+
+    StateError if `found` has none of `objects`.
+    """
     saved = outline(found.manifest.state, found.manifest)["objects"]
     wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
@@ -116,11 +166,7 @@ def _read(
             names = ", ".join(map(repr, removed))
             say(f"the checkpoint contains {names} of rank {rank}, which per_rank does not contain: not restored")
         mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
-    storage = open_retrying(environment, resolve(found.uri)[0])
-    with storage.within(PATIENCE_SECONDS):
-        wanted, mine = materialise(storage, found.manifest, (wanted, mine))
-    ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
-    return replace(restored(found, {"objects": wanted}, ranks), objects=tuple(saved))
+    return tuple(saved), wanted, mine
 
 
 def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:
@@ -164,7 +210,7 @@ def restore_objects(restored: Restored, objects: Mapping[str, Stateful], *, firs
     saved = restored.state["objects"]
     for name, thing in objects.items():
         if name in saved:
-            _load(name, unwrapped(thing), saved[name], restored)
+            _load(name, unwrapped(thing), saved.pop(name), restored)  # it is not kept longer than needed
             continue
         _begin(thing, restored)
         if first:
@@ -182,6 +228,7 @@ def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]
             _begin(thing, restored)
             if mine is not None:
                 say(f"the checkpoint has no object {name!r} of rank {rank}: it keeps its initial state")
+    restored.settle()
     if mine is None:
         say(f"the checkpoint has no rank {rank}: this rank starts with new random numbers")
     else:

@@ -14,7 +14,18 @@ from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
 from holdfast_train.restore.chunk_reader import Fill, read
 from holdfast_train.storage.base import Storage
 
-__all__ = ["Filling", "Lazy", "batched", "fitted", "lazies", "materialise", "memory_of", "outline"]
+__all__ = [
+    "Filling",
+    "Lazy",
+    "batched",
+    "fitted",
+    "lazies",
+    "materialise",
+    "memory_of",
+    "outline",
+    "read_tensors",
+    "with_tensors",
+]
 
 T = TypeVar("T")
 DETOUR_BYTES: Final = 256 << 20  # memory for rows of shards that are cut differently from the wanted box
@@ -94,13 +105,25 @@ def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable
 
     Tied tensors are not tied any more: every place gets its own tensor.
     """
+    return with_tensors(value, read_tensors(storage, found, lazies(value), advance))
+
+
+def read_tensors(
+    storage: Storage, found: Manifest, wanted: Iterable[Lazy], advance: Callable[[int], None] = lambda _: None
+) -> dict[tuple[str, Box], Any]:
+    """The tensors, arrays and byte strings of `wanted`, by their keys. Errors: see `chunk_reader.read`."""
     made: dict[tuple[str, Box], Any] = {}
     filling = Filling()
-    for lazy in lazies(value):
+    for lazy in wanted:
         if lazy.key not in made:
             made[lazy.key] = _empty(lazy)
             filling.add(lazy, made[lazy.key])
     filling.run(storage, found, advance)
+    return made
+
+
+def with_tensors(value: Any, made: Mapping[tuple[str, Box], Any]) -> Any:
+    """`value` with what was `made` for its Lazies. Every place gets its own tensor."""
     used: set[tuple[str, Box]] = set()
 
     def whole(lazy: Lazy) -> Any:

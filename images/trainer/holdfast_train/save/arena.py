@@ -8,7 +8,7 @@ import sys
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
-from holdfast_train.save.memory_file import memory_file
+from holdfast_train.memory_file import memory_file
 
 __all__ = ["ALIGNMENT", "Arena"]
 

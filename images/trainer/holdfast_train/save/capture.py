@@ -295,4 +295,9 @@ class _Devices:
 
     def _make_training_wait(self, events: Iterable[Any]) -> None:
         for device, event in zip(self._streams, events, strict=True):
-            self._cuda.current_stream(device).wait_event(event)
+            stream = self._cuda.current_stream(device)
+            before, after = (self._cuda.Event(enable_timing=True) for _ in range(2))
+            before.record(stream)
+            stream.wait_event(event)
+            after.record(stream)
+            self._waits.append((device, before, after))

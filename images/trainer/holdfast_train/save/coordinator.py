@@ -53,6 +53,7 @@ class SaveCoordinator:
         # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
         names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
         name, names, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), names, self._metrics()))
+        self._newest, self._result = name, None
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint

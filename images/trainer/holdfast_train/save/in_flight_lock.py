@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 
-from holdfast_train.save.memory_file import memory_file
+from holdfast_train.memory_file import memory_file
 
 __all__ = ["InFlightLock"]
 

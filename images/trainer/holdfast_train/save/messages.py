@@ -51,8 +51,6 @@ class Save:
     step: int
     arena: int
     plan: Plan | None
-    fresh: CheckpointName | None
-    kept: CheckpointName | None
     tree: Tree
     own: Tree
     versions: Mapping[str, str]
@@ -61,6 +59,8 @@ class Save:
     begun: float
     patience: float
     at_most: float
+    fresh: CheckpointName | None = None
+    kept: CheckpointName | None = None
 
 
 @dataclass(frozen=True)

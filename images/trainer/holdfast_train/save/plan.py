@@ -45,12 +45,12 @@ class Plan:
     rank: int
     ranks: int
     copies: tuple[Copy, ...]
-    frozen_share: int
-    frozen_own: int
     share: int
     own: int
     common: tuple[TensorEntry, ...]
     own_tensors: tuple[TensorEntry, ...]
+    frozen_share: int = 0
+    frozen_own: int = 0
     keeps: bool = False
 
     @property
@@ -121,12 +121,12 @@ def make_plan(
         rank,
         ranks,
         tuple(copies),
-        shares[0],
-        own.frozen,
         shares[1],
         _aligned(own.size, GRAIN) - own.frozen,
         tuple(common.entries),
         tuple(own.entries),
+        frozen_share=shares[0],
+        frozen_own=own.frozen,
     )
 
 

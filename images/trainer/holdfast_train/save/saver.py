@@ -20,7 +20,7 @@ from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
-from holdfast_train.save.channel import Channel, ClosedError
+from holdfast_train.save.channel import ClosedError
 from holdfast_train.save.frozen import Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, fits
@@ -78,9 +78,10 @@ class _Newest(NamedTuple):
 
 
 class _Upload(NamedTuple):
-    """The save `name` of `step`, which `writer` uploads from an arena."""
+    """The save `name` of `step`, which `writer` uploads from an arena. `fresh`: see FrozenNames."""
 
     name: CheckpointName
+    fresh: CheckpointName
     step: int
     writer: WriterProcess
 
@@ -165,7 +166,7 @@ class Saver:
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
         silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none.
 
-        StateError if the state cannot be saved.
+        StateError if the state cannot be saved. WriterLostError if no writer can be started.
         """
         begun = time.monotonic()
         self._check_process()
@@ -178,7 +179,7 @@ class Saver:
         kept = self.frozen.choose(plan, walk.leaves, frozen)
         if kept is not None:
             plan = plan.without_frozen
-        number = self._reserve_arena(step, plan.size, at_most)
+        number = self._reserve_arena(name, frozen.fresh, step, plan.size, at_most)
         program = self._state.program
         save = Save(
             name=name,
@@ -271,7 +272,7 @@ class Saver:
             self._plan = make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks, frozen)
         return self._plan
 
-    def _reserve_arena(self, name: CheckpointName, step: int, size: int, at_most: float) -> int:
+    def _reserve_arena(self, name: CheckpointName, fresh: CheckpointName, step: int, size: int, at_most: float) -> int:
         """The number of an arena that belongs to the save `name` from now on."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room, None if math.isinf(at_most) else at_most):
@@ -282,7 +283,7 @@ class Saver:
             writer = self._writer
             if writer is None:  # the writer has ended since: no message would ever free this arena
                 raise WriterLostError(f"the writer process ended before it received step {step}")
-            self._busy[number] = _Upload(name, step, writer)
+            self._busy[number] = _Upload(name, fresh, step, writer)
         return number
 
     @property
@@ -327,54 +328,18 @@ class Saver:
             )
 
     def _connect(self) -> None:
-        self.frozen.forget()
-        self._channel = start_writer(self._lock)
+        writer = start_writer(self._lock)
+        self._writer = writer
         self._sent_plan = None
         self._send(self._open)
         for number, arena in self._arenas.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])
         try:
-            while True:
-                message, _ = channel.receive()
-                if isinstance(message, FreeArena):
-                    with self._changed:
-                        self._busy.pop(message.arena, None)
-                        self._changed.notify_all()
-                elif isinstance(message, Saved | Failed) and self._open.rank == 0:
-                    self.frozen.record(message)
-                    self._on_result(message if isinstance(message, Saved) else message.to_error())
-        except ClosedError:
-            self._forget_writer(channel)
-
-    def _forget_writer(self, channel: Channel) -> None:
-        """Free the arenas that the writer behind `channel` had, and report their checkpoints as lost."""
-        channel.close()
-        with self._changed:
-            if self._channel is channel:
-                self._channel = None
-            lost = {number: step for number, (step, its) in self._busy.items() if its is channel}
-        if lost and self._open.rank == 0:
-            steps = ", ".join(map(str, sorted(lost.values())))
-            self._on_result(WriterLostError(f"the writer process ended before step {steps} was committed"))
-        with self._changed:
-            for number in lost:
-                del self._busy[number]
-            self._changed.notify_all()
-
-
-def start_writer(lock: InFlightLock) -> Channel:
-    """Start a writer process, in its own session: signals to the trainer's process group do not reach it.
-
-    WriterLostError if it cannot be started.
-    """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-m", "holdfast_train.save.writer", str(theirs.fileno()), str(lock.descriptor)]
-        descriptors = [theirs.fileno(), lock.descriptor]
-        try:
-            process = subprocess.Popen(command, pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True)
-        except OSError as error:
-            ours.close()
+            threading.Thread(target=self._listen, args=(writer,), name="holdfast-saver", daemon=True).start()
+        except RuntimeError as error:
+            self._writer = None
+            writer.channel.close()
+            writer.end()
             raise WriterLostError(
                 f"the process that writes checkpoints cannot be heard: {error}; is the container at its limit of "
                 f"processes or memory?"
@@ -400,6 +365,7 @@ def start_writer(lock: InFlightLock) -> Channel:
             return
         if message.result is not None and self._open.rank == 0:
             result = message.result
+            self.frozen.record(result)
             self._on_result(message.name, result.to_error() if isinstance(result, Failed) else result)
         with self._changed:
             for number, upload in list(self._busy.items()):
@@ -411,6 +377,7 @@ def start_writer(lock: InFlightLock) -> Channel:
         """End `writer`, free the arenas that it had, and report their checkpoints as lost."""
         with self._changed:
             self._is_losing_writer = self._writer is writer
+        self.frozen.forget()
         writer.channel.close()
         writer.end()
         with self._changed:
@@ -418,7 +385,8 @@ def start_writer(lock: InFlightLock) -> Channel:
                 self._writer = None
             self._is_losing_writer = False
             lost = {number: upload for number, upload in self._busy.items() if upload.writer is writer}
-            self._open = replace(self._open, lost=(*self._open.lost, *(upload.name for upload in lost.values())))
+            names = (name for upload in lost.values() for name in (upload.name, upload.fresh))
+            self._open = replace(self._open, lost=(*self._open.lost, *names))
         try:
             for upload in lost.values() if self._open.rank == 0 else ():
                 text = f"the writer process ended before step {upload.step} was committed"

@@ -69,6 +69,7 @@ class Upload:
         self._rate = rate
         self._rank = rank
         self._ranks = ranks
+        self._is_leaving = is_leaving
         self._frozen: _FrozenParts | None = None
 
     def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
@@ -89,8 +90,9 @@ class Upload:
             mine = self._write(save, plan, arriving)
         except StorageError as error:
             # First the parts, because a full volume may have no room for the fragment; rank 0 deletes what stays.
-            with contextlib.suppress(StorageError):
-                self._storage.delete(self._storage.keys(save.name.part_prefix(self._rank)))
+            for name in filter(None, (save.name, save.fresh)):
+                with contextlib.suppress(StorageError):
+                    self._storage.delete(self._storage.keys(name.part_prefix(self._rank)))
             with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
                 self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
             raise

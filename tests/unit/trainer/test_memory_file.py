@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast_train import memory_file as tested
 from holdfast_train.errors import StateError
-from holdfast_train.save import memory_file as tested
+from holdfast_train.memory_file import memory_file
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.memory_file import memory_file
 
 
 @pytest.fixture(params=["with os.memfd_create", "without os.memfd_create"])
