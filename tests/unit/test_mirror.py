@@ -33,6 +33,11 @@ ELSEWHERE = (
     ("cli/why/*.py", "the command's answers", "tests/unit/cli/why/test_command.py"),
     ("core/attempt/*.py", "rows of the transition table", "tests/unit/core/test_table.py"),
     ("core/successor/*.py", "rows of the transition table", "tests/unit/core/test_table.py"),
+    (
+        "core/capacity/work_price.py",
+        "policy Deadline's choices",
+        "tests/unit/core/capacity/deadline/test_work_price.py",
+    ),
     ("core/draft.py", "what a turn writes", "tests/unit/core/test_turn.py"),
     ("core/decision.py", "data: what is decided", "tests/unit/core/test_decide.py"),
     ("core/observe/raw.py", "times of observed pods", "tests/unit/core/observe/test_pods.py"),

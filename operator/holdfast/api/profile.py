@@ -10,7 +10,7 @@ from holdfast.api.knowledge import MAX_TIERS, Observation, TierKnowledge
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.rules import Rule
-from holdfast.api.scalars import Clip, Count, DurationBounds, Hours, Money, Quantity, Time
+from holdfast.api.scalars import Clip, Count, Duration, DurationBounds, Hours, Money, Quantity, Time, format_duration
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 
 __all__ = [
@@ -105,6 +105,11 @@ class Tier(Model):
     acquire_timeout: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
     """How long a pod may wait for a node of this tier before the next tier is tried, such as 5m. Default: 5m, or 15m
     while no node matches the tier, because an autoscaler may add one."""
+    pace: Duration | None = None
+    """How long one step takes on a node of this tier, such as 350ms or 12s, if that is known beforehand, for example
+    from another job. Policies Cheapest and Deadline use it until the job has measured the pace itself. Only the ratios
+    between the tiers count, so set it for all tiers of the same program. Default: not known; an accelerator that costs
+    less than the others of its kind is assumed to be slower."""
     observation: Observation | None = None
     """What it costs to learn that the tier is available again. Free: its nodes are part of the cluster and can be
     seen. Billed: an autoscaler adds a node when a pod needs one, and this node costs money. Default: Holdfast observes
@@ -118,6 +123,14 @@ class Tier(Model):
             got_cel="self.accelerator",
             got=lambda tier: tier.accelerator,
             field=".accelerator",
+        ),
+        Rule(
+            allowed="pace must be longer than 0s, such as 350ms: set the time of a step, or remove it",
+            cel="!has(self.pace) || self.pace.matches('[1-9]')",
+            is_met=lambda tier: tier.pace is None or bool(tier.pace),
+            got_cel="self.pace",
+            got=lambda tier: format_duration(tier.pace or timedelta(0)),
+            field=".pace",
         ),
     )
 

@@ -11,6 +11,7 @@ the start of each step the markets move, the rule is asked, and the job does wha
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Literal
 
 from holdfast.core.capacity.policy_input import Rule, TierView, View
 from holdfast.simulate.traces import Trace
@@ -33,6 +34,16 @@ Market = Callable[[int, Watched], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Steady:
+    """One more tier that is always up."""
+
+    name: str
+    price: Decimal
+    speed: float = 1.0
+    kind: Literal["Dedicated", "CPU"] = "Dedicated"
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """The job and the prices. Times are in seconds; `work` is on the dedicated tier, `deadline` counts from the start.
 
@@ -40,7 +51,8 @@ class Setting:
     is what rules expect of a move, by default that of move 1; `worst` is the longest that they expect, by default the
     same. `lost` is the most that a loss of Spot costs; `at_risk` is what rules expect, by default the same.
     `billed_probe`: while a rule wants to watch, a market that is up is paid for even if the job is not on it, as where
-    an autoscaler must create a node to show that Spot is up. What is not watched is not known.
+    an autoscaler must create a node to show that Spot is up. What is not watched is not known. `steady` are the tiers
+    that are always up, beside the dedicated one.
     """
 
     work: float
@@ -55,6 +67,7 @@ class Setting:
     lost: float = 0.0
     at_risk: float | None = None
     billed_probe: bool = False
+    steady: tuple[Steady, ...] = ()
 
 
 @dataclass(slots=True)
@@ -115,11 +128,12 @@ class _Economy:
             TierView(name, "Spot", price, speed, None, None, typical, worst)
             for name, price, speed in zip(self.names, setting.spot_prices, speeds, strict=True)
         ]
-        self.dedicated = TierView(DEDICATED, "Dedicated", setting.dedicated_price, 1.0, True, None, typical, worst)
-        self.prices = {spot.name: float(spot.price or 0) for spot in self.spots} | {
-            DEDICATED: float(setting.dedicated_price)
-        }
-        self.speeds = dict(zip(self.names, speeds, strict=True)) | {DEDICATED: 1.0}
+        steady = (Steady(DEDICATED, setting.dedicated_price), *setting.steady)
+        self.steady = [
+            TierView(tier.name, tier.kind, tier.price, tier.speed, True, None, typical, worst) for tier in steady
+        ]
+        self.prices = {tier.name: float(tier.price or 0) for tier in (*self.spots, *self.steady)}
+        self.speeds = {tier.name: tier.speed for tier in (*self.spots, *self.steady)}
 
     def step(self, rule: Rule, step: int) -> bool:
         """One step; True once the work is done."""
@@ -150,7 +164,7 @@ class _Economy:
             for spot, up, age, known in zip(self.spots, self.up, self.spell_ages, self.known, strict=True)
         )
         return View(
-            (*spots, self.dedicated),
+            (*spots, *self.steady),
             self.tier,
             self.work,
             setting.deadline - step * setting.gap,
@@ -164,7 +178,7 @@ class _Economy:
         if wanted == self.tier:
             return
         self.tier, self.changing, self.done_here = None, 0.0, 0.0
-        if wanted is None or (wanted != DEDICATED and not self.up[self.names.index(wanted)]):
+        if wanted is None or (wanted in self.names and not self.up[self.names.index(wanted)]):
             return  # that market is out
         self.outcome.moves += 1
         self.tier, self.changing = wanted, self._changeover(self.outcome.moves)

@@ -98,6 +98,8 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "should match",
         "decimal string",
     ),
+    Bad("pace-zero", {f"{_TIER}/pace": "0s"}, f"{_FIRST_TIER}.pace", "0s", "longer than 0s"),
+    Bad("pace-number", {f"{_TIER}/pace": "2.5"}, f"{_FIRST_TIER}.pace", "2.5", "should match", "whole parts"),
     Bad(
         "price-exponent",
         {f"{_TIER}/pricePerNodeHour": "1e3"},

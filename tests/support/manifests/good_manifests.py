@@ -22,6 +22,7 @@ TIER: Final = {
     "tolerations": [{"key": "spot", "operator": "Exists"}],
     "pricePerNodeHour": "3.06",
     "acquireTimeout": "5m",
+    "pace": "2s500ms",
 }
 
 GOOD: Final[Manifest] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.capacity.deadline import deadline
 from holdfast.core.capacity.policy_input import Choice
 from holdfast.simulate import baselines
-from holdfast.simulate.economy import Setting, playback, run
+from holdfast.simulate.economy import Setting, Steady, playback, run
 from holdfast.simulate.omniscient import Window, optimum
 from holdfast.simulate.synthetic import Climate, comb, siren, sniper, weather, zones
 from holdfast.simulate.traces import Trace
@@ -74,6 +74,12 @@ def test_speeds_and_prices():
     setting = small(spot_prices=(Decimal("0.5"),), spot_speeds=(0.5,), changeover=0)
     outcome = run(plan("spot-0"), [trace("111111")], setting)
     assert (outcome.finished, outcome.cost) == (3600, pytest.approx(0.5))
+
+
+def test_more_tiers_may_be_always_up():
+    more = (Steady("slow", Decimal(1), 0.5),)
+    outcome = run(plan("slow", "slow", "dedicated"), [], small(changeover=0, spot_prices=(), steady=more))
+    assert (outcome.hours, outcome.moves) == ({"slow": pytest.approx(2 / 6), "dedicated": pytest.approx(2 / 6)}, 2)
 
 
 def test_watching_is_billed_only_where_the_rule_watches():
@@ -150,6 +156,7 @@ def promises(draw, losses):
         spot_prices=tuple(Decimal(draw(st.sampled_from(["1", "1", "0", "2"]))) for _ in markets),
         spot_speeds=speeds,
         billed_probe=draw(st.booleans()),
+        steady=draw(st.sampled_from([(), (), (Steady("slow", Decimal(1), 0.5),), (Steady("fast", Decimal(9), 2.0),)])),
     )
     return setting, markets
 

@@ -7,10 +7,11 @@ trained again after a loss.
 
 from math import inf
 
-from holdfast.core.capacity.deadline import LOOK, WORTH_A_MOVE
+from holdfast.core.capacity.deadline import LOOK
 from holdfast.core.capacity.move_value import cost_rate, move_value
 from holdfast.core.capacity.policy_input import Choice, TierView, View
 from holdfast.core.capacity.rotation import whose_turn
+from holdfast.core.capacity.work_price import WORTH_A_MOVE
 
 
 def cheapest(view: View) -> Choice:

@@ -7,7 +7,7 @@ from holdfast.api.job import Policy
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.cheapest import cheaper, cheapest
-from holdfast.core.capacity.deadline import deadline
+from holdfast.core.capacity.deadline import better_spots, deadline
 from holdfast.core.capacity.ordered import better_in_order, ordered
 from holdfast.core.capacity.outlook import Missing, Outlook, look_ahead
 from holdfast.core.capacity.policy_input import Choice, Rule, TierView, View
@@ -69,8 +69,9 @@ def probe(view: View, choice: Choice, better: Sequence[TierView]) -> str | None:
 def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierView]:
     """The tiers that the policy prefers to the present one, best first.
 
-    Under Deadline these are the Spot tiers. While the deadline is not promised because no dedicated tier is up, they
-    are the dedicated tiers too; a job on a Spot tier then wants only those.
+    Under Deadline these are the Spot tiers; for a job on a Spot tier, those that are better. While the deadline is not
+    promised because no dedicated tier is up, they are the dedicated tiers too; a job on a Spot tier then wants only
+    those.
     """
     if policy == "Ordered":
         return better_in_order(view)
@@ -78,8 +79,10 @@ def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierVie
         return cheaper(view)
     here = view.here
     wanted = [tier for tier in view.tiers if tier.kind == "Dedicated"] if here and not choice.promised else []
-    if here is None or here.kind != "Spot" or choice.promised:
+    if here is None or here.kind != "Spot":
         wanted += [tier for tier in view.tiers if tier.kind == "Spot"]
+    elif choice.promised:
+        wanted += better_spots(view)
     return sorted((tier for tier in wanted if tier is not here), key=lambda tier: tier.unit_price or 0.0)
 
 

@@ -9,9 +9,10 @@ These times depend on three numbers:
     k  how many times more expensive a useful hour on the fallback is than on Spot
     d  the changeover
 
-The fallback is the dependable tier on which it costs least to finish. The rules:
+The fallback is the dependable tier on which it costs least to finish. Tiers of different speed are compared at what
+work is worth to the job (holdfast.core.capacity.work_price). The rules:
 
-    on Spot                      stay
+    on Spot                      stay; leave a slow tier for a better one that has proved itself, or if no slack is left
     on no tier, Spot is up       take Spot
     on the fallback              go back to Spot after it has been up for d * (1.5 / (k - 1) + 0.2 / u)
     on no tier, Spot is out      u >= 1/4: wait; otherwise wait (d / 2) * sqrt(2 / (k - 1)) / (1 - 4 u),
@@ -32,16 +33,12 @@ from math import inf, sqrt
 from holdfast.core.capacity.policy_input import Choice, TierView, View
 from holdfast.core.capacity.rotation import whose_turn
 from holdfast.core.capacity.safety_net import Net, find_net, spare
+from holdfast.core.capacity.work_price import UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecast
 
 LOOK = 3600.0  # seconds; the policy is asked again after an hour even if nothing happens
-YOUNG = 1200.0  # seconds; the 20 minutes of the hazard
-USUAL_RATIO = 3.0  # k where a price is not known: Spot is usually sold at a third
-MAX_RATIO = 10.0  # above it, an even cheaper Spot changes nothing
 MIN_RATIO = 1.1  # below it, the thresholds would be longer than any job
-WORTH_A_MOVE = 0.9  # a job leaves a dependable tier only for one that is a tenth cheaper
 PAID_PROOF = 0.5  # share of `proof` that is required where a job pays to watch Spot
 WATCHED = 0.8  # share of View.watch_limit in which Spot must have proved itself: the switch takes time too
-AMPLE = 0.25  # u above which the job can afford to wait for Spot as long as it takes
 
 
 def deadline(view: View) -> Choice:
@@ -61,7 +58,7 @@ def deadline(view: View) -> Choice:
     late = _lateness(view, net.tier)
     if late >= 1:
         return _late(view, net, late)
-    case = _Case(view, net, _fallback(view, net))
+    case = _Case.of(view, net)
     if here is None or (here.dependable and here is not net.tier and spare(view, here) < 0):
         return _nowhere(case)
     if here.dependable:
@@ -70,7 +67,7 @@ def deadline(view: View) -> Choice:
 
 
 def proof(view: View, trip: float, ratio: float, ample: float) -> float:
-    """For how many seconds Spot must have been up before a job leaves the fallback for it; `trip` is d in seconds.
+    """For how many seconds Spot must have been up before a job leaves its tier for it; `trip` is d in seconds.
 
     Where a job pays for a node to watch Spot, the time is shorter, and ends while that node may still run beside the
     other. To trust Spot too early costs less than to give back one paid node after the other.
@@ -79,53 +76,23 @@ def proof(view: View, trip: float, ratio: float, ample: float) -> float:
     return min(need * PAID_PROOF, view.watch_limit * WATCHED) if view.paid_watch else need
 
 
-def outage_wait(trip: float, ratio: float, ample: float) -> float:
-    """For how many seconds a job waits in an outage before it takes the fallback; for ever if u is AMPLE or more."""
-    return trip / 2 * sqrt(2 / (max(ratio, MIN_RATIO) - 1)) / (1 - ample / AMPLE) if ample < AMPLE else inf
+def outage_wait(trip: float, ratio: float, pressing: float) -> float:
+    """For how many seconds a job waits in an outage before it takes the fallback; for ever if nothing is pressing."""
+    return trip / 2 * sqrt(2 / (max(ratio, MIN_RATIO) - 1)) / pressing if pressing > 0 else inf
+
+
+def better_spots(view: View) -> list[TierView]:
+    """The Spot tiers that the job would prefer to the Spot tier that it is on, if they are up for long enough."""
+    here, net = view.here, find_net(view)
+    if here is None or here.dependable or net is None or view.work <= 0:
+        return []
+    case = _Case.of(view, net)
+    return [spot for spot in case.spots if case.pays(here, spot)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """A view with its net and its fallback: the dependable tier on which it costs least to finish."""
-
-    view: View
-    net: Net
-    fallback: TierView
-
-    @property
-    def promised(self) -> bool:
-        return spare(self.view, self.net.tier) >= 0
-
-    @property
-    def slack(self) -> float:
-        """Seconds left at the deadline if all remaining work is done on the fallback; above 0."""
-        return max(self.view.left - self.view.work / self.fallback.speed, 1.0)
-
-    @property
-    def ample(self) -> float:
-        """u: slack per work."""
-        return self.slack * self.fallback.speed / self.view.work
-
-    def ratio(self, spot: TierView) -> float:
-        """k: how many times more expensive a useful hour on the fallback is."""
-        high, low = self.fallback.unit_price, spot.unit_price
-        if high is None or low is None:
-            return USUAL_RATIO
-        if low == 0:
-            return MAX_RATIO if high else 1.0
-        return min(high / low, MAX_RATIO)
-
-    def pays(self, spot: TierView) -> bool:
-        """True if going from the fallback to this tier saves money, provided the tier is never lost."""
-        return self.view.work * (self.ratio(spot) - 1) > spot.changeover * spot.speed
-
-    def trip(self, spot: TierView) -> float:
-        """d: the mean of the changeovers to the fallback and back."""
-        return (spot.changeover + self.fallback.changeover) / 2
-
-    def spots(self) -> list[TierView]:
-        """The Spot tiers that are cheaper than the fallback."""
-        return [tier for tier in self.view.tiers if tier.kind == "Spot" and self.ratio(tier) > 1]
+class _Case(Comparison):
+    """The comparison of the tiers, and the answers in words."""
 
     def choose(self, tier: TierView | None, why: str, again: float = LOOK, *, watch: bool = True) -> Choice:
         """A choice; `again` is limited to 1 second up to an hour."""
@@ -135,128 +102,185 @@ class _Case:
 
     def go(self, why: str) -> Choice:
         """Go to the net: no slack is left for anything else."""
-        reason = f"{self.net.tier.name}: only {self.left()}: {why}"
+        reason = f"{self.net.tier.name}: only {_left(self.view, self.net)}: {why}"
         return Choice(self.net.tier.name, reason, LOOK, promised=self.promised, urgent=True)
 
     def left(self) -> str:
         """Slack and work, in words."""
-        return f"{span(max(self.net.slack, 0.0))} of slack for {span(self.view.work)} of work"
+        return _left(self.view, self.plan)
+
+
+def _left(view: View, net: Net) -> str:
+    return f"{span(max(net.slack, 0.0))} of slack for {span(view.work)} of work"
 
 
 def _on_spot(case: _Case, here: TierView) -> Choice:
     """The job is on Spot: stay while a loss at the worst moment would still leave time for the net."""
-    view, net = case.view, case.net
+    view, net, fallback = case.view, case.net, case.fallback
     room = net.room(view, here)
     if room < 0:
         return case.go(f"a loss of {here.name} could make the job late")
-    if case.ratio(here) < WORTH_A_MOVE and case.fallback.available and view.returns != "Never":
-        return case.choose(case.fallback, f"it is cheaper than {here.name} now")
-    drift = net.drift(here)
-    again = room / drift if drift else LOOK
-    return case.choose(here, f"up for {span(here.spell_age)}, stay; {case.left()}", again, watch=False)
+    room = case.room(here)
+    if room < 0:
+        return case.choose(fallback, f"{case.left()} is too little for {here.name}")
+    if view.returns == "Never":
+        return case.choose(here, f"up for {span(here.spell_age)}, stay; {case.left()}", room, watch=False)
+    if case.ratio(here) < WORTH_A_MOVE and fallback.available:
+        return case.choose(fallback, f"it is cheaper than {here.name} now")
+    if not case.is_fast_enough(here):
+        return case.choose(fallback, f"{case.left()}: {here.name} is too slow")
+    drift = max(net.drift(here), case.plan.drift(here))
+    again, stay = room / drift if drift else LOOK, f"up for {span(here.spell_age)}, stay; {case.left()}"
+    if other := _instead_of_stopgap(case, here):
+        if other.tier and other.tier != here.name:
+            return other
+        again = min(again, other.again_within)
+    better = [spot for spot in case.spots if case.pays(here, spot) and case.room(spot) >= 0]
+    spot = case.best(better, available=True)
+    if spot is None:
+        return case.choose(here, stay, again, watch=bool(better))
+    return _to_spot(case, here, spot, again)
 
 
 def _on_dependable(case: _Case, here: TierView) -> Choice:
     """The job is on a dependable tier: go back to Spot once Spot has been up for long enough."""
-    view, net, fallback = case.view, case.net, case.fallback
+    view, fallback = case.view, case.fallback
+    if here.speed_assumed and case.net.room(view, here) < 0:
+        return case.go(f"the speed of {here.name} is not known")
     if view.returns == "Never":
         return case.choose(here, f"in time, and returnPolicy is Never: stay; {case.left()}", watch=False)
     if fallback is not here:
+        if here.speed < fallback.speed and case.surplus(here) > max(case.surplus(fallback), 0.0):
+            return _nowhere(case)
         return case.choose(fallback, f"it is cheaper to finish on than {here.name}")
-    spots = [spot for spot in case.spots() if case.pays(spot)]
+    spots = [spot for spot in case.spots if case.pays(here, spot)]
     if not spots:
         return case.choose(here, "no Spot tier can save anything now, stay until the work is done", watch=False)
-    if max(net.slack - spot.worst_changeover - net.reserve for spot in spots) < 0:
+    if max(case.plan.slack - spot.worst_changeover - case.plan.reserve for spot in spots) < 0:
         why = f"only {case.left()}: too little to go to Spot, stay until the work is done"
         return case.choose(here, why, watch=False)
-    spot = _best(spots, available=True)
+    spot = case.best((spot for spot in spots if case.room(spot) >= 0), available=True)
+    if spot is None and any(tier.available for tier in spots):
+        return case.choose(here, f"too little slack, stay; {case.left()}")
     if spot is None:
         out = all(tier.available is False for tier in spots)
         return case.choose(here, f"{'Spot is out' if out else 'Spot is not known to be up'}, stay; {case.left()}")
-    if net.room(view, spot) < 0:
-        return case.choose(here, f"too little slack, stay; {case.left()}")
-    up_for = spot.spell_age or 0.0
-    need = proof(view, case.trip(spot), case.ratio(spot), case.ample)
-    if up_for >= need or view.returns == "Eager":
-        pays = "returnPolicy is Eager" if view.returns == "Eager" else f"going back pays after {span(need)}"
-        return case.choose(spot, f"up for {span(up_for)}, and {pays}; {case.left()}", view.step)
-    why = f"{spot.name} has been up for {span(up_for)}; going back pays after {span(need)}"
-    return case.choose(here, f"{why}; {case.left()}", need - up_for)
+    return _to_spot(case, here, spot, LOOK)
+
+
+def _to_spot(case: _Case, here: TierView, spot: TierView, again: float) -> Choice:
+    """Go to this Spot tier once it has been up for long enough."""
+    view, up = case.view, spot.spell_age or 0.0
+    if view.returns == "Eager":
+        return case.choose(spot, f"up for {span(up)}, and returnPolicy is Eager; {case.left()}", view.step)
+    need = proof(view, (spot.changeover + here.changeover) / 2, case.gain(here, spot), case.ample) * case.regret(here)
+    if up < need:
+        move = "going back" if here.dependable else "a move"
+        why = f"{spot.name} has been up for {span(up)}; {move} pays after {span(need)}; {case.left()}"
+        return case.choose(here, why, min(again, need - up))
+    return case.choose(spot, f"up for {span(up)}, longer than {span(need)}; {case.left()}", view.step)
 
 
 def _nowhere(case: _Case) -> Choice:
     """Nothing trains, or only a tier that is too slow: take Spot, wait for it, or go to the fallback."""
     view, net, fallback = case.view, case.net, case.fallback
-    spots = case.spots()
+    spots = case.spots
     if not spots:
         return case.choose(fallback, f"no Spot tier is cheaper; {case.left()}")
+    useful = [spot for spot in spots if case.is_useful(spot)]
     for known in (True, None):
-        spot = _best(spots, available=known)
-        if spot and net.room(view, spot) >= 0:
+        # A tier that refused this search is asked again while the job waits, but the job does not wait longer for it.
+        asked = [spot for spot in spots if spot.available is known and (known or spot.refused_ago is None)]
+        found = [spot for spot in asked if case.room(spot) >= 0 and case.is_fast_enough(spot)]
+        spot = case.best(found, available=known)
+        if spot and any(one in useful for one in found):
+            if (other := _instead_of_stopgap(case, spot)) and other.tier:
+                return other
             return case.choose(spot, f"{'up, take it' if known else 'try it'}; {case.left()}", view.step)
-    room = net.room(view, None)
-    if room < 0:
+    if net.room(view, None) < 0:
         return case.go("it is time to go")
-    enter = net.reserve + min(spot.worst_changeover for spot in spots)
+    return _in_outage(case, useful or spots)
+
+
+def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
+    """No Spot tier that the job should use is up: wait for one, or go to the fallback."""
+    view, plan, fallback = case.view, case.plan, case.fallback
+    room = case.room(None)
+    enter = plan.reserve + min(spot.worst_changeover for spot in spots)
     trip = enter + fallback.worst_changeover
-    if net.slack <= enter:
+    if room < 0 or plan.slack <= enter:
         return case.choose(fallback, f"{case.left()} is too little for Spot")
-    if net.slack < trip:
-        return _wait(case, spots, f"{case.left()}: wait for Spot while it can still be used", room)
-    if net.slack < trip + view.step:
+    if plan.slack < trip:
+        return _wait(case, f"{case.left()}: wait for Spot while it can still be used", room)
+    if plan.slack < trip + view.step:
         return case.choose(fallback, f"{case.left()}: keep one round trip to Spot in reserve")
-    until = min(net.slack - trip - view.step, room)
-    if case.ample >= AMPLE:
-        ample = case.slack - AMPLE * view.work / fallback.speed
-        return _wait(case, spots, f"{case.left()}, ample: wait for Spot", min(until, ample or view.step))
-    out = min((spot.spell_age or 0.0) for spot in spots)
-    wait = outage_wait(min(map(case.trip, spots)), min(map(case.ratio, spots)), case.ample)
+    until = min(plan.slack - trip - view.step, room)
+    other = min(
+        (
+            tier
+            for tier in case.spots
+            if tier.available and tier not in spots and case.room(tier) >= 0 and not case.is_stopgap(tier)
+        ),
+        key=case.unit,
+        default=fallback,
+    )
+    used = Kind(case.hourly[other.name], other.speed, other.dependable)
+    slow, fast = forecast(view, view.tiers, case.hourly, UP, aged=False).speeds_with(used) or (0.0, 1.0)
+    pressing = (1.0 - slow * view.left / view.work) / (1.0 - slow / fast) if slow < fast else 1.0
+    if pressing <= 0:
+        ample = view.left - view.work / slow
+        return _wait(case, f"{case.left()}, ample: wait for Spot", min(until, ample or view.step))
+    out = outage_age(view, spots)
+    trips = min((spot.changeover + other.changeover) / 2 for spot in spots)
+    wait = outage_wait(trips, min(map(case.ratio, spots)), min(pressing, 1.0))
     if out >= wait:
         return case.choose(
-            fallback, f"Spot has been out for {span(out)}, longer than the wait of {span(wait)}; {case.left()}"
+            other, f"Spot has been out for {span(out)}, longer than the wait of {span(wait)}; {case.left()}"
         )
     why = f"Spot has been out for {span(out)}; wait up to {span(wait)}"
-    return _wait(case, spots, f"{why}; {case.left()}", min(until, wait - out))
+    more = (slow / view.work) / (1.0 - slow / fast) if 0 < slow < fast else 0.0
+    return _wait(case, f"{why}; {case.left()}", min(until, _wait_left(out, wait, min(pressing, 1.0), more)))
 
 
-def _wait(case: _Case, spots: list[TierView], why: str, again: float) -> Choice:
-    """Wait for Spot: on a slow dependable tier if its work costs no more than Spot's, otherwise on no tier."""
-    cheapest = min((spot.unit_price for spot in spots if spot.unit_price is not None), default=None)
-    for tier in case.view.tiers:
-        slow = tier.dependable and tier.available and spare(case.view, tier) < 0
-        if slow and cheapest is not None and tier.unit_price is not None and tier.unit_price <= cheapest:
-            return case.choose(tier, f"slow but cheap; {why}", again)
-    return case.choose(None, why, again)
+def _wait_left(out: float, wait: float, pressing: float, more: float) -> float:
+    """For how many seconds the job still waits, `out` seconds into an outage.
 
-
-def _fallback(view: View, net: Net) -> TierView:
-    """The cheapest dependable tier to finish on that is not out and is in time; otherwise the net's tier."""
-    best, lowest = net.tier, inf
-    for tier in view.tiers:
-        if not tier.dependable or (tier.available is False and tier.name != view.tier) or spare(view, tier) < 0:
-            continue
-        here = tier.name == view.tier
-        changing = view.changing if here else tier.changeover
-        unit = inf if tier.unit_price is None else tier.unit_price
-        cost = unit * (view.work + changing * tier.speed) * (WORTH_A_MOVE if here else 1.0)
-        if cost < lowest or (here and cost == lowest):
-            best, lowest = tier, cost
-    return best
-
-
-def _best(spots: Iterable[TierView], *, available: bool | None) -> TierView | None:
-    """Of these Spot tiers, the one with the cheapest useful hour: its price, plus a changeover for each expected loss.
-
-    The older a tier's spell, the fewer losses are expected.
+    `wait` is how long it would wait now. Each second without work adds `more` to what is pressing, so it becomes less:
+    t seconds from now the job goes if (out + t) * (pressing + more * t) reaches wait * pressing.
     """
-    best, lowest = None, inf
-    for spot in spots:
-        if spot.available is available:
-            unit = 1.0 if spot.unit_price is None else spot.unit_price
-            cost = unit * (1 + spot.changeover / ((spot.spell_age or 0.0) + YOUNG))
-            if best is None or cost < lowest:
-                best, lowest = spot, cost
-    return best
+    if more <= 0:
+        return wait - out
+    half = (pressing + more * out) / (2 * more)
+    return sqrt(half * half + pressing * (wait - out) / more) - half
+
+
+def _instead_of_stopgap(case: _Case, spot: TierView) -> Choice | None:
+    """The choice in an outage of the faster Spot tiers if this one is a stopgap, otherwise None."""
+    if not case.is_stopgap(spot):
+        return None
+    faster = [one for one in case.spots if not case.is_stopgap(one)]
+    return None if not faster or any(one.available for one in faster) else _in_outage(case, faster)
+
+
+def outage_age(view: View, spots: Iterable[TierView]) -> float:
+    """For how long all these Spot tiers have been out.
+
+    The outage begins with the last of them. A tier that was not observed for some time has no age, and one that is
+    asked again after that seems to have gone out only then. But the job would have had a node if one had been up.
+    """
+    return max(min((spot.spell_age for spot in spots if spot.spell_age is not None), default=0.0), view.searching)
+
+
+def _wait(case: _Case, why: str, again: float) -> Choice:
+    """Wait for Spot: on a slow dependable tier if its work is worth its price, otherwise on no tier."""
+    slow = [
+        tier
+        for tier in case.view.tiers
+        if tier.dependable and tier.available and tier is not case.fallback and case.surplus(tier) > 0
+    ]
+    if slow:
+        return case.choose(max(slow, key=case.surplus), f"slow but cheap; {why}", again)
+    return case.choose(None, why, again)
 
 
 def _lateness(view: View, tier: TierView) -> float:
@@ -293,13 +317,24 @@ def _unpromised(view: View, why: str) -> Choice:
         spots = [tier for tier in turn if tier.kind == "Spot"]
         may = [tier for kind in ("Dedicated", "CPU") for tier in turn if tier.kind == kind]
         dedicated = [tier for tier in view.tiers if tier.kind == "Dedicated"]
-        chosen = _best(spots, available=True) or _best(spots, available=None) or next(iter((*may, *dedicated)), None)
+        found = [_fastest(tier for tier in spots if tier.available is known) for known in (True, None)]
+        chosen = next((tier for tier in (*found, *may, *dedicated) if tier), None)
         if chosen is None:
             late = 0.0 if view.left > 0 else view.work - view.left
             return Choice(None, f"wait: no tier is up; {why}", view.step, late=late, promised=False)
         tier = chosen
         why = f"{'up, take it' if tier.available else 'try it'}; {why}"
     return Choice(tier.name, f"{tier.name}: {why}", view.step, late=max(_lateness(view, tier), 0.0), promised=False)
+
+
+def _fastest(spots: Iterable[TierView]) -> TierView | None:
+    """Of these Spot tiers the fastest; of equally fast ones the one with the cheapest useful hour."""
+
+    def rank(spot: TierView) -> tuple[float, float]:
+        price = 1.0 if spot.price is None else float(spot.price)
+        return -spot.speed, price * (1 + spot.changeover / ((spot.spell_age or 0.0) + YOUNG))
+
+    return min(spots, key=rank, default=None)
 
 
 def span(seconds: float | None) -> str:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.core.capacity.deadline import MAX_RATIO, USUAL_RATIO, proof, span
+from holdfast.core.capacity.deadline import proof, span
 from holdfast.core.capacity.policy_input import TierView, View
+from holdfast.core.capacity.work_price import MAX_RATIO, USUAL_RATIO
 
 LEAST_USEFUL = 0.01  # share of the time on a tier that is useful at the very least
 

@@ -1,8 +1,8 @@
 """Make the input of the capacity policies (View) from what is known of a job and its tiers.
 
 Unmeasured times are assumed so that the job is early rather than late. A tier that was never used starts
-as slowly as any other tier of the job, lets a pod wait for the whole acquire timeout, and is as fast as other tiers of
-its kind.
+as slowly as any other tier of the job, and lets a pod wait for the whole acquire timeout. How fast it is:
+holdfast.core.capacity.measured.
 """
 
 from dataclasses import dataclass
@@ -16,26 +16,15 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.capacity.knowledge import pace_now
-from holdfast.core.capacity.measured import at_worst, median
+from holdfast.core.capacity.measured import at_worst, find_speeds, median
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.capacity.policy_input import TierView, View
-from holdfast.core.capacity.rotation import refusals
-from holdfast.core.capacity.spells import (
-    FRESH,
-    WORKING,
-    Spell,
-    patience,
-    prevailing_spell,
-    shared_spell,
-    stored_spell,
-    with_attempt,
-)
+from holdfast.core.capacity.rotation import refusals, search_begun
+from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing_spell, stored_spell, with_attempt
 from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
 
-CPU_SPEED = 0.02  # assumed speed of a CPU tier that was never used, relative to accelerators
-ACCELERATED = 10.0  # assumed speed of accelerators that were never used, relative to CPUs
 LONGEST_AUTO: Final = timedelta(hours=1)  # between two saves with checkpoint.every: auto, unless saving takes long
 MOST_SHARE: Final = 0.05  # of the time may be spent saving; both as in holdfast_train.save.interval
 ZERO: Final = timedelta(0)
@@ -95,18 +84,10 @@ class Outlook(NamedTuple):
     figures: tuple[Figures, ...] = ()
 
 
-def look_ahead(
-    snapshot: Snapshot,
-    status: TrainingJobStatus,
-    tiers: tuple[ProfileTier, ...],
-    shut: frozenset[str] = frozenset(),
-) -> Outlook:
-    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision.
-
-    The tiers named in `shut` count as out.
-    """
-    ahead = _Ahead(snapshot, status, tiers, shut)
-    capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.reference
+def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Outlook:
+    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision."""
+    ahead = _Ahead(snapshot, status, tiers)
+    capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.speeds.pace
     done = _done(status, ahead.report)
     # A job without a node that has done all steps must start once more to report completion.
     least = 0 if ahead.here else 1
@@ -124,9 +105,10 @@ def look_ahead(
         paid_watch=bool(ahead.spots_billed) and all(ahead.spots_billed),
         watch_limit=capacity.max_overlap.total_seconds() or inf,
         returns=capacity.return_policy,
+        searching=ahead.searching(),
     )
     return Outlook(
-        view, _missing(goal, pace), Work(goal, done, pace, ahead.reference_name), tuple([made for _, made in found])
+        view, _missing(goal, pace), Work(goal, done, pace, ahead.speeds.reference), tuple([made for _, made in found])
     )
 
 
@@ -153,7 +135,7 @@ class _Ahead:
         # The report is newer than status, which is old after an hour without an operator.
         self.report = _report(snapshot, status.current)
         self.paces = self._paces()
-        self.reference = self._reference(tiers)
+        self.speeds = find_speeds(tiers, self.paces, shared=not snapshot.job.spec.capacity.tiers)
         self.refusals = refusals(status.history) if _nowhere(status.current) else {}
         self.spots_billed: list[bool] = []
         self.starts = {one.tier: median(one.start) for one in status.tiers if one.start}
@@ -177,13 +159,14 @@ class _Ahead:
             tier.name,
             tier.kind,
             tier.price_per_node_hour,
-            self._speed(tier),
+            self.speeds.by_tier[tier.name],
             available,
             spell_age,
             (acquire + start).total_seconds(),
             (worst_acquire + self.worst_start).total_seconds(),
             mean_lifetime(tier.kind, losses, node_time, self.assumed),
             self._refused(tier, spell_age if available else None),
+            speed_assumed=tier.name in self.speeds.assumed,
         )
         return view, Figures(
             acquire,
@@ -200,11 +183,17 @@ class _Ahead:
         )
 
     def changing(self) -> float:
-        """Upper bound in seconds on the start-up still ahead; if it is overdue, half a typical start."""
+        """Upper bound in seconds on the start-up still ahead; if it is overdue, as long again, up to half a start."""
         here = self.here
         if here is None or here.first_step is not None or here.scheduled_at is None:
             return 0.0
-        return max(self.worst_start - (self.now - here.scheduled_at), self.start / 2).total_seconds()
+        overdue = self.now - here.scheduled_at - self.worst_start
+        return max(-overdue, min(overdue, self.start / 2)).total_seconds()
+
+    def searching(self) -> float:
+        """For how many seconds the job has had no node."""
+        begun = search_begun(self.status.history) if _nowhere(self.status.current) else None
+        return max((self.now - begun).total_seconds(), 0.0) if begun else 0.0
 
     def at_risk(self, done: int, speed: float) -> float:
         """The work that a loss just before the next commit costs, until the loss is noticed.
@@ -213,7 +202,7 @@ class _Ahead:
         is assumed to take at most the grace period. If two saves do not fit into maxLoss, one follows the other at
         once.
         """
-        spec, pace = self.snapshot.job.spec.checkpoint, self.reference or 0.0
+        spec, pace = self.snapshot.job.spec.checkpoint, self.speeds.pace or 0.0
         saving = spec.grace_period.total_seconds() * speed
         detection = self.assumed.loss_detection.total_seconds() * speed
         if spec.every.steps:
@@ -233,25 +222,6 @@ class _Ahead:
         if current and (pace := pace_now(current, paces.get(current.tier.name))):
             paces[current.tier.name] = pace
         return {tier: pace.total_seconds() for tier, pace in paces.items()}
-
-    def _reference(self, tiers: tuple[ProfileTier, ...]) -> float | None:
-        """Seconds per step on the reference tier, to which all speeds are relative; None if no pace was measured.
-
-        The reference tier is the first dedicated tier that was used, otherwise the first tier that was used.
-        """
-        used = [tier for tier in tiers if tier.name in self.paces]
-        reference = next((tier for tier in used if tier.kind == "Dedicated"), used[0] if used else None)
-        self.on_cpu = reference is not None and reference.kind == "CPU"
-        self.reference_name = reference.name if reference else None
-        return self.paces[reference.name] if reference else None
-
-    def _speed(self, tier: ProfileTier) -> float:
-        pace = self.paces.get(tier.name)
-        if pace is not None and self.reference is not None:
-            return self.reference / pace
-        if tier.kind == "CPU":
-            return 1.0 if self.on_cpu else CPU_SPEED
-        return ACCELERATED if self.on_cpu else 1.0
 
     def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""

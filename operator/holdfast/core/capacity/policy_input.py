@@ -19,7 +19,8 @@ class TierView:
     None if that is not known. `changeover` is the typical cost of a move to the tier: the time that is paid for and
     does no useful work. `worst_changeover` is the longest changeover to plan with, at least `changeover`. `lifetime` is
     for how long the job may expect to keep a node of the tier. `refused_ago` is how long ago the tier refused this
-    job's present search for a node; None if it did not, or if the tier came up after that.
+    job's present search for a node; None if it did not, or if the tier came up after that. `speed_assumed`: the speed
+    was neither measured nor stated, so nothing may depend on it.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TierView:
     worst_changeover: float = 0.0
     lifetime: float = inf
     refused_ago: float | None = None
+    speed_assumed: bool = False
     unit_price: float | None = field(init=False, compare=False)
     """Price of the work that the reference tier does in an hour; None if the price is not known."""
 
@@ -63,7 +65,7 @@ class View:
     or is lost. `paid_watch`: to know whether Spot is up, a job must pay for a node of it, because an autoscaler brings
     the nodes. `watch_limit` is for how long a second node may run beside the one that trains. `returns` says when a job
     that trains goes back to a better tier: Never, at once (Eager), or once the move is expected to pay for itself
-    (Slack).
+    (Slack). `searching` is for how long a job without a node has had none; 0 if that is not known.
     """
 
     tiers: tuple[TierView, ...]
@@ -76,6 +78,7 @@ class View:
     paid_watch: bool = False
     watch_limit: float = inf
     returns: Returns = "Slack"
+    searching: float = 0.0
 
     @property
     def here(self) -> TierView | None:

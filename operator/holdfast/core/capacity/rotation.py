@@ -20,12 +20,28 @@ def refusals(history: Sequence[AttemptRecord]) -> Mapping[str, datetime]:
     `history` is the one in status, which keeps at least as many of these records as the grid has tiers. After a
     suspension the search starts again.
     """
-    nowhere = takewhile(lambda record: record.scheduled_at is None and record.reason not in PAUSES, reversed(history))
     found: dict[str, datetime] = {}
-    for record in nowhere:
+    for record in takewhile(_without_node, reversed(history)):
         if record.reason == "AcquireTimeout":
             found.setdefault(record.tier, record.ended_at)
     return found
+
+
+def search_begun(history: Sequence[AttemptRecord]) -> datetime | None:
+    """Since when a job without a node has had none, as far as the history tells; None if it never had an attempt.
+
+    After a suspension the search starts again.
+    """
+    begun: datetime | None = None
+    for record in reversed(history):
+        if not _without_node(record):
+            return record.ended_at
+        begun = record.raised_at
+    return begun
+
+
+def _without_node(record: AttemptRecord) -> bool:
+    return record.scheduled_at is None and record.reason not in PAUSES
 
 
 def whose_turn(tiers: Sequence[TierView]) -> Sequence[TierView]:

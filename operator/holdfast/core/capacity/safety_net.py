@@ -29,15 +29,18 @@ class Net(NamedTuple):
         """
         if tier is None:
             return self.slack - self.reserve - view.step
-        if tier.dependable:
+        if tier.dependable and (tier is self.tier or not tier.speed_assumed):
             return max(self.slack - self.reserve - view.step, spare(view, tier))
         changing = view.changing if tier.name == view.tier else tier.worst_changeover
         unseen = 0.0 if tier.available or tier.name == view.tier else view.step  # the attempt may get no node
         return self.slack - changing - self.reserve - view.step * self.drift(tier) - unseen
 
     def drift(self, tier: TierView) -> float:
-        """Seconds of slack that a second on `tier` uses up: 0 if it is as fast as the net, up to 1 if it is idle."""
-        return max(1.0 - tier.speed / self.tier.speed, 0.0)
+        """Seconds of slack that a second on `tier` uses up: 0 if it is as fast as the net, up to 1 if it is idle.
+
+        If its speed is only assumed, it may be as good as idle.
+        """
+        return 1.0 if tier.speed_assumed and tier is not self.tier else max(1.0 - tier.speed / self.tier.speed, 0.0)
 
 
 def spare(view: View, tier: TierView) -> float:
@@ -49,16 +52,21 @@ def spare(view: View, tier: TierView) -> float:
 def find_net(view: View) -> Net | None:
     """The net of this view, or None if the grid has no dependable tier.
 
-    A tier that is out counts only if every dependable tier is out. The tier that the job is on always counts as
-    available.
+    A tier that is out counts only if every dependable tier is out, and one whose speed is only assumed only if there is
+    no other. The tier that the job is on always counts as available.
     """
     best: Net | None = None
-    best_key = (False, 0.0)
+    best_key = (False, False, 0.0)
     for tier in view.tiers:
         if not tier.dependable:
             continue
-        key = (tier.available is not False or tier.name == view.tier, spare(view, tier))
+        available = tier.available is not False or tier.name == view.tier
+        key = (available, not tier.speed_assumed, spare(view, tier))
         if best is None or key > best_key:
-            reserve = tier.worst_changeover + view.at_risk / tier.speed
-            best, best_key = Net(tier, view.left - view.work / tier.speed, reserve), key
+            best, best_key = net_on(view, tier), key
     return best
+
+
+def net_on(view: View, tier: TierView) -> Net:
+    """The net of a job that keeps enough time to finish on this tier."""
+    return Net(tier, view.left - view.work / tier.speed, tier.worst_changeover + view.at_risk / tier.speed)

@@ -68,15 +68,16 @@ def is_unwanted(turn: Turn) -> bool:
     if attempt.scheduled_at:
         return False
     tier = find_tier(draft.snapshot.grid, attempt.tier.name)
-    if tier and _without_price(tier) != _without_price(attempt.tier):
+    if tier and _for_pods(tier) != _for_pods(attempt.tier):
         return True  # its pod waits for nodes as the tier described them before
     if current.state is not AttemptState.RUNNING or current.departure:
         return False
     return not change_tier.is_wanted(draft, current, attempt)
 
 
-def _without_price(tier: ProfileTier) -> ProfileTier:
-    return tier.model_copy(update={"price_per_node_hour": None})
+def _for_pods(tier: ProfileTier) -> ProfileTier:
+    """The tier without the fields that make no difference to a pod."""
+    return tier.model_copy(update={"price_per_node_hour": None, "pace": None})
 
 
 def drop_unwanted(turn: Turn) -> None:

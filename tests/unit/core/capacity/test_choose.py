@@ -56,6 +56,16 @@ def test_the_policies_differ():
     }  # fmt: skip
 
 
+def test_a_job_on_a_slow_spot_tier_watches_the_better_one():
+    slow = replace(SPOT, name="slow", price=Decimal("0.19"), speed=0.4)
+    on_slow = view(UNKNOWN, slow, DEDICATED, tier="slow")
+    choice = RULES["Deadline"](on_slow)
+    assert [one.name for one in better_tiers(on_slow, choice, "Deadline")] == ["spot"]
+    assert probe(on_slow, choice, better_tiers(on_slow, choice, "Deadline")) == "spot"
+    on_fast = replace(on_slow, tier="spot")
+    assert not better_tiers(on_fast, RULES["Deadline"](on_fast), "Deadline")
+
+
 def test_the_job_on_its_fallback_watches_spot():
     found = answer(status(training(tier=tier("dedicated"))), policy="Deadline")
     assert (found.choice.tier, found.probe) == ("dedicated", "spot")

@@ -59,7 +59,10 @@ def test_a_job_on_dedicated_stays_while_spot_is_out():
 def test_a_job_waits_while_the_outage_is_young():
     wait = 300 / (1 - 4 * 8 / 40)  # 1,500 s
     young = deadline(view(held(OUT, wait - 100), DEDICATED, tier="spot"))
-    assert (young.tier, young.again_within) == (None, pytest.approx(100))
+    assert young.tier is None
+    assert young.again_within == pytest.approx(82.9, abs=0.1)  # the wait gets shorter while slack is used up
+    later = view(held(OUT, wait - 100 + 82.9), DEDICATED, left=48 * HOUR - 82.9, tier="spot")
+    assert deadline(later).again_within == 1
     assert young.reason.startswith("wait: Spot has been out for 23 min; wait up to 25 min")
     assert deadline(view(held(OUT, wait + 1), DEDICATED)).tier == "dedicated"
 
@@ -300,8 +303,8 @@ def test_thresholds():
     free = view(SPOT, DEDICATED)
     assert proof(free, 600, 3, 0.2) == pytest.approx(600 * 1.75)
     assert proof(free, 600, 1.0, 0.2) == proof(free, 600, 1.1, 0.2)
-    assert outage_wait(600, 3, 0.125) == pytest.approx(600)
-    assert outage_wait(600, 3, 0.25) == float("inf")
+    assert outage_wait(600, 3, 0.5) == pytest.approx(600)
+    assert outage_wait(600, 3, 0.0) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -340,27 +343,11 @@ def test_what_is_promised_rests_on_a_tier(given_view):
         )
 
 
-def calls(of):
-    """How many Python functions a call of `of` calls."""
-    counted = []
-    sys.setprofile(lambda _frame, event, _: counted.append(None) if event == "call" else None)
-    try:
-        of()
-    finally:
-        sys.setprofile(None)
-    return len(counted)
-
-
-def test_its_work_grows_no_faster_than_the_number_of_tiers():
-    """It is asked for every job at every event, so it may not compare each tier with each other tier."""
-
-    def work(number):
-        spots = [replace(SPOT, name=f"spot-{n}", available=False, spell_age=600.0 * n) for n in range(number)]
-        crowded = view(*spots, DEDICATED, CPU)
-        return calls(lambda: deadline(crowded))
-
-    few, many = work(2), work(14)
-    assert many <= few * 14 / 2, (few, many)
+def test_it_takes_microseconds():
+    """The best of many short runs, because the machine is shared. The limit is 300 us; a third of it is usual."""
+    spots = [replace(SPOT, name=f"spot-{number}", available=False, spell_age=600.0 * number) for number in range(14)]
+    crowded = view(*spots, DEDICATED, CPU)
+    assert min(repeat(lambda: deadline(crowded), number=20, repeat=50)) / 20 < 300e-6
 
 
 def test_only_the_last_moment_is_urgent():

@@ -110,8 +110,10 @@ def test_the_way_to_the_first_step():
     begun = attempt(state=AttemptState.STARTING, scheduled_at=at(-40))
     several = (known(start=measured(100, 100, 100, 100, 200)),)
     assert view(status(begun, tiers=several)).changing == 160
-    late = attempt(state=AttemptState.RUNNING, scheduled_at=at(-190))
-    assert view(status(late, tiers=several)).changing == 50  # overdue: it may well take on
+    late = attempt(state=AttemptState.RUNNING, scheduled_at=at(-210))
+    assert view(status(late, tiers=several)).changing == 10  # overdue: it may take as long again
+    later = attempt(state=AttemptState.RUNNING, scheduled_at=at(-900))
+    assert view(status(later, tiers=several)).changing == 50
     assert view(status(training(), tiers=several)).changing == 0
 
 
@@ -172,6 +174,16 @@ def test_speeds(paces, speeds, work):
     found = view(status(tiers=tuple(known(name, pace=pace * SECOND) for name, pace in paces.items())))
     assert tuple(one.speed for one in found.tiers) == pytest.approx(speeds)
     assert found.work == work
+
+
+def test_a_stated_pace_counts_until_the_job_has_measured_one():
+    stated = [{**TIERS[0], "pace": "2s"}, {**TIERS[1], "pace": "1s"}, TIERS[2]]
+    before = status(tiers=(known("spot", pace=3 * SECOND),))
+    assert [one.speed for one in view(before, tiers=stated).tiers] == [1.0, 2.0, 0.02]
+    assert [one.speed_assumed for one in view(before, tiers=stated).tiers] == [False, False, True]
+    after = status(tiers=(known("spot", pace=3 * SECOND), known("dedicated", pace=3 * SECOND)))
+    assert [one.speed for one in view(after, tiers=stated).tiers] == [1.0, 1.0, 0.02]
+    assert ahead(status(), tiers=stated).missing.reason == "PaceUnknown", "work is known only once steps were measured"
 
 
 def test_two_tiers_without_accelerators_are_alike():

@@ -15,7 +15,7 @@ from holdfast.api.attempt import AttemptState
 from holdfast.api.scalars import format_time
 from holdfast.core.capacity.cheapest import cheapest
 from holdfast.core.capacity.deadline import deadline
-from holdfast.core.capacity.rotation import refusals, whose_turn
+from holdfast.core.capacity.rotation import refusals, search_begun, whose_turn
 from holdfast.core.observe.nodes import ClusterView
 
 MINUTE = 60.0
@@ -27,6 +27,27 @@ def waited(tier="spot", ended=-60.0, reason="AcquireTimeout", number=2):
 
 
 HAD = record()
+
+
+@pytest.mark.parametrize(
+    ("history", "begun"),
+    [
+        ((), None),
+        ((HAD,), HAD.ended_at),
+        ((HAD, waited("a", -90), waited("b", -60)), HAD.ended_at),
+        ((HAD, waited(reason="Suspended", ended=-70), waited("b", -60)), at(-70)),
+        ((waited("a", -90), waited("b", -60)), waited("a", -90).raised_at),  # as far as the history goes
+    ],
+)
+def test_since_when_a_job_has_had_no_node(history, begun):
+    assert search_begun(history) == begun
+
+
+def test_the_outlook_says_for_how_long_the_job_has_searched():
+    history = (record(ended_at=at(-900)), waited("spot", -60))
+    nowhere = attempt(3, AttemptState.ACQUIRING, scheduled_at=None)
+    assert ahead(status(nowhere, history=history)).view.searching == 900
+    assert ahead(status(attempt(3), history=history)).view.searching == 0
 
 
 @pytest.mark.parametrize(

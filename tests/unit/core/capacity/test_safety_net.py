@@ -50,6 +50,8 @@ def test_close_to_the_deadline_a_changeover_counts_more_than_speed():
         (CPU, {}, 7200 - 1200 - 600),  # as good as nowhere
         (DEDICATED, {}, 6000),  # in time by itself
         (DEDICATED, {"tier": "dedicated", "changing": 100}, 7100),
+        (replace(SPOT, speed_assumed=True), {}, 7200 - 1200 - 1200 - 600),  # it may do nothing in a step
+        (replace(DEDICATED, name="new", speed_assumed=True), {}, 7200 - 1200 - 1200 - 600),  # as if it were Spot
     ],
 )
 def test_room(tier, given, room):

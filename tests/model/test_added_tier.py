@@ -1,0 +1,34 @@
+"""One more tier in the grid does not make a job expensive, and never late: a small part of tests.model.added_tier."""
+
+from tests.model import added_tier
+
+from holdfast.simulate.economy import Outcome
+
+SEEDS = range(1, 7)
+USUAL = ("slow cheap Spot (T4)", "half as fast Spot, expensive", "very slow cheap Spot", "expensive Spot")
+OTHERS = ("half as fast dedicated", "very fast, very expensive dedicated")
+NOISE = 0.03  # of so few jobs
+
+
+# Breaks if slack is ignored when a tier is chosen: a slow tier uses it up, and dedicated nodes make up for that.
+def test_one_more_spot_tier_does_not_make_jobs_expensive():
+    found = added_tier.measure(added_tier.drawn, SEEDS, tiers=USUAL, loads=(0.3, 0.85))
+    ratios = {(name, load): added_tier.ratio(found, name, load) for name in USUAL for load in (0.3, 0.85)}
+    assert max(ratios.values()) <= added_tier.LIMIT + NOISE, ratios
+    assert ratios["slow cheap Spot (T4)", 0.3] < 0.9, "where there is time, it saves money"
+    assert added_tier.late(found) == 0
+
+
+# Breaks if slack is counted on another dedicated tier than the one that the job would really use.
+def test_one_more_dedicated_tier_does_not_make_jobs_expensive():
+    found = added_tier.measure(added_tier.drawn, SEEDS, tiers=OTHERS, loads=(0.5, 0.92))
+    ratios = {(name, load): added_tier.ratio(found, name, load) for name in OTHERS for load in (0.5, 0.92)}
+    assert max(ratios.values()) <= added_tier.LIMIT + NOISE, ratios
+    assert added_tier.late(found) == 0
+
+
+def test_the_program_says_which_tier_makes_jobs_expensive(capsys, monkeypatch):
+    cheap, expensive = Outcome(cost=1.0), Outcome(cost=1.5)
+    monkeypatch.setattr(added_tier, "measure", lambda *_args, **_given: {("", 0.5): [cheap], ("CPU", 0.5): [expensive]})
+    assert added_tier.main(["--markets", "1", "--tiers", "CPU"]) == 1
+    assert "1 jobs for each load; highest 1.500; late: 0" in capsys.readouterr().out
