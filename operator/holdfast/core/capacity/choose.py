@@ -81,7 +81,7 @@ def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierVie
     wanted = [tier for tier in view.tiers if tier.kind == "Dedicated"] if here and not choice.promised else []
     if here is None or here.kind != "Spot":
         wanted += [tier for tier in view.tiers if tier.kind == "Spot"]
-    elif choice.promised:
+    elif choice.promised and choice.watch:
         wanted += better_spots(view)
     return sorted((tier for tier in wanted if tier is not here), key=lambda tier: tier.unit_price or 0.0)
 

@@ -33,7 +33,7 @@ from math import inf, sqrt
 from holdfast.core.capacity.policy_input import Choice, TierView, View
 from holdfast.core.capacity.rotation import whose_turn
 from holdfast.core.capacity.safety_net import Net, find_net, spare
-from holdfast.core.capacity.work_price import UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecast
+from holdfast.core.capacity.work_price import UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecasts
 
 LOOK = 3600.0  # seconds; the policy is asked again after an hour even if nothing happens
 MIN_RATIO = 1.1  # below it, the thresholds would be longer than any job
@@ -225,7 +225,7 @@ def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
         default=fallback,
     )
     used = Kind(case.hourly[other.name], other.speed, other.dependable)
-    slow, fast = forecast(view, view.tiers, case.hourly, UP, aged=False).speeds_with(used) or (0.0, 1.0)
+    slow, fast = forecasts(view, view.tiers, case.hourly, (UP,), aged=False)[0].speeds_with(used) or (0.0, 1.0)
     pressing = (1.0 - slow * view.left / view.work) / (1.0 - slow / fast) if slow < fast else 1.0
     if pressing <= 0:
         ample = view.left - view.work / slow

@@ -128,22 +128,40 @@ def hourly_prices(tiers: Sequence[TierView]) -> dict[str, float]:
     return {tier.name: known.get(tier.name, high if tier.dependable else low) for tier in tiers}
 
 
-def forecast(view: View, tiers: Sequence[TierView], hourly: dict[str, float], up: float, *, aged: bool) -> Forecast:
-    """The forecast for these tiers if Spot is up for the share `up`. A dependable tier that is out is left out.
+def forecasts(
+    view: View, tiers: Sequence[TierView], hourly: dict[str, float], shares: Sequence[float], *, aged: bool
+) -> list[Forecast]:
+    """The forecasts for these tiers if Spot is up for each of these shares of the time.
 
-    If `aged`, the present spell of each Spot tier goes on for some time.
+    A dependable tier that is out is left out. If `aged`, the present spell of each Spot tier goes on for some time.
     """
     left = max(view.left, 1.0)
-    out: dict[Kind, float] = {IDLE: 0.0}  # the share of the time in which all tiers of this kind are out
+    spells: dict[Kind, list[tuple[bool | None, float]]] = {IDLE: []}  # of the Spot tiers of a kind
     for tier in tiers:
-        kind = Kind(hourly[tier.name], tier.speed, tier.dependable)
-        if tier.dependable:
-            if tier.available is not False or tier.name == view.tier:
-                out[kind] = 0.0
-            continue
-        share = _share_up(tier, left, up) if aged else up
-        out[kind] = out[kind] * (1.0 - share * ALSO_UP * aged) if kind in out else 1.0 - share
-    return Forecast(tuple(out), tuple([1.0 - share for share in out.values()]))
+        if not tier.dependable:
+            goes_on = _goes_on(tier, left) if aged and tier.available is not None else 0.0
+            spells.setdefault(Kind(hourly[tier.name], tier.speed, dependable=False), []).append(
+                (tier.available, goes_on)
+            )
+        elif tier.available is not False or tier.name == view.tier:
+            spells[Kind(hourly[tier.name], tier.speed, dependable=True)] = []
+    kinds, more = tuple(spells), ALSO_UP if aged else 0.0
+    return [Forecast(kinds, tuple([_share(found, up, more) for found in spells.values()])) for up in shares]
+
+
+def _share(spells: Sequence[tuple[bool | None, float]], up: float, more: float) -> float:
+    """The share of time in which one of these Spot tiers is up; 1 for dependable tiers."""
+    out = 1.0 if spells else 0.0
+    for available, goes_on in spells:
+        share = up + (1.0 - up) * goes_on if available else up - up * goes_on
+        out = out * (1.0 - share * more) if out < 1.0 else 1.0 - share
+    return 1.0 - out
+
+
+def _goes_on(spot: TierView, left: float) -> float:
+    """The share of the time that is left in which the present spell of this Spot tier is expected to go on."""
+    age = (spot.spell_age or 0.0) + YOUNG
+    return age / left * log(1.0 + left / age)
 
 
 def work_price(view: View, hourly: dict[str, float], trip: float) -> float:
@@ -152,17 +170,8 @@ def work_price(view: View, hourly: dict[str, float], trip: float) -> float:
     `trip` is a changeover in seconds; the time that changeovers will take does no work.
     """
     need = view.work / max(view.left * (1.0 - min(TRIPS * trip / SPELL, MOST_TRIPS)), 1.0)
-    found = [forecast(view, view.tiers, hourly, up, aged=True).work_price(need) for up in SHARES]
+    found = [one.work_price(need) for one in forecasts(view, view.tiers, hourly, SHARES, aged=True)]
     return sum(found) / len(found)
-
-
-def _share_up(spot: TierView, left: float, up: float) -> float:
-    """The share of the time that is left in which this Spot tier is up: first its present spell, and then `up`."""
-    if spot.available is None:
-        return up
-    age = (spot.spell_age or 0.0) + YOUNG
-    goes_on = age / left * log(1.0 + left / age)
-    return up + (1.0 - up) * goes_on if spot.available else up - up * goes_on
 
 
 @lru_cache(maxsize=256)
@@ -326,8 +335,7 @@ def _plan(view: View, net: Net, hourly: dict[str, float]) -> Net:
         here = tier.name == view.tier
         changing, unit = view.changing if here else tier.changeover, hourly[tier.name] / tier.speed
         spots = [one for one in view.tiers if one.kind == "Spot" and hourly[one.name] / one.speed < unit]
-        plan = forecast(view, spots, hourly, UP, aged=True)
-        speed = plan.mean_speed(sorted(range(len(plan.kinds)), key=lambda n: plan.kinds[n].speed, reverse=True))
+        speed = UP * max((one.speed for one in spots), default=0.0)
         done = min(speed * view.left, view.work)
         ample = (view.left - view.work / tier.speed) * tier.speed / view.work
         tight = TIGHT * done * max(1 - ample / AMPLE, 0.0)

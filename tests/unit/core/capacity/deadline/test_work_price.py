@@ -13,7 +13,7 @@ from holdfast.core.capacity.work_price import (
     Comparison,
     Forecast,
     Kind,
-    forecast,
+    forecasts,
     hourly_prices,
     steps,
     work_price,
@@ -62,7 +62,7 @@ def test_without_prices_there_is_nothing_to_compare():
 def test_an_old_spell_goes_on():
     def up(**changes):
         made = view(replace(SPOT, **changes), DEDICATED)
-        return forecast(made, made.tiers[:1], hourly_prices(made.tiers), UP, aged=True).up[1]
+        return forecasts(made, made.tiers[:1], hourly_prices(made.tiers), (UP,), aged=True)[0].up[1]
 
     assert up(available=None) == UP
     assert up(available=False, spell_age=99 * HOUR) < up(available=False, spell_age=HOUR) < UP
@@ -71,7 +71,7 @@ def test_an_old_spell_goes_on():
 
 def test_a_dedicated_tier_that_is_out_makes_no_offer():
     made = view(SPOT, replace(DEDICATED, available=False))
-    assert len(forecast(made, made.tiers, hourly_prices(made.tiers), UP, aged=True).kinds) == 2
+    assert len(forecasts(made, made.tiers, hourly_prices(made.tiers), (UP,), aged=True)[0].kinds) == 2
 
 
 def test_changeovers_take_time_too():
@@ -122,5 +122,5 @@ def test_a_dedicated_tier_whose_speed_is_assumed_is_no_net():
 def test_a_cpu_that_is_free_is_used_at_every_price():
     free = replace(CPU, price=Decimal(0))
     made = view(SPOT, free, DEDICATED)
-    found = forecast(made, made.tiers, hourly_prices(made.tiers), UP, aged=False)
+    (found,) = forecasts(made, made.tiers, hourly_prices(made.tiers), (UP,), aged=False)
     assert found.speeds_with(Kind(3.0, 1.0, True)) == (pytest.approx(0.8 + 0.2 * 0.02), pytest.approx(1.0))
