@@ -89,6 +89,17 @@ def test_zones_are_used_together() -> None:
     assert {"spot-0", "spot-1", "spot-2"} < outcome.hours.keys()
 
 
+# Breaks if an outage of all zones seems young because one of them was not observed, or was asked again just now.
+@pytest.mark.parametrize("billed", [False, True])
+def test_a_job_does_not_wait_for_ever_where_every_zone_is_out(billed: bool) -> None:
+    zone = bytes([1] * 12 + [0] * 60 + [1] * 300)
+    setting = replace(SETTING, work=12 * HOUR, deadline=14 * HOUR, billed_probe=billed)
+    outcome = run(setting, *[Trace(f"zone-{number}", 600, zone) for number in range(3)])
+    waited = outcome.finished / HOUR - sum(outcome.hours.values())
+    assert waited < 1, f"the job had no node for {waited:.1f} h"
+    assert not outcome.missed
+
+
 # Breaks if the zones are asked in turn for ever: when the third one is refused, the first refusal is forgotten.
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_dedicated_is_taken_if_every_zone_is_out(count: int) -> None:

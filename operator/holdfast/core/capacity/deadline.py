@@ -265,10 +265,11 @@ def _instead_of_stopgap(case: _Case, spot: TierView) -> Choice | None:
 def outage_age(view: View, spots: Iterable[TierView]) -> float:
     """For how long all these Spot tiers have been out.
 
-    The outage begins with the last of them. A tier that was not observed for some time has no age, and one that is
-    asked again after that seems to have gone out only then. But the job would have had a node if one had been up.
+    That is for as long as a job without a node has had none: it would have one if a tier had been up. Otherwise it is
+    the age of the youngest spell. A tier that was not observed for some time has no age, and one that is asked again
+    after that seems to have gone out only then.
     """
-    return max(min((spot.spell_age for spot in spots if spot.spell_age is not None), default=0.0), view.searching)
+    return view.searching or min((spot.spell_age for spot in spots if spot.spell_age is not None), default=0.0)
 
 
 def _wait(case: _Case, why: str, again: float) -> Choice:
