@@ -56,14 +56,15 @@ def probe(view: View, choice: Choice, better: Sequence[TierView]) -> str | None:
     """The tier for whose nodes a pending pod should wait while the job is elsewhere or waits; None if there is none.
 
     Among the better tiers it is the best one whose state is not known, otherwise the best one. A tier that is up needs
-    no probe. While it proves itself, the other tiers need none either.
+    no probe. While it proves itself, the other tiers need none either, but a job without a node always waits for one.
     """
     if not choice.watch or choice.tier != (view.here.name if view.here else None):
         return None
-    if any(tier.available for tier in better):
+    if view.here and any(tier.available for tier in better):
         return None
     unseen = [tier for tier in better if tier.available is None]
-    return next((tier.name for tier in (*unseen, *better)), None)
+    out = [tier for tier in better if tier.available is False]
+    return next((tier.name for tier in (*unseen, *out, *better)), None)
 
 
 def better_tiers(view: View, choice: Choice, policy: Policy) -> Sequence[TierView]:

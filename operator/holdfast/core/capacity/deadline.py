@@ -33,7 +33,7 @@ from math import inf, sqrt
 from holdfast.core.capacity.policy_input import Choice, TierView, View
 from holdfast.core.capacity.rotation import whose_turn
 from holdfast.core.capacity.safety_net import Net, find_net, spare
-from holdfast.core.capacity.work_price import UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecasts
+from holdfast.core.capacity.work_price import LEAST_GAIN, UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecasts
 
 LOOK = 3600.0  # seconds; the policy is asked again after an hour even if nothing happens
 MIN_RATIO = 1.1  # below it, the thresholds would be longer than any job
@@ -191,7 +191,7 @@ def _nowhere(case: _Case) -> Choice:
     for known in (True, None):
         # A tier that refused this search is asked again while the job waits, but the job does not wait longer for it.
         asked = [spot for spot in spots if spot.available is known and (known or spot.refused_ago is None)]
-        found = [spot for spot in asked if case.room(spot) >= 0 and case.is_fast_enough(spot)]
+        found = [spot for spot in asked if case.room(spot) >= 0 and _may_take(case, spot)]
         spot = case.best(found, available=known)
         if spot and any(one in useful for one in found):
             if (other := _instead_of_stopgap(case, spot)) and other.tier:
@@ -199,7 +199,23 @@ def _nowhere(case: _Case) -> Choice:
             return case.choose(spot, f"{'up, take it' if known else 'try it'}; {case.left()}", view.step)
     if net.room(view, None) < 0:
         return case.go("it is time to go")
-    return _in_outage(case, useful or spots)
+    found = useful or case.spots
+    return _in_outage(case, [spot for spot in found if not spot.available] or found)
+
+
+def _may_take(case: _Case, spot: TierView) -> bool:
+    """True if a job without a node may take this Spot tier: it is fast enough, and cheap or up for long enough.
+
+    If a fast tier has cheaper work, this one saves little, and each loss of it uses up slack.
+    """
+    if not case.is_fast_enough(spot):
+        return False
+    fast = [case.unit(one) for one in case.spots if one.speed >= case.fallback.speed]
+    if case.unit(spot) <= LEAST_GAIN * min(fast, default=inf):
+        return True
+    trip = (spot.changeover + case.fallback.changeover) / 2
+    need = proof(case.view, trip, case.gain(case.fallback, spot), case.ample)
+    return spot.available is None or (spot.spell_age or 0.0) >= need
 
 
 def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
@@ -219,7 +235,11 @@ def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
         (
             tier
             for tier in case.spots
-            if tier.available and tier not in spots and case.room(tier) >= 0 and not case.is_stopgap(tier)
+            if tier.available
+            and tier not in spots
+            and case.room(tier) >= 0
+            and _may_take(case, tier)
+            and not case.is_stopgap(tier)
         ),
         key=case.unit,
         default=fallback,
@@ -277,7 +297,7 @@ def _wait(case: _Case, why: str, again: float) -> Choice:
     slow = [
         tier
         for tier in case.view.tiers
-        if tier.dependable and tier.available and tier is not case.fallback and case.surplus(tier) > 0
+        if tier.dependable and tier.available and tier.speed < case.fallback.speed and case.surplus(tier) > 0
     ]
     if slow:
         return case.choose(max(slow, key=case.surplus), f"slow but cheap; {why}", again)

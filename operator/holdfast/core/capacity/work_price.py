@@ -33,6 +33,7 @@ from holdfast.core.capacity.safety_net import Net, net_on, spare
 YOUNG = 1200.0  # seconds; the 20 minutes of the hazard
 UP = 0.8  # share of time in which Spot is taken to be up where one share has to do
 SHARES = (0.3, 0.6, 0.9)
+USUALLY_UP = 0.6  # their mean
 ALSO_UP = 0.625
 TRIPS, SPELL = 3, 36_000.0
 MOST_TRIPS = 0.5  # the share of time that changeovers take is at most this
@@ -40,6 +41,7 @@ USUAL_RATIO = 3.0  # price of a dependable tier divided by that of Spot, if one 
 LEAST_GAIN = 1.15  # a job leaves Spot for another Spot tier only if that saves this
 TIGHT = 0.1  # share of the work that costs the price of the fallback, if it leaves no slack
 TINY = 1e-9
+ROUNDING = 1e-7  # seconds
 MAX_RATIO = 10.0  # above it, an even cheaper Spot changes nothing
 WORTH_A_MOVE = 0.9  # a job leaves a dependable tier only for one that is a tenth cheaper
 AMPLE = 0.25  # u above which the job can afford to wait for Spot as long as it takes
@@ -327,7 +329,11 @@ def _plan(view: View, net: Net, hourly: dict[str, float]) -> Net:
 
     It is one that is in time and not out; otherwise it is the tier of the net.
     """
-    usable = [tier for tier in view.tiers if tier.dependable and spare(view, tier) >= 0 and _is_usable(view, net, tier)]
+    usable = [
+        tier
+        for tier in view.tiers
+        if tier.dependable and spare(view, tier) >= -ROUNDING and _is_usable(view, net, tier)
+    ]
     if len(usable) < 2:
         return net_on(view, usable[0]) if usable else net
     best, lowest = net.tier, inf
@@ -335,7 +341,7 @@ def _plan(view: View, net: Net, hourly: dict[str, float]) -> Net:
         here = tier.name == view.tier
         changing, unit = view.changing if here else tier.changeover, hourly[tier.name] / tier.speed
         spots = [one for one in view.tiers if one.kind == "Spot" and hourly[one.name] / one.speed < unit]
-        speed = UP * max((one.speed for one in spots), default=0.0)
+        speed = USUALLY_UP * max((one.speed for one in spots), default=0.0)
         done = min(speed * view.left, view.work)
         ample = (view.left - view.work / tier.speed) * tier.speed / view.work
         tight = TIGHT * done * max(1 - ample / AMPLE, 0.0)

@@ -235,7 +235,7 @@ def test_any_status_gets_an_answer_and_always_the_same(given_status, policy, ret
 
 
 def test_it_takes_microseconds():
-    """The best of many short runs; for four tiers of which all is known, about 50 us is usual."""
+    """The best of many short runs; for four tiers of which all is known, about 100 us is usual."""
     names = [*PRICED, "spot-2"]
     full = [
         known(
@@ -254,4 +254,4 @@ def test_it_takes_microseconds():
     shared = profile(*tiers).model_copy(update={"status": CapacityProfileStatus(tiers=tuple(full))})
     made = snapshot(job(given_status, capacity=capacity, goal={"steps": 50_000}), profile=shared)
     found = made.grid
-    assert min(repeat(lambda: choose(made, given_status, found), number=20, repeat=50)) / 20 < 150e-6
+    assert min(repeat(lambda: choose(made, given_status, found), number=20, repeat=50)) / 20 < 400e-6

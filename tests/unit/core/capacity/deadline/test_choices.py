@@ -52,7 +52,9 @@ def test_better_spots_are_those_that_the_job_would_leave_its_spot_tier_for():
 def test_expensive_spot_is_not_used_while_there_is_time_to_wait():
     dear = replace(SPOT, name="dear", price=Decimal("2.3"))
     assert deadline(view(OUT, dear, DEDICATED, left=80 * HOUR)).tier is None
-    assert deadline(view(held(OUT, 2 * HOUR), dear, DEDICATED, left=42 * HOUR)).tier == "dear"
+    given = view(held(OUT, 2 * HOUR), dear, DEDICATED, left=42 * HOUR)
+    assert deadline(given).tier == "dedicated", "a loss would cost more than it saves"
+    assert deadline(view(held(OUT, 2 * HOUR), held(dear, 3 * HOUR), DEDICATED, left=42 * HOUR)).tier == "dear"
     back = deadline(view(held(SPOT, 5 * HOUR), dear, DEDICATED, tier="dear"))
     assert back.tier == "spot"
 
@@ -88,3 +90,8 @@ def test_a_job_that_searches_waits_no_longer_because_a_tier_was_asked_again():
 
 def test_without_a_promise_the_fastest_spot_tier_is_taken():
     assert deadline(view(T4, SPOT, CPU)).tier == "spot"
+
+
+def test_a_fast_expensive_tier_is_no_place_to_wait():
+    fast = replace(DEDICATED, name="fast", price=Decimal(8), speed=2.0)
+    assert deadline(view(OUT, DEDICATED, fast, left=40 * HOUR + 3000)).tier is None
