@@ -5,7 +5,7 @@ from tests.model import added_tier
 from holdfast.simulate.economy import Outcome
 
 SEEDS = range(1, 7)
-USUAL = ("slow cheap Spot (T4)", "half as fast Spot, expensive", "very slow cheap Spot", "expensive Spot")
+USUAL = ("slow cheap Spot (T4)", "half as fast Spot, expensive", "very slow cheap Spot")
 OTHERS = ("half as fast dedicated", "very fast, very expensive dedicated")
 NOISE = 0.03  # of so few jobs
 
@@ -16,6 +16,13 @@ def test_one_more_spot_tier_does_not_make_jobs_expensive():
     ratios = {(name, load): added_tier.ratio(found, name, load) for name in USUAL for load in (0.3, 0.85)}
     assert max(ratios.values()) <= added_tier.LIMIT + NOISE, ratios
     assert ratios["slow cheap Spot (T4)", 0.3] < 0.9, "where there is time, it saves money"
+    assert added_tier.late(found) == 0
+
+
+# Breaks if a job with time to wait takes expensive Spot.
+def test_expensive_spot_is_left_alone_where_there_is_time():
+    found = added_tier.measure(added_tier.drawn, SEEDS, tiers=("expensive Spot",), loads=(0.3,))
+    assert added_tier.ratio(found, "expensive Spot", 0.3) <= added_tier.LIMIT + NOISE
     assert added_tier.late(found) == 0
 
 

@@ -20,7 +20,16 @@ from holdfast.core.capacity.measured import at_worst, find_speeds, median
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.capacity.policy_input import TierView, View
 from holdfast.core.capacity.rotation import refusals, search_begun
-from holdfast.core.capacity.spells import FRESH, WORKING, Spell, patience, prevailing_spell, stored_spell, with_attempt
+from holdfast.core.capacity.spells import (
+    FRESH,
+    WORKING,
+    Spell,
+    patience,
+    prevailing_spell,
+    shared_spell,
+    stored_spell,
+    with_attempt,
+)
 from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
@@ -84,9 +93,17 @@ class Outlook(NamedTuple):
     figures: tuple[Figures, ...] = ()
 
 
-def look_ahead(snapshot: Snapshot, status: TrainingJobStatus, tiers: tuple[ProfileTier, ...]) -> Outlook:
-    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision."""
-    ahead = _Ahead(snapshot, status, tiers)
+def look_ahead(
+    snapshot: Snapshot,
+    status: TrainingJobStatus,
+    tiers: tuple[ProfileTier, ...],
+    shut: frozenset[str] = frozenset(),
+) -> Outlook:
+    """The outlook of a job whose grid is `tiers`, at least one; `status` is the draft of the decision.
+
+    The tiers named in `shut` count as out.
+    """
+    ahead = _Ahead(snapshot, status, tiers, shut)
     capacity, goal, pace = snapshot.job.spec.capacity, ahead.goal, ahead.speeds.pace
     done = _done(status, ahead.report)
     # A job without a node that has done all steps must start once more to report completion.
