@@ -54,7 +54,6 @@ ELSEWHERE = (
     ("trainer/format/sealed_json.py", "what is read of it", "tests/unit/trainer/format/test_codec.py"),
     ("trainer/format/selection.py", "loading a part", "tests/unit/trainer/restore/test_load.py"),
     ("trainer/format/sharding.py", "trainings whose tensors are sharded", "tests/integration/trainer/test_exact.py"),
-    ("trainer/format/stateful.py", "objects that tell their state", "tests/unit/trainer/format/test_tree.py"),
     ("trainer/progress.py", "the numbers that are reported", "tests/unit/trainer/pod/test_reporter.py"),
     ("trainer/ranks.py", "ranks that wait and leave together", "tests/unit/trainer/run/test_fence_wait.py"),
     ("trainer/restore/into_objects.py", "runs that go on", "tests/unit/trainer/run/test_run.py"),

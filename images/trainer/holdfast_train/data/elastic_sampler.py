@@ -17,6 +17,7 @@ __all__ = ["ElasticSampler"]
 
 ORDER: Final = 1  # version of the order, to be raised if the same seed ever gives another one
 SHOWN: Final = 8  # allowed numbers of ranks that an error message names
+SLACK: Final = 64  # steps by which a loader may draw further ahead than at its first step, as some prefetchers do
 
 
 class ElasticSampler:
@@ -45,6 +46,10 @@ class ElasticSampler:
     of torch.distributed, or of torchrun's variables; set both if several ranks share the same samples (tensor or
     pipeline parallelism).
 
+    **Other libraries.** The sampler gives each rank its own share. A library that shares the batches among the ranks
+    once more (the `prepare` of accelerate, for a loader) would let each rank train on a part of its share: it is
+    refused with StateError, when it asks for `batch_size` or when the loader has drawn more steps than are trained.
+
     StateError if the ranks cannot share the batch evenly; it names the numbers of ranks that can.
     """
 
@@ -64,6 +69,7 @@ class ElasticSampler:
         self._data = _fingerprint(samples)
         self._given = (rank, ranks)
         self._drawn: int | None = None  # steps whose batches the loader has drawn completely
+        self._ahead: int | None = None  # how many of them were not trained yet after the first step of the loader
         self._loads = 0
         self._generator: Any = None
         if batch < 1 or self.samples < batch:
@@ -84,6 +90,17 @@ class ElasticSampler:
         """How many batches of the loader make one step of this rank."""
         _, ranks = self._world()
         return 1 if self.micro_batch is None else self.batch // (ranks * self.micro_batch)
+
+    @property
+    def batch_size(self) -> int:
+        """The samples that a rank takes at a time. StateError with several ranks: see "Other libraries" above."""
+        _, ranks = self._world()
+        if ranks > 1:
+            raise StateError(
+                f"{_SHARED_AGAIN}: a library that asks for batch_size, such as accelerate, would share them once more; "
+                f"do not pass the loader to prepare()"
+            )
+        return self.micro_batch or self.batch
 
     def steps(self, epochs: int) -> int:
         """The steps after which every sample was seen `epochs` times: the goal for `Run.steps`."""
@@ -128,7 +145,7 @@ class ElasticSampler:
         if self._generator is not None:  # a loader draws its workers' seeds right after this call
             seed = hashlib.blake2b(f"{self.seed}/{self.step}/{rank}".encode(), person=b"holdfast loader").digest()
             self._generator.manual_seed(int.from_bytes(seed[:8], "little"))
-        self._drawn = max(self._drawn or 0, self.step)
+        self._drawn, self._ahead = max(self._drawn or 0, self.step), None
         return self._stream(self.step, self._loads)
 
     def _stream(self, step: int, loads: int) -> Iterator[list[int]]:
@@ -150,12 +167,21 @@ class ElasticSampler:
     # For Run.
 
     def trained(self, step: int) -> None:
-        """`step` steps are done. StateError if the loader has drawn fewer."""
+        """`step` steps are done. StateError if the loader has drawn fewer, or draws more and more of them ahead."""
         if self._drawn is not None and step > self._drawn:
             raise StateError(
                 f"{step} steps are done, but the loader was asked for the batches of only {self._drawn}: one step is a "
                 f"global batch of {self.batch} samples, on this rank {self.accumulate} batches of the loader"
             )
+        if self._drawn is not None:
+            ahead = self._drawn - step
+            self._ahead = ahead if self._ahead is None else self._ahead
+            if ahead > self._ahead + SLACK:
+                raise StateError(
+                    f"{_SHARED_AGAIN}, but it was asked for the batches of {self._drawn} steps while {step} steps were "
+                    f"trained: a library has shared the batches among the ranks once more (do not pass the loader to "
+                    f"accelerate's prepare()), or the loop takes more than {self.accumulate} batches in a step"
+                )
         self.step = step
 
     def go_to(self, step: int) -> None:
@@ -195,6 +221,9 @@ class ElasticSampler:
         assert ranks is not None
         check_share(self.batch, self.micro_batch, ranks)
         return rank, ranks
+
+
+_SHARED_AGAIN: Final = "ElasticSampler gives each rank its own share of the batches already"
 
 
 def check_share(batch: int, micro_batch: int | None, ranks: int) -> None:

@@ -1,11 +1,25 @@
-"""The methods that Run requires of objects in a checkpoint."""
+"""The methods that Run requires of objects in a checkpoint, and what is inside wrappers of other libraries."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Counts", "Stateful", "checked", "unwrapped"]
+__all__ = ["Counts", "Stateful", "checked", "stepping", "unwrapped"]
+
+# Classes whose state is split over the ranks without a description of the parts, by package and name.
+_SPLIT: Final = {
+    ("torch", "FullyShardedDataParallel"): "FSDP1",
+    ("torch", "FlatParameter"): "FSDP1",
+    ("torch", "ZeroRedundancyOptimizer"): "ZeroRedundancyOptimizer",
+    ("fairscale", "FullyShardedDataParallel"): "FSDP of fairscale",
+    ("fairscale", "OSS"): "OSS of fairscale",
+    ("deepspeed", "DeepSpeedEngine"): "DeepSpeed",
+    ("deepspeed", "ZeROOptimizer"): "ZeRO of DeepSpeed",
+    ("deepspeed", "DeepSpeedZeroOptimizer"): "ZeRO of DeepSpeed",
+    ("deepspeed", "DeepSpeedZeroOptimizer_Stage3"): "ZeRO of DeepSpeed",
+}
 
 
 @runtime_checkable
@@ -28,10 +42,37 @@ class Counts(Protocol):
 
 
 def checked(name: str, thing: object) -> Stateful:
-    """`thing`, which the program calls `name`. StateError if it lacks a method."""
+    """`thing`, which the program calls `name`. StateError if it lacks a method, or is split over the ranks."""
     if not isinstance(thing, Stateful):
         raise StateError(f"{name!r} is a {type(thing).__name__}: Run takes objects with state_dict and load_state_dict")
+    for part in _parts(thing):
+        for kind in type(part).__mro__:
+            if (found := _SPLIT.get((kind.__module__.partition(".")[0], kind.__name__))) is not None:
+                raise StateError(
+                    f"{name!r} uses {found} ({kind.__name__}), whose state Run cannot save yet; use FSDP2 "
+                    f"(torch.distributed.fsdp.fully_shard) or DistributedDataParallel"
+                )
     return thing
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """`thing`, what is inside its wrappers, the modules of a model, and the parameters of an optimizer."""
+    yield thing
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(thing, torch.nn.Module):
+        yield from thing.modules()
+    while hasattr(thing, "param_groups"):
+        for group in thing.param_groups:
+            yield from group["params"]
+        thing = getattr(thing, "optimizer", None)
+        yield thing
+
+
+def stepping(optimizer: Any) -> Any:
+    """The optimizer that changes the parameters: `optimizer`, or the one in wrappers such as accelerate's."""
+    while hasattr(inner := getattr(optimizer, "optimizer", None), "param_groups"):
+        optimizer = inner
+    return optimizer
 
 
 def unwrapped(thing: Any) -> Any:

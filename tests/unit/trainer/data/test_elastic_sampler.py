@@ -239,3 +239,47 @@ def test_a_loader_does_not_change_the_random_numbers_of_training() -> None:
     before = torch.get_rng_state()
     next(iter(sampler.loader(Numbers(100))))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Shard:
+    """As accelerate's BatchSamplerShard: every second batch of `batches`, which it asks for its size."""
+
+    def __init__(self, batches: Any, ask: bool) -> None:
+        self.batches = batches
+        if ask:
+            self.batch_size = getattr(batches, "batch_size", None)
+
+    def __iter__(self) -> Any:
+        return (batch for number, batch in enumerate(self.batches) if number % 2 == 0)
+
+
+def test_a_library_that_shares_the_batches_once_more_is_refused_at_once() -> None:
+    sampler = ElasticSampler(64, batch=8, rank=1, ranks=2)
+    with pytest.raises(StateError, match=r"gives each rank its own share .* do not pass the loader to prepare\(\)"):
+        Shard(sampler, ask=True)
+    assert ElasticSampler(64, batch=8, rank=0, ranks=1).batch_size == 8
+    assert ElasticSampler(64, batch=8, micro_batch=2, rank=0, ranks=1).batch_size == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_draws_more_than_is_trained_is_noticed(workers: int) -> None:
+    data = Numbers(1000)
+    sampler = ElasticSampler(data, batch=8, rank=0, ranks=2)
+    loader = torch.utils.data.DataLoader(data, batch_sampler=Shard(sampler, ask=False), num_workers=workers)
+    with pytest.raises(StateError, match="a library has shared the batches among the ranks once more"):
+        for step, _ in enumerate(islice(loader, 100), 1):
+            sampler.trained(step)
+
+
+def test_a_loader_that_draws_ahead_is_not() -> None:
+    """Workers, and a prefetcher that fills its queue while the first steps are trained."""
+    data = Numbers(1000)
+    sampler = ElasticSampler(data, batch=8, rank=0, ranks=2)
+    loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, num_workers=2, prefetch_factor=10)
+    for restart in range(2):
+        for step, _ in enumerate(islice(loader, 100), 100 * restart + 1):
+            sampler.trained(step)
+    drawn = iter(sampler)
+    for step in range(201, 261):
+        next(drawn), next(drawn)
+        sampler.trained(step)
