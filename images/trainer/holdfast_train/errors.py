@@ -11,6 +11,7 @@ HoldfastTrainError
     +-- StorageFullError
     +-- CheckpointCorruptError
     +-- WriterLostError
+    +-- RanksDifferError
     +-- KeyMissingError
     +-- MisconfiguredStorageError
         +-- StorageDeniedError
@@ -36,6 +37,7 @@ __all__ = [
     "KeyMissingError",
     "MisconfiguredStorageError",
     "NoCheckpointError",
+    "RanksDifferError",
     "StateError",
     "StorageDeniedError",
     "StorageError",
@@ -146,6 +148,16 @@ class WriterLostError(StorageError):
 
     reason = "WriterLost"
     exit_code = EXIT_UNAVAILABLE
+
+
+class RanksDifferError(StorageError):
+    """A checkpoint is given up: a rank has other values than rank 0 of `what`, a tensor or an object."""
+
+    reason = "RanksDiffer"
+
+    def __init__(self, message: str, what: str = "") -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class KeyMissingError(StorageError):

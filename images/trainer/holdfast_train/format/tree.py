@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 from holdfast_train.errors import StateError
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 
-__all__ = ["Leaf", "Shard", "TensorEntry", "Tree", "Walk", "names", "unpack"]
+__all__ = ["APART", "Leaf", "Shard", "TensorEntry", "Tree", "Walk", "names", "unpack"]
 
 T = TypeVar("T")
-LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
+APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 

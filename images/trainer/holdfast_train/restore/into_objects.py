@@ -14,6 +14,7 @@ from holdfast_train.format.names import resolve
 from holdfast_train.format.program import IMPORTED, Program, Severity, compare, refusal, with_objects
 from holdfast_train.format.sharding import Box
 from holdfast_train.format.stateful import Counts, Stateful, unwrapped
+from holdfast_train.format.tree import APART
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_tensors, with_tensors
 from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
@@ -159,14 +160,18 @@ def _outlines(
     StateError if `found` has none of `objects`.
     """
     saved = outline(found.manifest.state, found.manifest)["objects"]
-    wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
     if mine is not None:
-        if removed := [name for name in mine["objects"] if name not in per_rank]:
-            names = ", ".join(map(repr, removed))
-            say(f"the checkpoint contains {names} of rank {rank}, which per_rank does not contain: not restored")
-        mine = {**mine, "objects": {name: mine["objects"][name] for name in per_rank if name in mine["objects"]}}
-    return tuple(saved), wanted, mine
+        saved = {**saved, **mine.get(APART, {})}
+    wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
+    if mine is not None:
+        of_rank = mine["objects"]
+        mine = {"rng": mine["rng"], "objects": {name: of_rank[name] for name in per_rank if name in of_rank}}
+    storage = open_retrying(environment, resolve(found.uri)[0])
+    with storage.within(PATIENCE_SECONDS):
+        wanted, mine = materialise(storage, found.manifest, (wanted, mine))
+    ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
+    return restored(found, {"objects": wanted}, ranks)
 
 
 def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:

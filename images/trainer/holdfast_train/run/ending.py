@@ -147,7 +147,7 @@ class Ending:
             # Without storage no record proves the end, so exit code and signals decide, as for any program.
             if self._storage is not None:
                 self._wait_for_pending(step)
-                if self._schedule.saved_step != step:
+                if self._coordinator is None or not self._coordinator.is_saved(step):
                     self._save(FINAL_PATIENCE, last=True)
                 self._ranks.from_first(partial(self._complete, step))
             self._progress.state = "completed"

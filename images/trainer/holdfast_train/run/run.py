@@ -30,8 +30,8 @@ from holdfast_train.run.one_run import OneRun
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import TrainingState
-from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule
+from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule, decimals
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import RetryingStorage
@@ -193,7 +193,7 @@ class Run:
             progress.state = "training"
             self._poke()
             if self._checkpointer is not None:
-                self._checkpointer.saver.prepare()  # now, because the first step has made the optimizer's state
+                self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out = checkpointer is not None and checkpointer.stop_error is not None

@@ -12,19 +12,22 @@ __all__ = ["ArrivingBytes"]
 class ArrivingBytes:
     """The bytes of `view`, which another process copies from front to back.
 
-    `ended_at`: when the trainer ended, in seconds of time.monotonic(); infinite while it runs.
+    `ended_at`: when the trainer ended, in seconds of time.monotonic(); infinite while it runs. `sums`: of the trainer's
+    `Sample`, once all bytes are copied.
     """
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
+        self.sums = ""
         self._ready = 0
         self._abandoned = ""
         self.ended_at = math.inf
         self._changed = threading.Condition()
 
-    def mark_ready(self, size: int) -> None:
+    def mark_ready(self, size: int, sums: str = "") -> None:
         """The first `size` bytes are copied."""
         with self._changed:
+            self.sums = sums
             self._ready = max(self._ready, size)
             self._changed.notify_all()
 

@@ -3,13 +3,21 @@
 from collections.abc import Callable, Mapping
 
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError, WriterLostError
+from holdfast_train.errors import (
+    HoldfastTrainError,
+    RanksDifferError,
+    StateError,
+    StorageError,
+    StorageUnreachableError,
+    WriterLostError,
+)
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
-from holdfast_train.save.frozen import FrozenNames
+from holdfast_train.save.alike import compare
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import SaveSchedule
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 
 __all__ = ["SaveCoordinator"]
@@ -38,8 +46,9 @@ class SaveCoordinator:
         self._on_change = on_change
         self._metrics = metrics
         self.stop_error: HoldfastTrainError | None = None
-        self._newest: CheckpointName | None = None  # the save that has begun last,
-        self._result: Saved | StorageError | None = None  # and its result, None until it is known
+        self._must_compare = ranks.size > 1  # before the next save
+        self._may_differ: frozenset[str] = frozenset()  # objects and tensors that are saved for each rank if they do
+        self._doubted: set[str] = set()  # of these, those that a save has found to differ
         self.saver = Saver(opened, state, self._on_result)
 
     def raise_stop_error(self) -> None:
@@ -47,13 +56,18 @@ class SaveCoordinator:
         error: HoldfastTrainError = self._ranks.share(self.stop_error)
         raise error
 
+    def prepare(self) -> None:
+        """Get ready for the first save, once the first step is done."""
+        self._compare()
+        self.saver.prepare()
+
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Saver.begin`."""
         self._schedule.record_begun()
-        # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
-        names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
-        name, names, metrics = self._ranks.share((CheckpointName.new(step, self._attempt), names, self._metrics()))
-        self._newest, self._result = name, None
+        name, metrics, self._must_compare = self._ranks.share(
+            (CheckpointName.new(step, self._attempt), self._metrics(), self._must_compare)
+        )
+        self._compare()
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
@@ -67,8 +81,8 @@ class SaveCoordinator:
         since. The `last` save raises the error instead.
         """
         self.begin(step, patience, left())
-        self.wait(step, left)
-        if isinstance(self._result, WriterLostError):
+        saved = self.wait(step, left)
+        if not saved and isinstance(self._schedule.failure, WriterLostError | RanksDifferError):
             self.begin(step, patience, left())
             self.wait(step, left)
         if isinstance(self._result, Saved):
@@ -78,15 +92,22 @@ class SaveCoordinator:
         return False
 
     def wait(self, step: int, left: Callable[[], float]) -> bool:
-        """Wait until no checkpoint is in flight, or no seconds are `left`. True if `step` is committed."""
-        if self._ranks.first:
-            self.saver.wait(left)
-        self._schedule.saved_step, self._schedule.failure, self._result, stop_error = self._ranks.share(
-            (self._schedule.saved_step, self._schedule.failure, self._result, self.stop_error)
+        """Wait until no checkpoint is in flight, or no seconds are `left`. True if `step` is committed.
+
+        Every rank waits for its own writer, which then uploads without a limit of the rate.
+        """
+        self.saver.wait(left)
+        self._schedule.saved_step, self._schedule.failure, stop_error = self._ranks.share(
+            (self._schedule.saved_step, self._schedule.failure, self.stop_error)
         )
         if stop_error is not None:
             raise stop_error
         return self._schedule.saved_step == step
+
+    def is_saved(self, step: int) -> bool:
+        """True if `step` is committed. The same answer on every rank: only rank 0 gets the results of saves at once."""
+        found: bool = self._ranks.share(self._schedule.saved_step == step)
+        return found
 
     @property
     def is_busy(self) -> bool:
@@ -94,12 +115,34 @@ class SaveCoordinator:
         found: bool = self._ranks.share(self.saver.is_busy)
         return found
 
-    def _on_result(self, name: CheckpointName, result: Saved | HoldfastTrainError) -> None:
-        """Record the result of the save `name`. Called on rank 0, in a thread, at any moment."""
+    def _compare(self) -> None:
+        """Find out with all ranks what differs between them, if that is not known."""
+        if self._must_compare:
+            tree, mine = self.saver.facts()
+            self._may_differ = frozenset((*mine.objects, *mine.leaves))
+            facts = self._ranks.gather(mine)
+            self.saver.apart = self._ranks.share(compare(tree, facts, self._doubted) if facts else None)
+            self._must_compare = False
+
+    def _doubt(self, error: RanksDifferError) -> HoldfastTrainError | None:
+        """The error that ends the training if what differs must be the same; else the next save compares all."""
+        if error.what not in self._may_differ:
+            return StateError(
+                f"{error}. Parameters and the state of their optimizer must be the same on all ranks, or sharded "
+                f"(DTensor); pass objects that differ as per_rank"
+            )
+        self._doubted.add(error.what)
+        self._must_compare = True
+        return None
+
+    def _on_result(self, result: Saved | HoldfastTrainError) -> None:
+        """Record the result of a save. Called on rank 0, in a thread, at any moment."""
         if isinstance(result, Saved):
             self._note(name, result)
             self._schedule.record_saved(result, self.saver.seconds_lost(result.step))
             say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s")
+        elif isinstance(result, RanksDifferError) and (error := self._doubt(result)) is not None:
+            self.stop_error = error
         elif isinstance(result, StorageError):
             self._note(name, self._schedule.record_failed(result))
             say(f"a checkpoint could not be saved ({result}); training goes on and tries again")

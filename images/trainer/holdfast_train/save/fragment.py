@@ -1,7 +1,8 @@
 """One rank's share of a manifest, which the rank writes to the storage for rank 0."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.codec import decoded
@@ -16,8 +17,8 @@ __all__ = ["Fragment"]
 class Fragment:
     """What one rank has written of a checkpoint: its `share` of the replicated state, its `own` bytes and its tree.
 
-    `frozen_share` and `frozen_own` are the parts of frozen tensors; an earlier save may have written them.
-    `form` is `Plan.form` of its plan. `failed` says why the rank's part is missing; empty if it is written.
+    `form` is `Plan.form` of its plan. `sums` and `objects` are checksums of what it has alike with other ranks: of its
+    `Sample`, and `tree_sums`. `failed` says why the rank's part is missing; empty if it is written.
     """
 
     rank: int
@@ -28,6 +29,8 @@ class Fragment:
     own: tuple[Part, ...] = ()
     tensors: tuple[TensorEntry, ...] = ()
     tree: Tree = None
+    sums: str = ""
+    objects: Mapping[str, str] = field(default_factory=dict)
     failed: str = ""
 
     def encode(self) -> bytes:

@@ -7,9 +7,10 @@ from holdfast_train import errors
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
-from holdfast_train.errors import HoldfastTrainError, StorageError
+from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
+from holdfast_train.save.alike import ALL_ALIKE, Apart
 from holdfast_train.save.plan import Plan
 
 __all__ = ["Abandon", "Copied", "Failed", "Finished", "MapArena", "Open", "Save", "ShortenDeadline"]
@@ -41,10 +42,10 @@ class MapArena:
 class Save:
     """Upload and commit the state that is being copied into `arena`.
 
-    `plan`: None if it is the plan of the save before. `fresh`: the name under which all ranks write parts of frozen
-    tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
-    all ranks, `own` this rank's. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience`
-    seconds, and nothing is retried after `at_most` seconds.
+    `plan`: None if it is the plan of the save before. `tree` describes the state of all ranks, `own` this rank's, with
+    what is `apart`.
+    `begun`: time.monotonic() of the trainer. The storage may be silent for `patience` seconds, and nothing is retried
+    after `at_most` seconds.
     """
 
     name: CheckpointName
@@ -59,16 +60,16 @@ class Save:
     begun: float
     patience: float
     at_most: float
-    fresh: CheckpointName | None = None
-    kept: CheckpointName | None = None
+    apart: Apart = ALL_ALIKE
 
 
 @dataclass(frozen=True)
 class Copied:
-    """The first `size` bytes of the checkpoint `name` are in its arena."""
+    """The first `size` bytes of the checkpoint `name` are in its arena. The last come with `sums`: see `Sample`."""
 
     name: CheckpointName
     size: int
+    sums: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,23 @@ class ShortenDeadline:
 
 @dataclass(frozen=True)
 class Failed:
-    """A checkpoint is not committed. `error` names a class of `errors`."""
+    """A checkpoint is not committed. `error` names a class of `errors`. `what`: see RanksDifferError."""
 
     step: int
     error: str
     text: str
+    what: str = ""
 
     @classmethod
     def of(cls, step: int, error: HoldfastTrainError) -> "Failed":
         """The message for `error`."""
-        return cls(step, type(error).__name__, str(error))
+        what = error.what if isinstance(error, RanksDifferError) else ""
+        return cls(step, type(error).__name__, str(error), what)
 
     def to_error(self) -> HoldfastTrainError:
         """The error that the writer raised."""
+        if self.what:
+            return RanksDifferError(self.text, self.what)
         kind = getattr(errors, self.error, StorageError)
         made = StorageError(self.text) if kind is errors.AlreadyCompleteError else kind(self.text)
         assert isinstance(made, HoldfastTrainError)

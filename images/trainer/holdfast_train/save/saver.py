@@ -7,17 +7,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.data import rng
-from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
+from holdfast_train.errors import HoldfastTrainError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.program import Program
-from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import Tree, Walk
+from holdfast_train.save.alike import ALL_ALIKE, Facts, Sample
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
@@ -26,47 +23,13 @@ from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, fits
 from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan, make_plan
-from holdfast_train.save.writer_process import WriterProcess, start_writer
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 
 __all__ = ["Saver", "TrainingState", "no_garbage_collection"]
 
 ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Inside, Python does not search for unreachable objects.
-
-    A save makes several objects for each tensor, and all of them stay. For a state of 100,000 tensors the searches that
-    they would cause take longer than the rest of the call, for which training waits.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """What a checkpoint contains: `objects`, the same on all ranks, `per_rank` objects, and the `program`'s facts."""
-
-    objects: Mapping[str, Stateful]
-    per_rank: Mapping[str, Stateful]
-    program: Program = field(default_factory=Program)
-
-    def walk(self, rank: int) -> tuple[Walk, int, Tree, Tree]:
-        """The leaves, how many of them come from `objects`, the tree of `objects`, and the tree of `rank` alone."""
-        walk = Walk()
-        objects = {name: unwrapped(thing).state_dict() for name, thing in self.objects.items()}
-        tree: Tree = {"$dict": [["objects", walk.tree(objects, "")]]}
-        replicated = len(walk.leaves)
-        own = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
-        return walk, replicated, tree, walk.tree(own, f"@{rank}")
 
 
 class _Newest(NamedTuple):
@@ -80,21 +43,8 @@ class _Newest(NamedTuple):
 class _Upload(NamedTuple):
     """The save `name` of `step`, which `writer` uploads from an arena. `fresh`: see FrozenNames."""
 
-    name: CheckpointName
-    fresh: CheckpointName
-    step: int
-    writer: WriterProcess
-
-
-class Saver:
-    """Saves `state` while training goes on. Only one thread, of the process that made the Saver, may use it.
-
-    An arena belongs to a writer from `Save` on, until the writer says that it is free or the writer's process is
-    reaped. Until then nothing copies into it. A writer is replaced only after its process is reaped, so a step is never
-    committed after a later one.
-
-    `opened` is sent to each writer. `on_result` is called in a thread with the name and the result of each save, on
-    rank 0.
+    `opened` is sent to each writer. `on_result` is called in a thread with the result of each checkpoint, on rank 0.
+    `apart`: what is saved for each rank, the same on all ranks.
     """
 
     def __init__(
@@ -106,7 +56,7 @@ class Saver:
         self._open = opened
         self._state = state
         self._guard = Guard(state.objects.values())
-        self.frozen = Frozen(state.objects.values())
+        self.apart = ALL_ALIKE
         self._overlap = True  # copy while training goes on
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
@@ -134,6 +84,10 @@ class Saver:
         with self._changed:
             return self._has_room
 
+    def facts(self) -> tuple[Tree, Facts]:
+        """The tree of the objects, and what this rank has of it, to be compared with other ranks."""
+        return self._state.facts(self._open.rank, self._guard.storages())
+
     def prepare(self) -> None:
         """Allocate an arena in a thread, so that the first save is as fast as later ones.
 
@@ -141,14 +95,9 @@ class Saver:
         """
         if "torch" not in sys.modules:
             return
-        with no_garbage_collection():
-            walk, replicated, _, _ = self._state.walk(self._open.rank)
-            plan = self._plan_for(walk, replicated)
-        arena = self._new_arena(0, plan.size)
-        try:
-            threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
-        except RuntimeError:  # the container is at its limit of processes
-            arena.populate()
+        walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
+        arena = self._new_arena(0, self._plan_for(walk, replicated).size)
+        threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
 
     @no_garbage_collection()
     def begin(
@@ -173,7 +122,9 @@ class Saver:
         if self._newest is not None:
             # If its upload has failed, its arena is free although the capture may still copy into it.
             self._newest.capture.wait()
-        walk, replicated, tree, own = self._state.walk(self._open.rank)
+        if self._channel is None:
+            self._connect()
+        walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
         plan = self._plan_for(walk, replicated)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
         kept = self.frozen.choose(plan, walk.leaves, frozen)
@@ -196,15 +147,14 @@ class Saver:
             begun=begun,
             patience=patience,
             at_most=at_most,
+            apart=self.apart,
         )
+        alike = [leaf for leaf in walk.leaves[:replicated] if leaf.box is None] if self._open.ranks > 1 else []
+        sample = Sample(alike, step)
         self._sent_plan = plan
         self._lock.take()
         self._send(save)
-        try:
-            capture = self._start_capture(name, number, plan, walk)
-        except BaseException as error:  # otherwise the writer would wait for the copy, and keep the arena, for ever
-            self._send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
-            raise
+        capture = self._start_capture(name, number, plan, walk, sample)
         self._newest = _Newest(step, time.monotonic() - begun, capture)
 
     def seconds_lost(self, step: int) -> float:
@@ -244,13 +194,13 @@ class Saver:
         self._arenas.clear()
         self._lock.close()
 
-    def _start_capture(self, name: CheckpointName, number: int, plan: Plan, walk: Walk) -> Capture:
+    def _start_capture(self, name: CheckpointName, number: int, plan: Plan, walk: Walk, sample: Sample) -> Capture:
         capture = Capture(
             self._arenas[number],
             plan,
             walk.leaves,
             guarded=self._guard.storages() if self._overlap else frozenset(),
-            on_copied=lambda size: self._send(Copied(name, size)),
+            on_copied=lambda size: self._send(Copied(name, size, sample.sums() if size == plan.size else "")),
             on_failed=lambda why: self._give_up(name, why),
         )
         self._guard.delay_steps(capture)
@@ -265,8 +215,7 @@ class Saver:
 
     def _plan_for(self, walk: Walk, replicated: int) -> Plan:
         """The plan of the previous save if only values have changed since, otherwise a new one."""
-        frozen = self.frozen.leaves(walk.leaves)
-        form = (*((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves), frozen)
+        form = (replicated, *((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves))
         if self._plan is None or form != self._form:
             self._form = form
             self._plan = make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks, frozen)

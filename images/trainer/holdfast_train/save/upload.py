@@ -11,18 +11,19 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
 from holdfast_train.errors import (
     HoldfastTrainError,
-    KeyMissingError,
+    RanksDifferError,
     StateError,
     StorageError,
     StorageUnreachableError,
-    WriterLostError,
 )
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import names
+from holdfast_train.save.alike import difference, tree_sums
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
+from holdfast_train.save.heartbeat import Heartbeat
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan, merge_entries
 from holdfast_train.storage import checksums
@@ -33,7 +34,7 @@ __all__ = ["Upload"]
 
 THREADS: Final = 4  # parts that are uploaded at once
 PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoint
-FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for the other ranks after its own part is uploaded
+FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded
 ORPHAN_SECONDS: Final = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
 FRAGMENTS: Final = 16  # fragments that rank 0 looks for at once: there may be hundreds of ranks
 FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
@@ -69,8 +70,12 @@ class Upload:
         self._rate = rate
         self._rank = rank
         self._ranks = ranks
-        self._is_leaving = is_leaving
-        self._frozen: _FrozenParts | None = None
+        self._heartbeat = Heartbeat(storage, rank, lambda: 0 if rate is None else rate.passed)
+
+    def expect(self, save: Save) -> None:
+        """`save` will be run. Rank 0 waits for this rank as long as it makes progress, also with an earlier save."""
+        if self._rank > 0:
+            self._heartbeat.begin(save.name)
 
     def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
         """Upload `arriving`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors."""
@@ -78,8 +83,8 @@ class Upload:
             try:
                 self._checkpoints.prepare(self._is_leaving)
                 mine = self._write(save, plan, arriving)
-                others = self._wait_for_fragments(save, plan, arriving)
-                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun, save.fresh)
+                others = self._wait_for_fragments(save, plan, arriving, mine)
+                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
             except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
                 if save.fresh is not None:
@@ -96,6 +101,8 @@ class Upload:
             with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
                 self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
             raise
+        finally:
+            self._heartbeat.end(save.name)
         self._storage.put(key, mine.encode())
         return None
 
@@ -110,54 +117,48 @@ class Upload:
                 name = save.fresh if section < 2 and save.fresh is not None else save.name
                 key = name.part_key(self._rank, len(pending))
                 pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
-                sections[section].append(pending[-1])
-        parts = [tuple(future.result() for future in section) for section in sections]
-        frozen_share, frozen_own = self._frozen_parts(save, plan, parts[0], parts[1])
+        parts = [future.result() for future in pending]
+        shared = sum(start < plan.share for start, _ in pieces)
         return Fragment(
             rank=self._rank,
             form=plan.form,
-            frozen_share=frozen_share,
-            frozen_own=frozen_own,
-            share=parts[2],
-            own=parts[3],
+            share=tuple(parts[:shared]),
+            own=tuple(parts[shared:]),
             tensors=plan.own_tensors,
             tree=save.own,
+            sums=arriving.sums,
+            objects=tree_sums(save.tree, save.apart) if self._ranks > 1 else {},
         )
-
-    def _frozen_parts(
-        self, save: Save, plan: Plan, share: tuple[Part, ...], own: tuple[Part, ...]
-    ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-        """The parts of frozen tensors: `share` and `own`, just written, or those that an earlier save has written."""
-        if not plan.keeps:
-            if save.fresh is not None:
-                self._frozen = _FrozenParts(save.fresh, share, own)
-            return share, own
-        kept = self._frozen
-        if kept is None or kept.name != save.kept:
-            raise WriterLostError(
-                f"step {save.step} is not saved: the writer process that uploaded the frozen parameters has ended"
-            )
-        return kept.share, kept.own
 
     def _put(self, key: str, piece: memoryview) -> Part:
         sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
         self._storage.write(key, piece, sums=sums, rate=self._rate)
         return Part(key, len(piece), checksums.CHUNK_BYTES, sums)
 
-    def _wait_for_fragments(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Iterator[Fragment]:
+    def _wait_for_fragments(
+        self, save: Save, plan: Plan, arriving: ArrivingBytes, mine: Fragment
+    ) -> Iterator[Fragment]:
         """The fragments of the other ranks, in order. StorageUnreachableError names the first that is missing.
 
-        StateError if the state of a rank differs from that of rank 0.
+        StateError if a rank has other tensors than rank 0, RanksDifferError if it has other values.
         """
+        alike = [entry.name for entry in plan.common]
         named = frozenset(names(save.tree))
         now = time.monotonic()
-        deadline = now + min(FRAGMENT_SECONDS, save.at_most)
+        latest, deadline = now + save.at_most, now + FRAGMENT_SECONDS
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
-
-        def wait(rank: int) -> Fragment:
-            while (found := self._fragment(save, rank)) is None:
-                if time.monotonic() > min(deadline, arriving.ended_at + orphaned):
+        for rank in range(1, self._ranks):
+            written = 0
+            while self._storage.size(key := save.name.fragment_key(rank)) is None:
+                if (now := time.monotonic()) > min(latest, arriving.ended_at + orphaned):
                     raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
+                if now > deadline:
+                    before, written = written, len(self._storage.keys(save.name.rank_prefix(rank)))
+                    if written == before:
+                        raise StorageUnreachableError(
+                            f"rank {rank} has written nothing for step {save.step} in {FRAGMENT_SECONDS:.0f} s"
+                        )
+                    deadline = now + FRAGMENT_SECONDS
                 time.sleep(FRAGMENT_EVERY)
             return found
 
@@ -166,6 +167,10 @@ class Upload:
                 raise StateError(
                     f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be the "
                     f"same on all ranks, or sharded (DTensor); pass objects that differ as per_rank"
+                )
+            if what := difference((mine.objects, mine.sums), (fragment.objects, fragment.sums), alike, save.step):
+                raise RanksDifferError(
+                    f"step {save.step} is not saved: rank {rank} has other values of {what!r} than rank 0", what
                 )
             yield fragment
 

@@ -94,10 +94,11 @@ class Writer:
                 arriving = ArrivingBytes(self._arenas[save.arena].view[: self._plan.size])
                 self._arriving[save.name] = arriving
                 self._lock.take()
+                self._upload.expect(save)
                 self._jobs.put((save, self._plan, arriving))
-            case Copied(name=name, size=size):
+            case Copied(name=name, size=size, sums=sums):
                 if (known := self._arriving.get(name)) is not None:  # None if its upload has failed already
-                    known.mark_ready(size)
+                    known.mark_ready(size, sums)
             case Abandon(name=name, why=why):
                 if (known := self._arriving.get(name)) is not None:
                     known.abandon(why)

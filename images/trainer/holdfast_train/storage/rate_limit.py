@@ -32,6 +32,7 @@ class RateLimit:
         self._sleep = sleep or self._until_lifted
         self._changed = threading.Condition()
         self._left = float(burst)
+        self._taken = 0  # bytes in all
         self._at = clock()
 
     @property
@@ -45,6 +46,13 @@ class RateLimit:
             self._limit = limit
             self._changed.notify_all()
 
+    @property
+    def passed(self) -> int:
+        """Bytes that were allowed to pass so far. While a caller waits, it grows with the time."""
+        with self._changed:
+            debt = 0.0 if self._limit is None else -self._left - (self._clock() - self._at) * self._limit
+            return self._taken - max(0, int(debt))
+
     def take(self, size: int, now: float) -> float:
         """Take `size` bytes out of the bucket at the time `now`. Return the seconds to wait before sending them.
 
@@ -52,6 +60,7 @@ class RateLimit:
         longer. So a piece of any size passes, and callers keep their order.
         """
         with self._changed:
+            self._taken += size
             limit = self._limit
             if limit is None:
                 self._left, self._at = float(self._burst), now

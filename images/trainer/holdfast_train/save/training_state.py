@@ -1,0 +1,62 @@
+"""`TrainingState`: what a checkpoint contains, and what of it one rank has to save."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast_train.data import rng
+from holdfast_train.format.program import Program
+from holdfast_train.format.stateful import Stateful, unwrapped
+from holdfast_train.format.tree import APART, Leaf, Tree, Walk
+from holdfast_train.save.alike import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
+from holdfast_train.save.capture import storage_of
+
+__all__ = ["TrainingState"]
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What a checkpoint contains: `objects`, the same on all ranks, `per_rank` objects, and the `program`'s facts."""
+
+    objects: Mapping[str, Stateful]
+    per_rank: Mapping[str, Stateful]
+    program: Program = field(default_factory=Program)
+
+    def walk(self, rank: int, apart: Apart = ALL_ALIKE) -> tuple[Walk, int, Tree, Tree]:
+        """The leaves, how many of them the ranks have alike, the tree of `objects`, and the tree of `rank` alone.
+
+        The leaves that are alike, and shards, come first. Each rank has what is `apart` in its own tree, under names of
+        its own; rank 0 has it in the tree of `objects`, from which ranks resume that were not there at the save.
+        """
+        walk = Walk()
+        tree: Tree = {"$dict": [["objects", walk.tree(self._states(), "")]]}
+        alike: list[Leaf] = []
+        differing: list[Leaf] = []
+        for leaf in walk.leaves:
+            (differing if leaf.name in apart.leaves else alike).append(leaf)
+        by = {leaf.name: f"@{rank}/{APART}/{leaf.name}" for leaf in differing} if rank > 0 else {}
+        differing = [leaf._replace(name=by.get(leaf.name, leaf.name)) for leaf in differing]
+        begin = len(walk.leaves)
+        state = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
+        own: list[Tree] = [[name, renamed(walk.tree(x, f"@{rank}/{name}"), by)] for name, x in state.items()]
+        if rank > 0 and apart.objects:
+            own.append([APART, apart_trees(tree, apart, by)])
+        walk.leaves = [*alike, *differing, *walk.leaves[begin:]]
+        return walk, len(alike), tree, {"$dict": own}
+
+    def facts(self, rank: int, trained: frozenset[int]) -> tuple[Tree, Facts]:
+        """The tree of `objects`, and what `rank` has of it. `trained`: memory that has to be the same on all ranks."""
+        walk = Walk()
+        tree: Tree = {"$dict": [["objects", walk.tree(self._states(), "")]]}
+        trained |= frozenset(storage_of(p) for thing in self.objects.values() for p in _parameters(unwrapped(thing)))
+        whole = [leaf for leaf in walk.leaves if leaf.box is None]
+        return tree, facts_of(tree, [x for x in whole if x.kind != "torch" or storage_of(x.value) not in trained])
+
+    def _states(self) -> dict[str, Any]:
+        return {name: unwrapped(thing).state_dict() for name, thing in self.objects.items()}
+
+
+def _parameters(thing: Any) -> Iterable[Any]:
+    torch: Any = sys.modules.get("torch")
+    return thing.parameters() if torch is not None and isinstance(thing, torch.nn.Module) else ()
