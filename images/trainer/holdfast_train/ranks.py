@@ -2,44 +2,57 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.errors import EnvironmentVariableError, HoldfastTrainError, StateError
 
 __all__ = ["Ranks"]
 
 T = TypeVar("T")
 FLAGS: Final = 4
+# For an agreement. One rank may evaluate for hours while the others wait; whether a rank hangs is not decided here.
+PATIENCE: Final = timedelta(days=30)
 
 
 class Ranks:
     """This process among its ranks. With one rank (world size 1) the methods return at once.
 
-    The process group must exist before `Ranks(connect=True)`, which every rank has to call. Agreements go over gloo on
-    the CPU: over NCCL the CPU would wait for the GPU at every step.
+    The process group must exist before `Ranks(connect=True)`, which every rank has to call: StateError if the
+    environment says that there are several ranks, and there is no process group. Agreements go over gloo on the CPU:
+    over NCCL the CPU would wait for the GPU at every step.
     """
 
     def __init__(self, *, connect: bool) -> None:
-        self.rank = int(os.environ.get("RANK", "0"))
+        self.rank = _variable("RANK", 0)
         self.size = 1
         self._group: Any = None
         self._distributed: Any = None
         self._flags: Any = None
+        if not connect:
+            return
         torch: Any = sys.modules.get("torch")
-        if (
-            not connect
-            or torch is None
-            or not torch.distributed.is_available()
-            or not torch.distributed.is_initialized()
-        ):
+        if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+            self._check_alone()
             return
         self._distributed = torch.distributed
         self.rank, self.size = self._distributed.get_rank(), self._distributed.get_world_size()
         if self.size > 1:
-            cpu = self._distributed.get_backend() == "gloo"
-            self._group = self._distributed.group.WORLD if cpu else self._distributed.new_group(backend="gloo")
+            # Not the program's own group, even if that uses gloo: its timeout is made for the steps of the training.
+            self._group = self._distributed.new_group(backend="gloo", timeout=PATIENCE)
             self._flags = torch.zeros(FLAGS, dtype=torch.int32)
+
+    def _check_alone(self) -> None:
+        """StateError if there are other ranks. Without a process group, each rank would start by itself, at step 0."""
+        ranks = _variable("WORLD_SIZE", 1)
+        if ranks > 1 or self.rank > 0:
+            raise StateError(
+                f"this process is rank {self.rank} of {max(ranks, self.rank + 1)} (RANK and WORLD_SIZE), but there is "
+                f"no process group when it enters Run; call torch.distributed.init_process_group() before "
+                f"`with Run(...)`"
+            )
 
     @property
     def first(self) -> bool:
@@ -54,6 +67,16 @@ class Ranks:
             self._flags[number] = flag
         self._distributed.all_reduce(self._flags, op=self._distributed.ReduceOp.MAX, group=self._group)
         return tuple(bool(self._flags[number]) for number in range(len(flags)))
+
+    def new_store(self) -> Callable[[], Any]:
+        """A function that connects to a part of the process group's store that no other caller of this method uses.
+
+        Every rank has to call this method.
+        """
+        torch: Any = sys.modules["torch"]
+        prefix = f"holdfast/{self.share(uuid.uuid4().hex)}"
+        whole = torch.distributed.distributed_c10d._get_default_store()
+        return lambda: torch.distributed.PrefixStore(prefix, whole.clone())
 
     def gather(self, value: Any) -> list[Any]:
         """The `value` of every rank, in order, on rank 0. An empty list on the others."""
@@ -85,3 +108,10 @@ class Ranks:
             raise error
         result: T = value
         return result
+
+
+def _variable(name: str, default: int) -> int:
+    text = os.environ.get(name, "") or str(default)
+    if not text.isdecimal():
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: a whole number of at least 0")
+    return int(text)

@@ -26,8 +26,7 @@ from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.measured import checked_goal, checked_number, decimals
 from holdfast_train.run.notice import Notice
-from holdfast_train.run.one_run import OneRun
-from holdfast_train.run.step_boundary import StepBoundary
+from holdfast_train.run.step_agreement import StepAgreement
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule, decimals
@@ -81,6 +80,7 @@ class Run:
         self._progress = Progress()
         self._reporter: Reporter | None = None
         self._ranks = Ranks(connect=False)
+        self._agreement = StepAgreement()
         self._fence_wait = FenceWait()  # here: an order may end the wait before it begins
         self._notice = Notice(0.0)
         self._storage: RetryingStorage | None = None
@@ -100,6 +100,8 @@ class Run:
                 self._one_run = OneRun(self._environment)
                 self._one_run.begin()
                 self._start(self._environment)
+                if self._ranks.size > 1 and not self.left:
+                    self._agreement.start(self.step, agreed=self._ranks.share(self._save_is_due(ahead=1)))
         except HoldfastTrainError as error:
             self._one_run.end(None)
             self._ending.exit_with(error, self.step)
@@ -111,7 +113,15 @@ class Run:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
         try:
-            self._ending.end(error, self.step)
+            if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+                self._ending.finish(self.step)
+                self._agreement.close()
+            elif isinstance(error, HoldfastTrainError):
+                self._ending.exit_with(error, self.step)
+            else:
+                self._ending.fail(error, self.step)
+        except HoldfastTrainError as failure:
+            self._ending.exit_with(failure, self.step)
         finally:
             is_complete = self._progress.state == "completed"
             self._one_run.end("has left" if self.left else "has completed its training" if is_complete else None)
@@ -194,6 +204,16 @@ class Run:
             self._poke()
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
+        if self._agreement.is_agreed(self.step):
+            self._act_together()
+        if self._ranks.size > 1 and not self.should_stop and self._save_is_due(ahead=1):
+            if self._checkpointer is not None and not self._checkpointer.saver.can_begin:
+                self._saving.record_skipped()
+            else:
+                self._agreement.ask_and_wait()
+
+    def _act_together(self) -> None:
+        """Leave, save, or end because of a newer attempt, if a rank has to: all ranks call it after the same step."""
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out = checkpointer is not None and checkpointer.stop_error is not None
@@ -262,14 +282,14 @@ class Run:
             TrainingState(self._objects, self._per_rank, program),
             ranks=self._ranks,
             schedule=self._saving,
-            on_change=self._poke,
+            on_change=self._on_save_result,
             metrics=lambda: decimals(self._of_step),
         )
         self._ending.begin_saving(self._checkpoints, self._checkpointer)
 
     def _connect(self, environment: Environment) -> None:
         """Connect this process with the other ranks, with SIGTERM and with the operator."""
-        self._ranks = Ranks(connect=True)
+        self._ranks = ranks = Ranks(connect=True)
         folder = environment.verdict_folder
         forget_rank_verdict(folder, self._ranks.rank)
         self._progress.steps = environment.goal_steps
@@ -282,6 +302,8 @@ class Run:
         )
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
+        if ranks.size > 1:
+            self._agreement = StepAgreement(ranks.rank, ranks.size, ranks.new_store(), lambda: self._notice.is_given)
         self._ending = self._make_ending()
         self._notice.listen()
         if self._reporter is not None:
@@ -344,10 +366,11 @@ class Run:
 
     # Saving.
 
-    def _save_is_due(self) -> bool:
+    def _save_is_due(self, ahead: int = 0) -> bool:
+        """True, on rank 0, if a save is due after this step, or after `ahead` more."""
         if self._environment is None or self._checkpoints is None:
             return False
-        return self._saving.is_due(self.step, self._environment.every)
+        return self._saving.is_due(self.step, self._environment.every, ahead)
 
     def _save_between_steps(self, *, wait: bool) -> None:
         """Save this step. `wait`: until it is committed, because the program has asked for the save."""
@@ -383,8 +406,14 @@ class Run:
     def _on_notice(self, reason: str) -> None:
         """Every wait ends by the new deadline. May be called in a signal handler."""
         self._fence_wait.end(reason)
+        self._agreement.ask()
         if self._storage is not None:
             self._storage.shorten_deadline(self._notice.seconds_left())
+
+    def _on_save_result(self) -> None:
+        if self._checkpointer is not None and self._checkpointer.stop_error is not None:
+            self._agreement.ask()
+        self._poke()
 
     def _poke(self) -> None:
         if self._reporter is not None:

@@ -40,21 +40,33 @@ class SaveSchedule:
         self.state_at = time.monotonic()
         self.costs: tuple[interval.Cost, ...] = ()
         self._stepped_at = self.state_at
+        self._steps_done: int | None = None
+        self._last_step = 0.0  # seconds that it took
+        self._is_planned = False  # the ranks save after the next step that they agree on
         self._retry_at: float | None = None
         self._every: Every | None = None
         self._has_warned = False
         self._is_skipping = False
 
-    def is_due(self, step: int, every: Every) -> bool:
-        """True if it is time to save after `step`. Call it once after every step: it measures the time of a step."""
+    def is_due(self, step: int, every: Every, ahead: int = 0) -> bool:
+        """True if it is time to save now, after `step`. Call it after every step: it measures the time of a step.
+
+        With `ahead`, as rank 0 of several asks: true if it will be time after that many more steps. It stays true until
+        `is_due` is called without `ahead`, for the step on which the ranks have agreed: that may be a later one.
+        """
         self._every = every
         now = time.monotonic()
-        last_step, self._stepped_at = now - self._stepped_at, now
-        if self.requested or self._is_skipping:
+        if step != self._steps_done:
+            self._last_step, self._stepped_at, self._steps_done = now - self._stepped_at, now, step
+        was_planned, self._is_planned = self._is_planned, self._is_planned and ahead > 0
+        if self.requested or was_planned:
             return True
         if self._retry_at is not None:
             return now >= self._retry_at
-        return interval.is_due(every, self.costs, step=step, age=now - self.state_at, last_step=last_step)
+        age, last_step = now - self.state_at, self._last_step * (1 + ahead)
+        found = interval.is_due(every, self.costs, step=step + ahead, age=age, last_step=last_step)
+        self._is_planned = found and ahead > 0
+        return found
 
     def start(self, saved_step: int | None) -> None:
         """Start the clock. `saved_step`: the newest step in the job's own storage, None if there is none."""
@@ -64,7 +76,7 @@ class SaveSchedule:
 
     def record_begun(self) -> None:
         """A save has begun: the next one is due after another interval."""
-        self.requested = False
+        self.requested = self._is_planned = False
         self._retry_at = None
         self._is_skipping = False
         self.state_at = self._stepped_at = time.monotonic()

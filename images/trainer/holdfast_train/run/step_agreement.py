@@ -1,0 +1,177 @@
+"""`StepAgreement`: ranks agree on a step after which they act together, and exchange nothing after all other steps."""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+__all__ = ["StepAgreement"]
+
+ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
+HELD_SECONDS: Final = 5.0  # for which a rank that has to leave waits for the answers of other ranks
+CLOSE_SECONDS: Final = 5.0
+END: Final = b"end"
+
+
+class StepAgreement:
+    """Finds the first step that no rank has finished yet, whenever a rank asks for it.
+
+    All ranks then act after that step: they save, or leave. The question goes through the store of the process group,
+    and a thread of each rank answers it with the steps that its rank has done. So a rank that evaluates for hours
+    delays no answer, and the ranks act at the end of the step in which one of them asked. A rank that has answered
+    begins no further step before the agreed one is known.
+
+    `store` makes a new connection to the store. With one rank there is no store, and every step is agreed. `must_leave`
+    tells that this rank has a notice.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        store: Callable[[], Any] = lambda: None,
+        must_leave: Callable[[], bool] = bool,
+    ) -> None:
+        self._rank, self._size = rank, size
+        self._must_leave = must_leave
+        self._changed = threading.Condition()
+        # Not an Event: a signal handler must be able to ask while its own thread waits here. False: ask no more.
+        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._round = 0
+        self._is_open = False  # this rank has answered, and the step is not known yet
+        self._done = 0
+        self._agreed: list[int] = []  # steps to come
+        self._error: RuntimeError | None = None
+        self._is_closed = False
+        # A connection for each thread: a wait on one blocks all that use it.
+        self._answering, self._asking = store(), store()
+        self._threads = [
+            threading.Thread(target=self._run, args=(task,), name="holdfast-agreement", daemon=True)
+            for task in (self._answer_all, self._ask_all)
+        ]
+
+    def start(self, step: int, *, agreed: bool) -> None:
+        """Begin after `step` steps. `agreed`: the ranks act after the first step; the same on all ranks."""
+        if self._size > 1:
+            self._done = step
+            self._agreed = [step + 1] if agreed else []
+            for thread in self._threads:
+                thread.start()
+
+    def is_agreed(self, step: int) -> bool:
+        """True if the ranks act now, after `step` steps. Call it once after every step.
+
+        An error of the store is raised here. ConnectionError if this rank has to leave and another does not answer.
+        """
+        if self._size == 1:
+            return True
+        with self._changed:
+            if self._is_open:
+                self._wait_while_open()
+            self._raise_error()
+            self._done = step
+            if not self._agreed or self._agreed[0] > step:
+                return False
+            self._agreed.pop(0)
+            return True
+
+    def ask(self) -> None:
+        """Ask for a step, without a wait. Any thread and any signal handler may call it."""
+        if self._size > 1:
+            self._requests.put(True)
+
+    def ask_and_wait(self) -> None:
+        """Ask for a step, and return when it is known. No rank begins the step after it before this one does."""
+        if self._size == 1:
+            return
+        with self._changed:
+            if not self._agreed:
+                self.ask()
+                self._changed.wait_for(lambda: self._agreed or self._error is not None)
+            self._raise_error()
+
+    def close(self) -> None:
+        """End the threads of all ranks. Call it when no rank will ask any more."""
+        if self._size == 1 or not self._threads[0].is_alive():
+            return
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._requests.put(False)
+        self._threads[1].join(CLOSE_SECONDS)
+        end = time.monotonic() + CLOSE_SECONDS
+        with contextlib.suppress(RuntimeError):  # the store has ended, and with it the threads of the other ranks
+            while self._threads[0].is_alive() and time.monotonic() < end:
+                for key in ("asked", "agreed"):
+                    self._asking.set(f"{self._round}/{key}", END)
+                self._threads[0].join(CLOSE_SECONDS / 10)
+
+    def _wait_while_open(self) -> None:
+        begun = time.monotonic()
+        while not self._changed.wait_for(lambda: not self._is_open or self._error is not None, HELD_SECONDS):
+            if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
+                raise ConnectionError("told to leave, and another rank does not answer: its process hangs or has ended")
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # In threads.
+
+    def _run(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except RuntimeError as error:  # of the store: the process that serves it has ended
+            with self._changed:
+                self._error = None if self._is_closed else error
+                self._changed.notify_all()
+
+    def _ask_all(self) -> None:
+        while self._requests.get():
+            with self._changed:
+                # An open question may have been answered before this request: it is for the next one.
+                self._changed.wait_for(lambda: not self._is_open or self._is_closed)
+                if self._is_closed:
+                    return
+                key = f"{self._round}/asked"
+            self._asking.set(key, b"")
+
+    def _answer_all(self) -> None:
+        while self._value(f"{self._round}/asked") != END:
+            with self._changed:
+                self._is_open = True
+                done = max(self._done, *self._agreed, 0)
+            self._answer(str(done))
+            agreed = self._value(f"{self._round}/agreed")
+            with self._changed:
+                self._is_open = False
+                self._round += 1
+                if agreed != END:
+                    self._agreed.append(int(agreed))
+                self._changed.notify_all()
+            if agreed == END:
+                return
+
+    def _answer(self, done: str) -> None:
+        """Give this rank's answer. The last rank to answer tells the result, and deletes the keys before."""
+        store, number = self._answering, self._round
+        store.set(f"{number}/{self._rank}", done)
+        if store.add(f"{number}/count", 1) < self._size:
+            return
+        answers = [int(answer) for answer in store.multi_get([f"{number}/{rank}" for rank in range(self._size)])]
+        store.set(f"{number}/agreed", str(max(answers) + 1))
+        for key in ("asked", "agreed", "count", *range(self._size)) if number else ():
+            store.delete_key(f"{number - 1}/{key}")
+
+    def _value(self, key: str) -> bytes:
+        while True:
+            try:
+                self._answering.wait([key], ONE_WAIT)
+            except RuntimeError:
+                if not self._answering.check([key]):  # it fails again if the store has ended
+                    continue
+            value: bytes = self._answering.get(key)
+            return value
