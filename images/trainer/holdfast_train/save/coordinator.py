@@ -11,9 +11,9 @@ from holdfast_train.errors import (
     StorageUnreachableError,
     WriterLostError,
 )
+from holdfast_train.format.alike import compare
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
-from holdfast_train.save.alike import compare
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import SaveSchedule

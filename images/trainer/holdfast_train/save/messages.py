@@ -8,9 +8,9 @@ from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageError
+from holdfast_train.format.alike import ALL_ALIKE, Apart
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
-from holdfast_train.save.alike import ALL_ALIKE, Apart
 from holdfast_train.save.plan import Plan
 
 __all__ = ["Abandon", "Copied", "Failed", "Finished", "MapArena", "Open", "Save", "ShortenDeadline"]

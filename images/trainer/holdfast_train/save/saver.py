@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.errors import HoldfastTrainError, StorageUnreachableError, WriterLostError
+from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
+from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk
-from holdfast_train.save.alike import ALL_ALIKE, Facts, Sample
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast_train.data import rng
+from holdfast_train.format.alike import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
 from holdfast_train.format.program import Program
 from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import APART, Leaf, Tree, Walk
-from holdfast_train.save.alike import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
 from holdfast_train.save.capture import storage_of
 
 __all__ = ["TrainingState"]

@@ -17,10 +17,10 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.format import manifest
+from holdfast_train.format.alike import difference, tree_sums
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import names
-from holdfast_train.save.alike import difference, tree_sums
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
 from holdfast_train.save.heartbeat import Heartbeat

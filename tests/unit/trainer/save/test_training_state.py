@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from holdfast_train.format.alike import Apart
 from holdfast_train.format.stateful import Stateful
-from holdfast_train.save.alike import Apart
 from holdfast_train.save.plan import make_plan
 from holdfast_train.save.training_state import TrainingState
 

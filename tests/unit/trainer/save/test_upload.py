@@ -10,10 +10,10 @@ from tests.support.trainer.stores import MemoryStorage, identity
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import RanksDifferError, StorageUnreachableError
+from holdfast_train.format.alike import ALL_ALIKE, Apart, Sample
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save import upload
-from holdfast_train.save.alike import ALL_ALIKE, Apart, Sample
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.messages import Failed, Save

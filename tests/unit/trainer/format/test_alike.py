@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from holdfast_train.format.alike import ALL_ALIKE, SAMPLED, Apart, Sample, compare, difference, facts_of, tree_sums
 from holdfast_train.format.tree import Leaf, Tree, Walk
-from holdfast_train.save.alike import ALL_ALIKE, SAMPLED, Apart, Sample, compare, difference, facts_of, tree_sums
 
 
 def leaves(*values: Any) -> list[Leaf]:
