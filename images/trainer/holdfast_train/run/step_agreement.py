@@ -69,9 +69,7 @@ class StepAgreement:
         if self._size == 1:
             return True
         with self._changed:
-            if self._is_open:
-                self._wait_while_open()
-            self._raise_error()
+            self._wait_until(lambda: not self._is_open)
             self._done = step
             if not self._agreed or self._agreed[0] > step:
                 return False
@@ -84,14 +82,13 @@ class StepAgreement:
             self._requests.put(True)
 
     def ask_and_wait(self) -> None:
-        """Ask for a step, and return when it is known. No rank begins the step after it before this one does."""
+        """Ask for a step, and return when it is known. Errors: as `is_agreed`."""
         if self._size == 1:
             return
         with self._changed:
             if not self._agreed:
                 self.ask()
-                self._changed.wait_for(lambda: self._agreed or self._error is not None)
-            self._raise_error()
+            self._wait_until(lambda: bool(self._agreed))
 
     def close(self) -> None:
         """End the threads of all ranks. Call it when no rank will ask any more."""
@@ -109,13 +106,11 @@ class StepAgreement:
                     self._asking.set(f"{self._round}/{key}", END)
                 self._threads[0].join(CLOSE_SECONDS / 10)
 
-    def _wait_while_open(self) -> None:
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
         begun = time.monotonic()
-        while not self._changed.wait_for(lambda: not self._is_open or self._error is not None, HELD_SECONDS):
+        while not self._changed.wait_for(lambda: condition() or self._error is not None, HELD_SECONDS):
             if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
                 raise ConnectionError("told to leave, and another rank does not answer: its process hangs or has ended")
-
-    def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
 

@@ -139,6 +139,8 @@ def test_a_rank_that_must_leave_does_not_wait_for_one_that_is_gone(monkeypatch: 
     wait_for(lambda: world.ranks[0]._is_open, WAIT, "rank 0 to answer")
     with pytest.raises(ConnectionError, match="does not answer"):
         world.ranks[0].is_agreed(1)
+    with pytest.raises(ConnectionError, match="does not answer"):
+        world.ranks[0].ask_and_wait()
 
 
 def test_the_end_of_the_store_is_an_error_of_the_next_step() -> None:
