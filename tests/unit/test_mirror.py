@@ -55,7 +55,6 @@ ELSEWHERE = (
     ("trainer/format/selection.py", "loading a part", "tests/unit/trainer/restore/test_load.py"),
     ("trainer/format/sharding.py", "trainings whose tensors are sharded", "tests/integration/trainer/test_exact.py"),
     ("trainer/progress.py", "the numbers that are reported", "tests/unit/trainer/pod/test_reporter.py"),
-    ("trainer/ranks.py", "ranks that wait and leave together", "tests/unit/trainer/run/test_fence_wait.py"),
     ("trainer/restore/into_objects.py", "runs that go on", "tests/unit/trainer/run/test_run.py"),
     ("trainer/restore/*.py", "checkpoints, read", "tests/unit/trainer/restore/test_load.py"),
     ("trainer/save/*.py", "saves from the order to the commit", "tests/unit/trainer/save/test_saver.py"),
