@@ -139,3 +139,34 @@ def test_one_line() -> None:
     assert one_line("at https://user:pass@host/bucket") == "at https://host/bucket"
     assert one_line("x" * 200) == "x" * 200
     assert one_line("x" * 201) == "x" * 197 + "..."
+
+
+def test_a_save_that_is_due_a_step_ahead_stays_due_for_the_step_on_which_ranks_agree() -> None:
+    """Breaks if ranks that agree on step 11, because one has done step 10 already, do not save until step 20."""
+    found, every = SaveSchedule(Progress()), Every(steps=10)
+    assert not found.is_due(8, every, ahead=1)
+    assert found.is_due(9, every, ahead=1)
+    assert found.is_due(10, every, ahead=1)  # still, and not because of step 11
+    assert found.is_due(11, every)
+    found.record_begun()
+    assert not found.is_due(11, every, ahead=1)
+    assert not found.is_due(12, every)
+
+
+def test_a_save_that_begins_otherwise_is_planned_no_more() -> None:
+    found, every = SaveSchedule(Progress()), Every(steps=10)
+    assert found.is_due(9, every, ahead=1)
+    found.record_begun()  # the program has called run.save()
+    assert not found.is_due(11, every)
+
+
+def test_asking_ahead_counts_the_step_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With max_loss, the state may be as old as it gets after the step that is still to be done."""
+    clock, every = Clock(monkeypatch), Every(steps=1000, max_loss=60.0)
+    found = SaveSchedule(Progress())
+    found.start(None)
+    clock.now += 9.0
+    assert not found.is_due(1, every)
+    clock.now += 9.0
+    assert not found.is_due(2, every)
+    assert found.is_due(2, every, ahead=1)  # 18 s and two steps of 9 s; half of the limit may be the commit
