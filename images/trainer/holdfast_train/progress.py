@@ -1,5 +1,6 @@
 """`Progress`: what the training thread passes to the reporter."""
 
+import time
 from typing import Any
 
 __all__ = ["Progress"]
@@ -19,3 +20,17 @@ class Progress:
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
+
+    def resume(self, step: int, uri: str, note: str) -> None:
+        """Training goes on from the checkpoint of `step` at `uri`."""
+        # In this order: a report in between must not show the restored step as one of our own.
+        self.resumed_from = {"step": step, "uri": uri, "note": note}
+        self.step = step
+
+    def count_step(self, step: int) -> bool:
+        """`step` steps are done. True if it is the first one of this process."""
+        is_first = self.first_step is None
+        if is_first:
+            self.first_step = (step, time.monotonic())
+        self.step = step
+        return is_first

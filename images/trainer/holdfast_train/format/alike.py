@@ -122,7 +122,7 @@ def renamed(tree: Tree, by: Mapping[str, str]) -> Tree:
 
 def _objects(tree: Tree) -> dict[str, Tree]:
     """The trees of the objects that Run was given, by their names."""
-    body: Any = tree
+    body: Any = tree or {"$dict": []}  # without objects there is no tree
     return {name: found for key, objects in body["$dict"] if key == "objects" for name, found in objects["$dict"]}
 
 
@@ -133,8 +133,10 @@ def _tree_sum(tree: Tree) -> str:
 
 
 def _whole_sum(leaf: Leaf) -> str:
-    """A checksum of a whole tensor, of a large one of its beginning."""
+    """A checksum of a whole tensor or byte string, of a large tensor of its beginning."""
     data = leaf.value
+    if leaf.kind == "bytes":
+        return f"{zlib.crc32(data):08x}"
     if leaf.kind == "torch":
         torch: Any = sys.modules["torch"]
         data = data.reshape(-1)[: max(1, WHOLE_BYTES // data.itemsize)].contiguous().cpu().view(torch.uint8).numpy()

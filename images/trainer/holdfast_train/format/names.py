@@ -65,11 +65,7 @@ class CheckpointName:
 
     def beat_key(self, rank: int, count: int) -> str:
         """The key of an empty object that shows that `rank` still writes its data."""
-        return f"{self.rank_prefix(rank)}beat{count}"
-
-    def rank_prefix(self, rank: int) -> str:
-        """The beginning of the keys of all that `rank` writes."""
-        return f"{self.data_prefix}r{rank}."
+        return f"{self.part_prefix(rank)}beat{count}"
 
     def fragment_key(self, rank: int) -> str:
         """The key at which `rank` leaves its fragment for rank 0."""

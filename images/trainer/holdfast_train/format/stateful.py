@@ -1,12 +1,12 @@
 """The methods that Run requires of objects in a checkpoint, and what is inside wrappers of other libraries."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Counts", "Stateful", "checked", "stepping", "unwrapped"]
+__all__ = ["Counts", "Stateful", "checked", "stepping", "stepping_ones", "unwrapped"]
 
 # Classes whose state is split over the ranks without a description of the parts, by package and name.
 _SPLIT: Final = {
@@ -66,6 +66,15 @@ def _parts(thing: Any) -> Iterator[Any]:
             yield from group["params"]
         thing = getattr(thing, "optimizer", None)
         yield thing
+
+
+def stepping_ones(objects: Iterable[Any]) -> list[Any]:
+    """The optimizers among `objects` that change the parameters, and that tell it (`register_step_pre_hook`).
+
+    A subclass of torch's Optimizer that does not call Optimizer.__init__ does not tell it.
+    """
+    found = (stepping(thing) for thing in objects if hasattr(thing, "param_groups"))
+    return [one for one in found if isinstance(getattr(one, "_optimizer_step_pre_hooks", None), dict)]
 
 
 def stepping(optimizer: Any) -> Any:

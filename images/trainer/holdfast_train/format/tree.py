@@ -3,18 +3,20 @@
 import base64
 import importlib
 import math
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 
-__all__ = ["APART", "Leaf", "Shard", "TensorEntry", "Tree", "Walk", "names", "unpack"]
+__all__ = ["APART", "Leaf", "Shard", "TensorEntry", "Tree", "Walk", "apart_name", "is_apart", "names", "unpack"]
 
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
+LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
 
@@ -269,3 +271,14 @@ def _pair(tree: Tree) -> tuple[Tree, Tree]:
     if not isinstance(tree, list) or len(tree) != 2:
         raise StateError("the checkpoint contains a dict that does not consist of pairs")
     return tree[0], tree[1]
+
+
+def apart_name(rank: int, name: str) -> str:
+    """The name under which `rank` saves its own value of tensor `name`, of which ranks have different ones."""
+    return f"@{rank}/{APART}/{name}"
+
+
+def is_apart(names: Iterable[str]) -> Callable[[str], bool]:
+    """Whether ranks have different values of a tensor. `names`: of all tensors of a checkpoint."""
+    differing = {found[1] for name in names if (found := re.fullmatch(rf"@[0-9]+/{APART}/(.+)", name))}
+    return lambda name: name in differing or name.startswith("@")

@@ -14,7 +14,7 @@ from holdfast_train.format.names import resolve
 from holdfast_train.format.program import IMPORTED, Program, Severity, compare, refusal, with_objects
 from holdfast_train.format.sharding import Box
 from holdfast_train.format.stateful import Counts, Stateful, unwrapped
-from holdfast_train.format.tree import APART
+from holdfast_train.format.tree import APART, is_apart
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_tensors, with_tensors
 from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
@@ -119,7 +119,8 @@ class _Reading:
         try:
             self.found = found_in(*offer)
             self._names, self._wanted, self._mine = _outlines(self.found, rank, objects, per_rank)
-            self.layout = Layout.of(lazies(self._wanted))
+            apart = is_apart(entry.name for entry in self.found.manifest.tensors)
+            self.layout = Layout.of(lazy for lazy in lazies(self._wanted) if not apart(lazy.entry.name))
         except HoldfastTrainError as error:
             self.error = error
 
@@ -166,12 +167,11 @@ def _outlines(
     wanted = {name: fitted(saved[name], unwrapped(thing)) for name, thing in _saved_ones(found, saved, objects).items()}
     if mine is not None:
         of_rank = mine["objects"]
+        if removed := [name for name in of_rank if name not in per_rank]:
+            names = ", ".join(map(repr, removed))
+            say(f"the checkpoint contains {names} of rank {rank}, which per_rank does not contain: not restored")
         mine = {"rng": mine["rng"], "objects": {name: of_rank[name] for name in per_rank if name in of_rank}}
-    storage = open_retrying(environment, resolve(found.uri)[0])
-    with storage.within(PATIENCE_SECONDS):
-        wanted, mine = materialise(storage, found.manifest, (wanted, mine))
-    ranks = [mine if number == rank else None for number in range(len(found.manifest.ranks))]
-    return restored(found, {"objects": wanted}, ranks)
+    return tuple(saved), wanted, mine
 
 
 def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str, Stateful]) -> Mapping[str, Stateful]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import StorageError
 from holdfast_train.ranks import Ranks
 from holdfast_train.run.notice import Notice
@@ -29,6 +30,12 @@ class FenceWait:
     def end(self, reason: str) -> None:
         """End the wait, or one that has not begun yet. Any thread and any signal handler may call it."""
         self._reasons.put(reason)
+
+    def wait_for(self, predecessor: int, log: CommitLog, ranks: Ranks, notice: Notice) -> bool:
+        """As `wait`, until the `log` shows that attempt `predecessor` has handed over."""
+        if ranks.first:
+            say(f"ready; waits at the fence until attempt {predecessor} has handed over")
+        return self.wait(ranks, notice, lambda: log.reason_to_pass_fence(predecessor))
 
     def wait(self, ranks: Ranks, notice: Notice, look: Callable[[], str | None]) -> bool:
         """Wait on all `ranks` together, until `end` is called, `look` returns a reason, or `notice` is given.

@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import TracebackType
@@ -26,10 +25,12 @@ from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.measured import checked_goal, checked_number, decimals
 from holdfast_train.run.notice import Notice
+from holdfast_train.run.one_run import OneRun
 from holdfast_train.run.step_agreement import StepAgreement
+from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
-from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule, decimals
+from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
@@ -113,15 +114,9 @@ class Run:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
         try:
-            if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-                self._ending.finish(self.step)
+            self._ending.end(error, self.step)
+            if error is None:
                 self._agreement.close()
-            elif isinstance(error, HoldfastTrainError):
-                self._ending.exit_with(error, self.step)
-            else:
-                self._ending.fail(error, self.step)
-        except HoldfastTrainError as failure:
-            self._ending.exit_with(failure, self.step)
         finally:
             is_complete = self._progress.state == "completed"
             self._one_run.end("has left" if self.left else "has completed its training" if is_complete else None)
@@ -195,25 +190,19 @@ class Run:
         if loss is not None or samples:
             self.report(loss, samples)
         self._of_step, self._measured = self._measured, {}
-        progress = self._progress
-        if progress.first_step is None:
-            progress.first_step = (self.step, time.monotonic())
-        progress.step = self.step
-        if progress.state == "starting":
-            progress.state = "training"
+        if self._progress.count_step(self.step):
+            self._progress.state = "training"
             self._poke()
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
-        if self._agreement.is_agreed(self.step):
-            self._act_together()
-        if self._ranks.size > 1 and not self.should_stop and self._save_is_due(ahead=1):
-            if self._checkpointer is not None and not self._checkpointer.saver.can_begin:
-                self._saving.record_skipped()
-            else:
-                self._agreement.ask_and_wait()
+        if self._agreement.is_agreed(self.step) or put_off:  # every rank has called run.save()
+            self._act_together(put_off)
+        due = self._ranks.size > 1 and not self.should_stop and self._save_is_due(ahead=1)
+        if due and (self._checkpointer is None or self._checkpointer.has_room()):
+            self._agreement.ask_and_wait()
 
-    def _act_together(self) -> None:
-        """Leave, save, or end because of a newer attempt, if a rank has to: all ranks call it after the same step."""
+    def _act_together(self, put_off: bool) -> None:
+        """Leave, save or end, if a rank has to. `put_off`: the program has called `save` inside this step."""
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out = checkpointer is not None and checkpointer.stop_error is not None
@@ -282,7 +271,7 @@ class Run:
             TrainingState(self._objects, self._per_rank, program),
             ranks=self._ranks,
             schedule=self._saving,
-            on_change=self._on_save_result,
+            on_change=self._poke,
             metrics=lambda: decimals(self._of_step),
         )
         self._ending.begin_saving(self._checkpoints, self._checkpointer)
@@ -323,12 +312,10 @@ class Run:
     def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:
         """Wait until the predecessor has handed over. False if a notice comes before that."""
         predecessor = environment.predecessor or 0
-        if self._ranks.first:
-            say(f"ready; waits at the fence until attempt {predecessor} has handed over")
         self._progress.state = "waiting"
         self._poke()
         log = CommitLog(storage, environment.identity)
-        may_go_on = self._fence_wait.wait(self._ranks, self._notice, lambda: log.reason_to_pass_fence(predecessor))
+        may_go_on = self._fence_wait.wait_for(predecessor, log, self._ranks, self._notice)
         self._progress.state = "starting"
         if may_go_on:
             self._poke()
@@ -358,13 +345,9 @@ class Run:
         self.step = self.resumed_from = restored.step
         note = restored.note or ("" if self._complete is None else "training was complete already")
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
-        # In this order: a report in between must not show the restored step as one of our own.
-        self._progress.resumed_from = {"step": restored.step, "uri": restored.uri, "note": note}
-        self._progress.step = restored.step
+        self._progress.resume(restored.step, restored.uri, note)
         self._poke()
         restore_rank(restored, self._ranks.rank, self._per_rank)
-
-    # Saving.
 
     def _save_is_due(self, ahead: int = 0) -> bool:
         """True, on rank 0, if a save is due after this step, or after `ahead` more."""
@@ -410,11 +393,8 @@ class Run:
         if self._storage is not None:
             self._storage.shorten_deadline(self._notice.seconds_left())
 
-    def _on_save_result(self) -> None:
+    def _poke(self) -> None:
         if self._checkpointer is not None and self._checkpointer.stop_error is not None:
             self._agreement.ask()
-        self._poke()
-
-    def _poke(self) -> None:
         if self._reporter is not None:
             self._reporter.poke()

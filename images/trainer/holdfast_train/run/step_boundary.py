@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from holdfast_train.format.stateful import stepping_ones
 from holdfast_train.say import say
 
 __all__ = ["StepBoundary"]
@@ -25,8 +26,7 @@ class StepBoundary:
 
     def watch(self, objects: Iterable[Any]) -> None:
         """Notice the steps of the optimizers among `objects`."""
-        optimizers = [thing for thing in objects if hasattr(thing, "register_step_post_hook")]
-        self._hooks = [thing.register_step_post_hook(self._after_step) for thing in optimizers]
+        self._hooks = [one.register_step_post_hook(self._after_step) for one in stepping_ones(objects)]
 
     def close(self) -> None:
         """Remove the hooks from the optimizers."""

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from holdfast_train.format.stateful import stepping
+from holdfast_train.format.sharding import storage_of
+from holdfast_train.format.stateful import stepping_ones
 from holdfast_train.format.tree import Leaf
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.save.arena import Arena
@@ -27,13 +28,9 @@ class Guard:
     """Finds what the optimizers among `objects` change, and makes their next step wait for a running copy."""
 
     def __init__(self, objects: Iterable[Any]) -> None:
-        self._optimizers: list[Any] = []
-        self._hooks: list[Any] = []
-        for optimizer in (stepping(thing) for thing in objects if hasattr(thing, "param_groups")):
-            # A subclass that does not call Optimizer.__init__ has no hooks: its state is copied before a save returns.
-            if isinstance(getattr(optimizer, "_optimizer_step_pre_hooks", None), dict):
-                self._optimizers.append(optimizer)
-                self._hooks.append(optimizer.register_step_pre_hook(self._before_step))
+        # The state of other optimizers is copied before a save returns.
+        self._optimizers = stepping_ones(objects)
+        self._hooks = [one.register_step_pre_hook(self._before_step) for one in self._optimizers]
         self._capture: Capture | None = None
 
     def storages(self) -> frozenset[int]:
@@ -300,11 +297,9 @@ class _Devices:
 
     def _make_training_wait(self, events: Iterable[Any]) -> None:
         for device, event in zip(self._streams, events, strict=True):
-            self._cuda.current_stream(device).wait_event(event)
-
-
-def storage_of(value: Any) -> int:
-    """The address of the memory that the tensor `value` is a view of, or of this rank's part of it."""
-    local = value.to_local() if hasattr(value, "to_local") else value
-    address: int = local.untyped_storage().data_ptr()
-    return address
+            stream = self._cuda.current_stream(device)
+            before, after = (self._cuda.Event(enable_timing=True) for _ in range(2))
+            before.record(stream)
+            stream.wait_event(event)
+            after.record(stream)
+            self._waits.append((device, before, after))

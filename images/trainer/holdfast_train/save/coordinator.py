@@ -14,6 +14,7 @@ from holdfast_train.errors import (
 from holdfast_train.format.alike import compare
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
+from holdfast_train.save.frozen import FrozenNames
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import SaveSchedule
@@ -49,6 +50,8 @@ class SaveCoordinator:
         self._must_compare = ranks.size > 1  # before the next save
         self._may_differ: frozenset[str] = frozenset()  # objects and tensors that are saved for each rank if they do
         self._doubted: set[str] = set()  # of these, those that a save has found to differ
+        self._newest: CheckpointName | None = None  # the save that has begun last,
+        self._result: Saved | StorageError | None = None  # and its result, None until it is known
         self.saver = Saver(opened, state, self._on_result)
 
     def raise_stop_error(self) -> None:
@@ -64,10 +67,13 @@ class SaveCoordinator:
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Saver.begin`."""
         self._schedule.record_begun()
-        name, metrics, self._must_compare = self._ranks.share(
-            (CheckpointName.new(step, self._attempt), self._metrics(), self._must_compare)
+        # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
+        names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
+        name, names, metrics, self._must_compare = self._ranks.share(
+            (CheckpointName.new(step, self._attempt), names, self._metrics(), self._must_compare)
         )
         self._compare()
+        self._newest, self._result = name, None
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
@@ -81,8 +87,8 @@ class SaveCoordinator:
         since. The `last` save raises the error instead.
         """
         self.begin(step, patience, left())
-        saved = self.wait(step, left)
-        if not saved and isinstance(self._schedule.failure, WriterLostError | RanksDifferError):
+        self.wait(step, left)
+        if isinstance(self._result, WriterLostError | RanksDifferError):
             self.begin(step, patience, left())
             self.wait(step, left)
         if isinstance(self._result, Saved):
@@ -97,12 +103,19 @@ class SaveCoordinator:
         Every rank waits for its own writer, which then uploads without a limit of the rate.
         """
         self.saver.wait(left)
-        self._schedule.saved_step, self._schedule.failure, stop_error = self._ranks.share(
-            (self._schedule.saved_step, self._schedule.failure, self.stop_error)
+        self._schedule.saved_step, self._schedule.failure, self._result, stop_error = self._ranks.share(
+            (self._schedule.saved_step, self._schedule.failure, self._result, self.stop_error)
         )
         if stop_error is not None:
             raise stop_error
         return self._schedule.saved_step == step
+
+    def has_room(self) -> bool:
+        """True if this rank can begin a save. Otherwise the save that is due is recorded as skipped."""
+        if not self.saver.can_begin:
+            self._schedule.record_skipped()
+            return False
+        return True
 
     def is_saved(self, step: int) -> bool:
         """True if `step` is committed. The same answer on every rank: only rank 0 gets the results of saves at once."""
@@ -135,8 +148,8 @@ class SaveCoordinator:
         self._must_compare = True
         return None
 
-    def _on_result(self, result: Saved | HoldfastTrainError) -> None:
-        """Record the result of a save. Called on rank 0, in a thread, at any moment."""
+    def _on_result(self, name: CheckpointName, result: Saved | HoldfastTrainError) -> None:
+        """Record the result of the save `name`. Called on rank 0, in a thread, at any moment."""
         if isinstance(result, Saved):
             self._note(name, result)
             self._schedule.record_saved(result, self.saver.seconds_lost(result.step))

@@ -1,5 +1,6 @@
 """`Heartbeat`: shows rank 0 that the upload of another rank goes on, however long it takes."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -28,16 +29,17 @@ class Heartbeat:
         self._count = 0
         self._names: list[CheckpointName] = []
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._has_thread = False
 
     def begin(self, name: CheckpointName) -> None:
         """The rank has to upload its part of `name`."""
         with self._changed:
             self._names.append(name)
             self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="holdfast-heartbeat", daemon=True)
-                self._thread.start()
+            if not self._has_thread:
+                with contextlib.suppress(RuntimeError):  # the container is at its limit of processes: it shows nothing
+                    threading.Thread(target=self._run, name="holdfast-heartbeat", daemon=True).start()
+                    self._has_thread = True
 
     def end(self, name: CheckpointName) -> None:
         """The rank has uploaded its part of `name`, or has given it up."""

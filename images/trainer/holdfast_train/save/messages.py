@@ -42,10 +42,10 @@ class MapArena:
 class Save:
     """Upload and commit the state that is being copied into `arena`.
 
-    `plan`: None if it is the plan of the save before. `tree` describes the state of all ranks, `own` this rank's, with
-    what is `apart`.
-    `begun`: time.monotonic() of the trainer. The storage may be silent for `patience` seconds, and nothing is retried
-    after `at_most` seconds.
+    `plan`: None if it is the plan of the save before. `fresh`: the name under which all ranks write parts of frozen
+    tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
+    all ranks, `own` this rank's, with what is `apart`. `begun`: time.monotonic() of the trainer. The storage may be
+    silent for `patience` seconds, and nothing is retried after `at_most` seconds.
     """
 
     name: CheckpointName
@@ -60,6 +60,8 @@ class Save:
     begun: float
     patience: float
     at_most: float
+    fresh: CheckpointName | None = None
+    kept: CheckpointName | None = None
     apart: Apart = ALL_ALIKE
 
 

@@ -6,7 +6,7 @@ begins with its frozen tensors, which get parts of their own: a later checkpoint
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -73,6 +73,11 @@ class Plan:
     def frozen_copies(self) -> tuple[Copy, ...]:
         """The copies of frozen bytes. Empty if `keeps` is True."""
         return tuple(copy for copy in self.copies if not self.keeps and copy.at < self.frozen)
+
+    def common_of(self, leaves: Iterable[Leaf]) -> list[Leaf]:
+        """Those of `leaves` that are in the common stream, in its order, which is the same on all ranks."""
+        by_name = {leaf.name: leaf for leaf in leaves}
+        return [by_name[entry.name] for entry in self.common]
 
     @cached_property
     def without_frozen(self) -> "Plan":

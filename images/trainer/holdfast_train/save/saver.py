@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
@@ -24,12 +25,29 @@ from holdfast_train.save.memory import available, fits
 from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.training_state import TrainingState
+from holdfast_train.save.writer_process import WriterProcess, start_writer
 from holdfast_train.say import say
 
 __all__ = ["Saver", "TrainingState", "no_garbage_collection"]
 
 ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Inside, Python does not search for unreachable objects.
+
+    A save makes several objects for each tensor, and all of them stay. For a state of 100,000 tensors the searches that
+    they would cause take longer than the rest of the call, for which training waits.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Newest(NamedTuple):
@@ -43,8 +61,21 @@ class _Newest(NamedTuple):
 class _Upload(NamedTuple):
     """The save `name` of `step`, which `writer` uploads from an arena. `fresh`: see FrozenNames."""
 
-    `opened` is sent to each writer. `on_result` is called in a thread with the result of each checkpoint, on rank 0.
-    `apart`: what is saved for each rank, the same on all ranks.
+    name: CheckpointName
+    fresh: CheckpointName
+    step: int
+    writer: WriterProcess
+
+
+class Saver:
+    """Saves `state` while training goes on. Only one thread, of the process that made the Saver, may use it.
+
+    An arena belongs to a writer from `Save` on, until the writer says that it is free or the writer's process is
+    reaped. Until then nothing copies into it. A writer is replaced only after its process is reaped, so a step is never
+    committed after a later one.
+
+    `opened` is sent to each writer. `on_result` is called in a thread with the name and the result of each save, on
+    rank 0. `apart`: what is saved for each rank, the same on all ranks.
     """
 
     def __init__(
@@ -57,6 +88,7 @@ class _Upload(NamedTuple):
         self._state = state
         self._guard = Guard(state.objects.values())
         self.apart = ALL_ALIKE
+        self.frozen = Frozen(state.objects.values())
         self._overlap = True  # copy while training goes on
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
@@ -86,7 +118,8 @@ class _Upload(NamedTuple):
 
     def facts(self) -> tuple[Tree, Facts]:
         """The tree of the objects, and what this rank has of it, to be compared with other ranks."""
-        return self._state.facts(self._open.rank, self._guard.storages())
+        with no_garbage_collection():
+            return self._state.facts(self._open.rank, self._guard.storages())
 
     def prepare(self) -> None:
         """Allocate an arena in a thread, so that the first save is as fast as later ones.
@@ -95,9 +128,14 @@ class _Upload(NamedTuple):
         """
         if "torch" not in sys.modules:
             return
-        walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
-        arena = self._new_arena(0, self._plan_for(walk, replicated).size)
-        threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+        with no_garbage_collection():
+            walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
+            plan = self._plan_for(walk, replicated)
+        arena = self._new_arena(0, plan.size)
+        try:
+            threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+        except RuntimeError:  # the container is at its limit of processes
+            arena.populate()
 
     @no_garbage_collection()
     def begin(
@@ -122,8 +160,6 @@ class _Upload(NamedTuple):
         if self._newest is not None:
             # If its upload has failed, its arena is free although the capture may still copy into it.
             self._newest.capture.wait()
-        if self._channel is None:
-            self._connect()
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
         plan = self._plan_for(walk, replicated)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
@@ -149,12 +185,15 @@ class _Upload(NamedTuple):
             at_most=at_most,
             apart=self.apart,
         )
-        alike = [leaf for leaf in walk.leaves[:replicated] if leaf.box is None] if self._open.ranks > 1 else []
-        sample = Sample(alike, step)
+        sample = Sample(plan.common_of(walk.leaves) if self._open.ranks > 1 else (), step)
         self._sent_plan = plan
         self._lock.take()
         self._send(save)
-        capture = self._start_capture(name, number, plan, walk, sample)
+        try:
+            capture = self._start_capture(name, number, plan, walk, sample)
+        except BaseException as error:  # otherwise the writer would wait for the copy, and keep the arena, for ever
+            self._send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
+            raise
         self._newest = _Newest(step, time.monotonic() - begun, capture)
 
     def seconds_lost(self, step: int) -> float:
@@ -215,7 +254,8 @@ class _Upload(NamedTuple):
 
     def _plan_for(self, walk: Walk, replicated: int) -> Plan:
         """The plan of the previous save if only values have changed since, otherwise a new one."""
-        form = (replicated, *((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves))
+        frozen = self.frozen.leaves(walk.leaves)
+        form = (replicated, frozen, *((leaf.name, leaf.dtype, leaf.shape, leaf.box) for leaf in walk.leaves))
         if self._plan is None or form != self._form:
             self._form = form
             self._plan = make_plan(walk.leaves, replicated, self._open.rank, self._open.ranks, frozen)

@@ -59,7 +59,7 @@ class SaveSchedule:
         if step != self._steps_done:
             self._last_step, self._stepped_at, self._steps_done = now - self._stepped_at, now, step
         was_planned, self._is_planned = self._is_planned, self._is_planned and ahead > 0
-        if self.requested or was_planned:
+        if self.requested or self._is_skipping or was_planned:
             return True
         if self._retry_at is not None:
             return now >= self._retry_at

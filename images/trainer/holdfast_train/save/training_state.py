@@ -8,9 +8,9 @@ from typing import Any
 from holdfast_train.data import rng
 from holdfast_train.format.alike import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
 from holdfast_train.format.program import Program
+from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.stateful import Stateful, unwrapped
-from holdfast_train.format.tree import APART, Leaf, Tree, Walk
-from holdfast_train.save.capture import storage_of
+from holdfast_train.format.tree import APART, Leaf, Tree, Walk, apart_name
 
 __all__ = ["TrainingState"]
 
@@ -35,7 +35,7 @@ class TrainingState:
         differing: list[Leaf] = []
         for leaf in walk.leaves:
             (differing if leaf.name in apart.leaves else alike).append(leaf)
-        by = {leaf.name: f"@{rank}/{APART}/{leaf.name}" for leaf in differing} if rank > 0 else {}
+        by = {leaf.name: apart_name(rank, leaf.name) for leaf in differing} if rank > 0 else {}
         differing = [leaf._replace(name=by.get(leaf.name, leaf.name)) for leaf in differing]
         begin = len(walk.leaves)
         state = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}

@@ -11,10 +11,12 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
 from holdfast_train.errors import (
     HoldfastTrainError,
+    KeyMissingError,
     RanksDifferError,
     StateError,
     StorageError,
     StorageUnreachableError,
+    WriterLostError,
 )
 from holdfast_train.format import manifest
 from holdfast_train.format.alike import difference, tree_sums
@@ -70,7 +72,9 @@ class Upload:
         self._rate = rate
         self._rank = rank
         self._ranks = ranks
+        self._is_leaving = is_leaving
         self._heartbeat = Heartbeat(storage, rank, lambda: 0 if rate is None else rate.passed)
+        self._frozen: _FrozenParts | None = None
 
     def expect(self, save: Save) -> None:
         """`save` will be run. Rank 0 waits for this rank as long as it makes progress, also with an earlier save."""
@@ -84,7 +88,7 @@ class Upload:
                 self._checkpoints.prepare(self._is_leaving)
                 mine = self._write(save, plan, arriving)
                 others = self._wait_for_fragments(save, plan, arriving, mine)
-                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun)
+                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun, save.fresh)
             except HoldfastTrainError:
                 self._checkpoints.discard(save.name)
                 if save.fresh is not None:
@@ -117,18 +121,36 @@ class Upload:
                 name = save.fresh if section < 2 and save.fresh is not None else save.name
                 key = name.part_key(self._rank, len(pending))
                 pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
-        parts = [future.result() for future in pending]
-        shared = sum(start < plan.share for start, _ in pieces)
+                sections[section].append(pending[-1])
+        parts = [tuple(future.result() for future in section) for section in sections]
+        frozen_share, frozen_own = self._frozen_parts(save, plan, parts[0], parts[1])
         return Fragment(
             rank=self._rank,
             form=plan.form,
-            share=tuple(parts[:shared]),
-            own=tuple(parts[shared:]),
+            frozen_share=frozen_share,
+            frozen_own=frozen_own,
+            share=parts[2],
+            own=parts[3],
             tensors=plan.own_tensors,
             tree=save.own,
             sums=arriving.sums,
             objects=tree_sums(save.tree, save.apart) if self._ranks > 1 else {},
         )
+
+    def _frozen_parts(
+        self, save: Save, plan: Plan, share: tuple[Part, ...], own: tuple[Part, ...]
+    ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+        """The parts of frozen tensors: `share` and `own`, just written, or those that an earlier save has written."""
+        if not plan.keeps:
+            if save.fresh is not None:
+                self._frozen = _FrozenParts(save.fresh, share, own)
+            return share, own
+        kept = self._frozen
+        if kept is None or kept.name != save.kept:
+            raise WriterLostError(
+                f"step {save.step} is not saved: the writer process that uploaded the frozen parameters has ended"
+            )
+        return kept.share, kept.own
 
     def _put(self, key: str, piece: memoryview) -> Part:
         sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
@@ -147,13 +169,15 @@ class Upload:
         now = time.monotonic()
         latest, deadline = now + save.at_most, now + FRAGMENT_SECONDS
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
-        for rank in range(1, self._ranks):
+
+        def wait(rank: int) -> Fragment:
+            nonlocal deadline
             written = 0
-            while self._storage.size(key := save.name.fragment_key(rank)) is None:
+            while (found := self._fragment(save, rank)) is None:
                 if (now := time.monotonic()) > min(latest, arriving.ended_at + orphaned):
                     raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
                 if now > deadline:
-                    before, written = written, len(self._storage.keys(save.name.rank_prefix(rank)))
+                    before, written = written, len(self._storage.keys(save.name.part_prefix(rank)))
                     if written == before:
                         raise StorageUnreachableError(
                             f"rank {rank} has written nothing for step {save.step} in {FRAGMENT_SECONDS:.0f} s"

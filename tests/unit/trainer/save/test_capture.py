@@ -168,3 +168,97 @@ def test_an_optimizer_without_hooks_guards_nothing() -> None:
     guard = Guard([Own()])
     assert guard.storages() == frozenset()
     guard.close()
+
+
+class Devices:
+    """GPUs, as a capture sees them, without a GPU: all state is in the host's memory."""
+
+    def __init__(self) -> None:
+        self.is_capturing_graph = False
+        self.training_waits = 0
+
+    def begin(
+        self, now: list[Copy], later: list[Copy], copy_one: Callable[[Copy], None], *, is_on_gpu: Callable[[Copy], bool]
+    ) -> None:
+        for copy in [*now, *filter(is_on_gpu, later)]:
+            copy_one(copy)
+
+    def make_training_wait(self) -> None:
+        self.training_waits += 1
+
+    def wait_for(self, copy: Copy | None) -> None:
+        pass
+
+    def settle(self) -> None:
+        pass
+
+    def seconds_waited(self) -> float:
+        return 7.0
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> Devices:
+    found = Devices()
+    monkeypatch.setattr("holdfast_train.save.capture._Devices.of", lambda leaves: found)
+    return found
+
+
+def test_state_on_the_host_is_copied_during_training_beside_a_gpu(gate: Gate, devices: Devices) -> None:
+    """Breaks if one tensor on a GPU makes training wait for the copy of all that is on the host (offloaded)."""
+    training = Training()
+    before = training.bytes()
+    capture, arena, plan = training.capture()
+    assert gate.reached.wait(30)  # by the thread: the call has returned
+    step = threading.Thread(target=training.step)
+    step.start()
+    step.join(0.2)
+    assert step.is_alive()
+    gate.open.set()
+    step.join(30)
+    capture.wait()
+    assert (training.reported, devices.training_waits) == ([plan.size], 1)
+    assert saved_bytes(arena, plan) == before
+
+
+def test_waits_of_gpus_are_part_of_what_a_save_costs(devices: Devices) -> None:
+    training = Training()
+    capture, _, _ = training.capture()
+    training.step()
+    capture.wait()
+    assert capture.waited >= 7.0
+
+
+def test_a_step_that_is_captured_in_a_graph_waits_for_nothing(devices: Devices) -> None:
+    """The step of the graph changes nothing yet. The next real one waits for the copy."""
+    training = Training()
+    capture, _, _ = training.capture()
+    devices.is_capturing_graph = True
+    assert not capture.before_change()
+    training.step()
+    assert devices.training_waits == 0
+    devices.is_capturing_graph = False
+    training.step()
+    assert devices.training_waits == 1
+    capture.wait()
+
+
+def test_a_step_during_the_last_look_for_changes_is_not_taken_for_one(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if a step is allowed between the question whether steps are allowed and the count of changes."""
+    counting, stepped, original = threading.Event(), threading.Event(), Capture._count_changes
+
+    def count(capture: Capture) -> list[int]:
+        if threading.current_thread().name == "holdfast-capture":
+            counting.set()
+            stepped.wait(0.5)  # a step that is let through comes first
+        return original(capture)
+
+    monkeypatch.setattr(Capture, "_count_changes", count)
+    training = Training()
+    capture, _, plan = training.capture()
+    assert counting.wait(30)
+    training.step()
+    stepped.set()
+    capture.wait()
+    assert training.reported == [plan.size]

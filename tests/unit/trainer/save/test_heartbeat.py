@@ -30,7 +30,7 @@ def test_it_beats_for_each_save_that_waits_while_bytes_are_sent() -> None:
     sent[0] = 6
     one.beat()
     assert storage.keys("data/") == sorted([FIRST.beat_key(3, 1), SECOND.beat_key(3, 1), SECOND.beat_key(3, 2)])
-    assert all(key.startswith(name.rank_prefix(3)) for name in (FIRST,) for key in storage.keys(str(name)))
+    assert all(key.startswith(name.part_prefix(3)) for name in (FIRST,) for key in storage.keys(str(name)))
     one.end(SECOND)
 
 

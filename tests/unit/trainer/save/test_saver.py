@@ -327,9 +327,9 @@ def test_the_state_is_read_without_garbage_collection(training: Training, monkey
     seen: list[bool] = []
     walk = TrainingState.walk
 
-    def watched(state: TrainingState, rank: int) -> Any:
+    def watched(state: TrainingState, *which: Any) -> Any:
         seen.append(gc.isenabled())
-        return walk(state, rank)
+        return walk(state, *which)
 
     monkeypatch.setattr(TrainingState, "walk", watched)
     training.saver.prepare()

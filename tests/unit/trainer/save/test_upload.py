@@ -36,7 +36,7 @@ def run(storage: MemoryStorage, rank: int, state: dict[str, Any], apart: Apart =
     plan = make_plan(walk.leaves, len(walk.leaves), rank, 2)
     arriving = ArrivingBytes(Arena(plan.size).view[: plan.size])
     arriving.mark_ready(plan.size, Sample(walk.leaves, NAME.step).sums())
-    save = Save(NAME, NAME.step, 0, plan, tree, None, {}, {}, {}, time.monotonic(), 0.0, 60.0, apart)
+    save = Save(NAME, NAME.step, 0, plan, tree, None, {}, {}, {}, time.monotonic(), 0.0, 60.0, apart=apart)
     return Upload(checkpoints, storage, rank, 2).run(save, plan, arriving)
 
 
@@ -54,7 +54,7 @@ def test_a_slow_rank_is_waited_for_as_long_as_it_writes(
     fragment = storage.content.pop(key)
 
     def slowly(method: str, prefix: str) -> None:
-        if (method, prefix) == ("keys", NAME.rank_prefix(1)):
+        if (method, prefix) == ("keys", NAME.part_prefix(1)):
             beats[0] += 1
             storage.content[NAME.beat_key(1, beats[0])] = b""
             if beats[0] == 5:
