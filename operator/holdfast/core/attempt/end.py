@@ -16,9 +16,12 @@ from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
+
+SHORT_TRIES = 8  # losses in a row after which an outage is likely
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -220,6 +223,17 @@ def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
     return min(doubled, limit)
 
 
+def outage_delay(config: OperatorConfig, fruitless: int) -> timedelta:
+    """The delay after many losses in a row that the platform caused: it doubles until it is an hour.
+
+    An outage of the storage or of a registry may last for hours. Attempts every five minutes would cost a node each,
+    and would use up spec.failure.maxFruitless in an hour and a half; so the default of 20 lasts for more than nine.
+    """
+    if fruitless <= SHORT_TRIES:
+        return timedelta()
+    return backoff(config.backoff_limit * 2, config.outage_backoff_limit, fruitless - SHORT_TRIES)
+
+
 def _count_failure(draft: Draft, attempt: Attempt, end: End) -> None:
     rules, config = draft.snapshot.job.spec.failure, draft.snapshot.config
     recent = _add_failure(draft)
@@ -247,8 +261,8 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
         _go_on(draft, attempt, avoid=(node,) if end.reason == EndReason.NODE_SILENT and node else ())
         return
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
-    if not end.infrastructure:  # the node was taken: the deadline allows no long delay for that
-        delay = min(delay, idle_room(draft))
+    # If the node was taken, the deadline may allow no long delay.
+    delay = max(delay, outage_delay(config, fruitless)) if end.infrastructure else min(delay, idle_room(draft))
     blamed = not end.anywhere and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
     _go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 

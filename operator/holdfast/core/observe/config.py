@@ -49,6 +49,7 @@ class OperatorConfig:
     probe_every: timedelta = timedelta(minutes=10)  # how long after a refusal a better tier is tried again
     backoff_base: timedelta = timedelta(seconds=10)
     backoff_limit: timedelta = timedelta(minutes=5)
+    outage_backoff_limit: timedelta = timedelta(hours=1)  # after many losses in a row that the platform caused
     status_interval: timedelta = timedelta(seconds=15)  # progress is written to a job's status at most this often
     look_again: timedelta = timedelta(hours=1)  # a job that is not over is decided again after this at the latest
     assumed: Assumptions = field(default_factory=Assumptions)  # of capacity policies, before anything was measured
