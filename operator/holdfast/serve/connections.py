@@ -15,6 +15,7 @@ from holdfast.serve.token_bucket import TokenBuckets
 Peer = tuple[str, int]  # address and port of the other end
 
 SOURCES = 20_000  # whose rates are remembered
+HANDSHAKE_SECONDS = 1.0  # a connection that is older and has shown nothing is idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,19 @@ class Connections:
         return True
 
     def _make_room(self, source: str) -> bool:
-        """Close the oldest connection of the source that holds the most; False if that is this source."""
+        """Close the oldest connection of the source that holds the most; False if this source holds as many.
+
+        Between sources that would then hold equally many, only a connection that is older than a handshake gives way:
+        pods that connect at once do not throw each other out, and idle connections do not lock out a kubelet.
+        """
         held = Counter(address for address, _ in self._unproven)
         biggest, most = held.most_common(1)[0]
-        if held[source] + 1 >= most:
+        oldest = next(peer for peer in self._unproven if peer[0] == biggest)
+        if held[source] >= most:
             return False
-        self._close(next(peer for peer in self._unproven if peer[0] == biggest))
+        if held[source] + 1 >= most and self._clock() - self._unproven[oldest].since < HANDSHAKE_SECONDS:
+            return False
+        self._close(oldest)
         return True
 
     def prove(self, peer: Peer, owner: str) -> None:

@@ -65,6 +65,15 @@ def test_sources_that_hold_as_much_as_the_new_one_keep_theirs() -> None:
     assert not any(link.closed for link in links if link)
 
 
+def test_idle_connections_of_many_sources_do_not_lock_out_another_one() -> None:
+    """Breaks if pods with one silent connection each keep a kubelet from its probes."""
+    server = Server()
+    links = [server.open(f"pod-{number}")[1] for number in range(4)]
+    server.clock.tick(1)
+    assert server.open("kubelet")[1]
+    assert [link.closed for link in links if link] == [True, False, False, False]
+
+
 def test_a_connection_that_stays_unproven_is_closed_in_time() -> None:
     server = Server()
     _, silent = server.open("evil")

@@ -21,6 +21,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
 
+MAY_PASS = frozenset(("StorageDenied", "StorageNotFound"))  # verdicts that end only a job that never ran
 SHORT_TRIES = 8  # losses in a row after which an outage is likely
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
@@ -113,6 +114,8 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
 def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
     """Record the end of the current attempt, count it, and decide what comes next."""
     draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
+    if end.reason in MAY_PASS and has_run(draft):  # keys are being rotated, a policy is wrong for a moment
+        end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=True)
     count_fruitless(turn, end)
     _close(turn, end, ended_at=ended_at, estimated=estimated)
     draft.set(current=None)
@@ -131,6 +134,12 @@ def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estim
             _count_loss(draft, attempt, end, progressed=progressed)
         case EndKind.STOPPED:
             _go_on(draft, attempt)
+
+
+def has_run(draft: Draft) -> bool:
+    """True if a program of the job ever ran: what worked once does not end the job the first time it does not work."""
+    status = draft.status
+    return status.ledger.folded_through > 0 or any(record.started_at for record in status.history)
 
 
 def _go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:

@@ -1,5 +1,6 @@
 """From an intended attempt to one that trains."""
 
+import re
 from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodRecord
@@ -20,6 +21,7 @@ from holdfast.core.turn import Turn
 
 INVALID = 422  # HTTP status of a refusal: the API server will never accept this pod
 POD_SECURITY = "violates PodSecurity"  # words of the admission controller
+DENIED = re.compile(r"denied (the )?request")  # a webhook or a ValidatingAdmissionPolicy, with any status
 POD_SECURITY_TRIES = 10  # over eight minutes: the namespace may have got its label by mistake
 NAME_TAKEN = "NameTaken"  # reason of a refusal: another pod has this name
 
@@ -151,12 +153,15 @@ def was_refused(turn: Turn) -> Refusal | None:
 def note_refusal(turn: Turn, refusal: Refusal) -> None:
     """Quota, LimitRange, PodSecurity or a webhook refused the pod: wait, and show their message. Fail if it is in vain.
 
-    It is in vain if the pod is invalid, or if the Pod Security Standard of the namespace has refused it many times.
+    It is in vain if the pod is invalid, or if the Pod Security Standard of the namespace has refused it many times. An
+    admission policy may answer like that too, and a person may correct it: so nothing is in vain for a job that ran.
     """
     text = refusal.message[:512] + _advice(turn.draft, refusal)
-    if refusal.status == INVALID or (POD_SECURITY in text and turn.attempt.refusals + 1 >= POD_SECURITY_TRIES):
+    invalid = refusal.status == INVALID and not DENIED.search(refusal.message)
+    often = POD_SECURITY in text and turn.attempt.refusals + 1 >= POD_SECURITY_TRIES
+    if (invalid or often) and not end.has_run(turn.draft):
         turn.draft.refusal_handled = True
-        reason = EndReason.POD_INVALID if refusal.status == INVALID else EndReason.POD_REFUSED
+        reason = EndReason.POD_INVALID if invalid else EndReason.POD_REFUSED
         end.end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
         return
     put_off(turn, refusal)

@@ -9,7 +9,7 @@ import re
 
 from holdfast.api import names
 from holdfast.api.attempt import EndKind
-from holdfast.core.attempt.end import end_attempt
+from holdfast.core.attempt.end import end_attempt, has_run
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import ContainerView
@@ -75,9 +75,9 @@ def is_refused(reason: str, message: str) -> bool:
 
 def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
     """True if no image can have that name, or the attempt before was refused too. Not if the program ever ran."""
-    status = draft.status
-    if status.ledger.folded_through > 0 or any(record.started_at for record in status.history):
+    if has_run(draft):
         return False
+    status = draft.status
     if reason == INVALID_IMAGE:
         return True
     before = next((one for one in reversed(status.history) if one.kind is not EndKind.STOPPED), None)

@@ -13,7 +13,7 @@ from holdfast.core.turn import Turn
 
 def was_node_taken(turn: Turn, end: End) -> bool:
     """True if the end is a loss, and the cluster shows that it took the node back or gave it to another pod."""
-    if end.kind is not EndKind.LOSS or end.infrastructure:
+    if end.kind is not EndKind.LOSS or end.infrastructure or not _was_on_a_node(turn):
         return False
     if turn.sight in (Sight.SILENT, Sight.NODE_GONE):
         return True
@@ -23,6 +23,12 @@ def was_node_taken(turn: Turn, end: End) -> bool:
     if pod is not None and pod.disruption in TAKEN:
         return pod.reason != EndReason.EVICTED  # by a kubelet, because the node's disk or memory is full
     return _is_node_going(turn)
+
+
+def _was_on_a_node(turn: Turn) -> bool:
+    """True if the cluster had the attempt's node: a tenant can name any node in a pod of its own."""
+    known = turn.attempt.pods[0] if turn.attempt.pods else None
+    return known is not None and known.node_uid is not None
 
 
 def _is_node_going(turn: Turn) -> bool:

@@ -78,7 +78,7 @@ def refusal(pod: PodView | None, tier: Tier, trainer: Trainer, cluster: ClusterV
     Refused: the scheduler says that matching nodes have no room, or that there are none. Unfit: the pod has a gate, a
     volume or an affinity that no node suits; or all nodes that match its tier are avoided, or too small even if empty.
     """
-    shortage = find_shortage(pod)
+    shortage = find_shortage(pod, tier.accelerator if trainer.accelerators_per_node else None)
     if shortage is Shortage.OTHER or (shortage is Shortage.NODE and cluster.matching(tier.node_selector)):
         return Seen.UNFIT
     return Seen.UNFIT if fits_nowhere(cluster, tier, requested(trainer, tier)) else Seen.REFUSED

@@ -14,6 +14,7 @@ _REASON_OF_SCHEDULER = "Unschedulable"  # not SchedulingGated, which is the user
 _NO_NODES = "no nodes available to schedule pods"
 _NODES = re.compile(r"nodes are available: (.*?)(?:\. |\.?$)", re.DOTALL)
 _COUNTED = re.compile(r"[0-9]+ (.+)", re.DOTALL)
+_INSUFFICIENT = "Insufficient "
 _CAPACITY = re.compile(r"Insufficient \S+|Too many pods|node\(s\) were unschedulable|node\(s\) had untolerated taint.*")
 _SELECTOR = re.compile(r"node\(s\) didn't match Pod's node affinity.*")
 
@@ -26,8 +27,12 @@ class Shortage(Enum):
     OTHER = "something of the pod itself, such as a gate or a volume; or the scheduler has said nothing"
 
 
-def find_shortage(pod: PodView | None) -> Shortage:
-    """What the pod lacks. A message of another scheduler, in words that are not known, counts as OTHER."""
+def find_shortage(pod: PodView | None, accelerator: str | None = None) -> Shortage:
+    """What the pod lacks. A message of another scheduler, in words that are not known, counts as OTHER.
+
+    `accelerator`: the resource that the pod needs most. If nodes lack only other resources, such as CPU that other pods
+    of the node use, that is OTHER: it says nothing about pods that ask for less of those.
+    """
     if pod is None or pod.unscheduled_reason != _REASON_OF_SCHEDULER:
         return Shortage.OTHER
     if _NO_NODES in pod.unscheduled_message:
@@ -37,4 +42,11 @@ def find_shortage(pod: PodView | None) -> Shortage:
     words = [found[1] if found else "" for found in counted]
     if not words or not all(_CAPACITY.fullmatch(word) or _SELECTOR.fullmatch(word) for word in words):
         return Shortage.OTHER
-    return Shortage.ROOM if any(map(_CAPACITY.fullmatch, words)) else Shortage.NODE
+    lacking = [word for word in words if _CAPACITY.fullmatch(word)]
+    if lacking and accelerator and all(_lacks_another(word, accelerator) for word in lacking):
+        return Shortage.OTHER
+    return Shortage.ROOM if lacking else Shortage.NODE
+
+
+def _lacks_another(word: str, accelerator: str) -> bool:
+    return word.startswith(_INSUFFICIENT) and word != f"{_INSUFFICIENT}{accelerator}"

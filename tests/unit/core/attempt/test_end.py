@@ -2,9 +2,14 @@
 
 from datetime import timedelta
 
-from tests.support.decisions.snapshots import CONFIG, attempt, ended, job, settled, snapshot, status
+import pytest
+from tests.support.decisions.histories import record
+from tests.support.decisions.snapshots import CONFIG, at, attempt, ended, job, settled, snapshot, status, verdict
 
+from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.status import Phase
 from holdfast.core.attempt.end import backoff, outage_delay
+from holdfast.core.observe.snapshot import Refusal
 
 
 def delay_after(losses, exit_code):
@@ -30,3 +35,36 @@ def test_an_outage_of_nine_hours_does_not_end_a_job():
         for losses in range(1, 20)
     ]
     assert sum(waits, timedelta()) > timedelta(hours=9)
+
+
+def after(*seen, history=(), refusal=None, state=AttemptState.RUNNING):
+    return settled(snapshot(job(status(attempt(2, state), history=history)), *seen, refusal=refusal)).status
+
+
+RAN = (record(number=1, started_at=at(-9000), kind=EndKind.LOSS),)
+
+
+@pytest.mark.parametrize("reason", ["StorageDenied", "StorageNotFound"])
+def test_storage_that_worked_once_does_not_end_a_job_when_it_refuses(reason):
+    """Breaks if a key that is rotated while a node is lost ends a training of months."""
+    refused = ended(2, 78, verdict("misconfigured", reason))
+    assert after(refused).phase is Phase.FAILED
+    later = after(refused, history=RAN)
+    assert not later.phase.final
+    assert later.history[-1].kind is EndKind.LOSS
+    assert later.current.avoid_nodes == ()  # another node would not reach it either
+
+
+@pytest.mark.parametrize(
+    ("words", "ran", "failed"),
+    [
+        ("spec.containers[0].name: Duplicate value", False, True),
+        ("spec.containers[0].name: Duplicate value", True, False),
+        ("ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", False, False),
+        ('admission webhook "x" denied the request: no', False, False),
+    ],
+)
+def test_a_pod_is_invalid_for_good_only_if_none_of_the_job_ever_ran(words, ran, failed):
+    refusal = Refusal(2, at(0), 422, "Invalid", words)
+    found = after(history=RAN if ran else (), refusal=refusal, state=AttemptState.ACQUIRING)
+    assert (found.phase is Phase.FAILED) is failed

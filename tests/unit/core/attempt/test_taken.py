@@ -18,7 +18,7 @@ from tests.support.decisions.snapshots import (
     verdict,
 )
 
-from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.attempt import AttemptState, EndKind, PodRecord
 from holdfast.core.capacity.knowledge import find
 
 RUNS = attempt(fenced=True, first_step=500)
@@ -54,6 +54,13 @@ def test_a_loss_that_a_tenant_can_cause_is_not_the_tiers(current, seen):
 
 def test_a_pod_whose_finalizer_somebody_removed_says_nothing_about_the_tier():
     assert losses(RUNS) == 0
+
+
+def test_a_pod_on_a_node_that_the_cluster_never_had_says_nothing_about_the_tier():
+    """Breaks if a tenant can make a loss with a pod of its own that names a node which does not exist."""
+    ghost = attempt(fenced=True, first_step=500, pods=(PodRecord(rank=0, uid="u-1", node="ghost", node_uid=None),))
+    assert losses(ghost, ended(disruption="DeletionByPodGC", node="ghost"), cluster=nodes()) == 0
+    assert losses(ghost, cluster=nodes()) == 0
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,21 @@ def test_what_the_scheduler_says(message, shortage):
     assert find_shortage(pending(unscheduled_message=message)) is shortage
 
 
+@pytest.mark.parametrize(
+    ("lacks", "shortage"),
+    [
+        ("3 Insufficient cpu", OTHER),
+        ("2 Insufficient cpu, 1 Insufficient memory", OTHER),
+        ("2 Insufficient cpu, 1 Insufficient nvidia.com/gpu", ROOM),
+        ("2 Insufficient cpu, 1 node(s) were unschedulable", ROOM),
+    ],
+)
+def test_nodes_that_lack_cpu_say_nothing_about_their_accelerators(lacks, shortage):
+    waits = pending(unscheduled_message=f"0/3 nodes are available: {lacks}. preemption: no")
+    assert find_shortage(waits, "nvidia.com/gpu") is shortage
+    assert find_shortage(waits) is ROOM
+
+
 @pytest.mark.parametrize("reason", ["SchedulingGated", "SchedulerError", ""])
 def test_only_a_scheduler_that_found_no_node_speaks_of_capacity(reason):
     assert find_shortage(pending(unscheduled_reason=reason)) is OTHER

@@ -20,6 +20,19 @@ async def test_every_pod_loses_our_finalizer_and_keeps_the_others() -> None:
     assert left == {"a-1-0": [], "b-1-0": ["x/y"], "c-1-0": ["x/y"]}
 
 
+async def test_a_pod_that_cannot_be_released_does_not_stop_the_others() -> None:
+    client = FakeClient()
+    for name in ("a-1-0", "b-1-0", "c-1-0"):
+        client.put(f"{PODS}/{name}", raw_pod(name, name))
+    client.put(lease := paths.lease("system", LEASE), {"metadata": {}})
+    client.on("PATCH", "b-1-0", ApiError(403, "Forbidden", "no"))
+    with pytest.raises(ApiError, match="Forbidden"):
+        await release_all(client, "system")
+    left = {path for path, raw in client.objects.items() if raw["metadata"]["finalizers"]}
+    assert left == {f"{PODS}/b-1-0"}
+    assert lease not in client.objects
+
+
 async def test_what_only_an_operator_uses_is_deleted_and_may_be_gone_already() -> None:
     """Breaks if an uninstallation leaves a held Lease or a private key."""
     client = FakeClient()
