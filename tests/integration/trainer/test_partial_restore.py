@@ -49,16 +49,13 @@ with Run(**{name: objects[name] for name in names}, per_rank=per_rank) as run:
     resumed, found = run.resumed_from, per_rank["own"].data[0].item()
     if resumed is not None:
         found_sums.append(sums())
-    while True:
-        if run.step > 0:
-            assert run.save()
-            found_sums.append(sums())
-        if run.step == goal:
-            break
+    while run.step < goal:
         model(torch.ones(4, 2048)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
         run.advance()
+        assert run.save()
+        found_sums.append(sums())
     run.left = True
 with open(f"{sys.argv[3]}/{rank}.json", "w") as out:
     json.dump({"resumed": resumed, "own": found, "reads": reads, "sums": found_sums}, out)

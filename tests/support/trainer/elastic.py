@@ -85,6 +85,8 @@ def _train(attempt: Attempt, to: int) -> None:
                 numbers, noise = next(batches)
                 samples += zip(numbers.tolist(), noise.tolist(), strict=True)
             model.dropped += float(torch.rand(()))
+            if attempt.ranks > 1:
+                torch.distributed.barrier()  # as gradients do: no rank is a step ahead of another
             file.write(json.dumps({"step": step, "samples": samples, "dropped": model.dropped}) + "\n")
             if step == attempt.kill_after:
                 if attempt.ranks > 1:
