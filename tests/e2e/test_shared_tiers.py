@@ -24,13 +24,16 @@ def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
     profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": namespace}}
     apply(cluster, s3_secret(cluster), namespace=namespace)
     apply(cluster, {**profile, "spec": {"tiers": tiers}})
+    another = f"{namespace}-b"  # one namespace alone does not take a tier out for others
+    cluster.kubectl("create", "namespace", another)
+    apply(cluster, s3_secret(cluster), namespace=another)
     operator = lone_operator()
 
-    def submit(name: str, policy: str) -> Job:
-        manifest = job_manifest(cluster, namespace, name, [], QUICK, goal={"steps": 50})
+    def submit(name: str, policy: str, where: str = namespace) -> Job:
+        manifest = job_manifest(cluster, where, name, [], QUICK, goal={"steps": 50})
         manifest["spec"]["capacity"] = {"profile": namespace, "policy": policy, "returnPolicy": "Never"}
         apply(cluster, manifest)
-        return Job(cluster, namespace, name, manifest)
+        return Job(cluster, where, name, manifest)
 
     def spot() -> str:
         known = get(cluster, f"capacityprofile/{namespace}").get("status", {}).get("tiers", [])
@@ -38,15 +41,18 @@ def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
 
     try:
         operator.start()
-        first = submit("first", "Ordered")
-        tried = [record["tier"] for record in first.wait_phase("Completed")["history"]]
-        assert tried == ["spot", "dedicated"]
+        firsts = [submit("first", "Ordered"), submit("first", "Ordered", another)]
+        for first in firsts:
+            tried = [record["tier"] for record in first.wait_phase("Completed")["history"]]
+            assert tried == ["spot", "dedicated"]
         wait_for(lambda: spot() == "Refused", 20, "the profile to say that spot is out")
-        first.delete()
+        for first in firsts:
+            first.delete()
         operator.bury()
         operator.start()
 
         done = submit("second", "Cheapest").wait_phase("Completed")
     finally:
         cluster.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
+        cluster.kubectl("delete", "namespace", another, "--wait=false")
     assert [(record["number"], record["tier"]) for record in done["history"]] == [(1, "dedicated")]

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import Leaf, Tree, names
 
@@ -23,8 +24,10 @@ __all__ = [
     "Facts",
     "Sample",
     "apart_trees",
+    "byte_sums",
     "compare",
     "difference",
+    "draw_of",
     "facts_of",
     "renamed",
     "tree_sums",
@@ -92,21 +95,26 @@ def tree_sums(tree: Tree, apart: Apart) -> dict[str, str]:
 
 
 def difference(
-    mine: tuple[Mapping[str, str], str], others: tuple[Mapping[str, str], str], tensors: Sequence[str], step: int
+    mine: tuple[Mapping[str, str], str], others: tuple[Mapping[str, str], str], tensors: Sequence[str], draw: int
 ) -> str:
     """The first object or tensor of which another rank has other values than rank 0; empty if none is found.
 
     `mine` and `others`: `tree_sums` and `Sample.sums` of rank 0 and of the other rank. `tensors`: the names of those
-    that were sampled at `step`.
+    that were sampled with `draw`.
     """
     for name, found in mine[0].items():
         if others[0].get(name, found) != found:
             return name
-    for number, leaf in enumerate(_chosen(len(tensors), step)):
+    for number, leaf in enumerate(_chosen(len(tensors), draw)):
         part = slice(number * DIGITS, (number + 1) * DIGITS)
         if mine[1][part] != others[1][part]:
             return tensors[leaf]
     return ""
+
+
+def byte_sums(leaves: Iterable[Leaf]) -> dict[str, str]:
+    """A checksum of each byte string among `leaves`. Rank 0 alone saves them, so no `Sample` has them."""
+    return {leaf.name: _whole_sum(leaf) for leaf in leaves if leaf.kind == "bytes"}
 
 
 def renamed(tree: Tree, by: Mapping[str, str]) -> Tree:
@@ -143,23 +151,28 @@ def _whole_sum(leaf: Leaf) -> str:
     return f"{zlib.crc32(data[:WHOLE_BYTES].tobytes()):08x}"
 
 
-def _chosen(count: int, step: int) -> range:
-    """Which of `count` tensors a save of `step` samples: at most SAMPLED, the same on all ranks."""
+def draw_of(name: CheckpointName) -> int:
+    """A number that is new for each save, and the same on all ranks. A step would not do: every tenth step is even."""
+    return zlib.crc32(str(name).encode())
+
+
+def _chosen(count: int, draw: int) -> range:
+    """Which of `count` tensors a save samples: at most SAMPLED, the same on all ranks."""
     stride = -(-count // SAMPLED) or 1
-    return range(step % stride, count, stride)
+    return range(draw % stride, count, stride)
 
 
 class Sample:
     """Checksums of some bytes of some of the tensors `leaves`, as they are when this object is made.
 
-    `step`: of the save, the same on all ranks. Nothing waits for a GPU before `sums`.
+    `draw`: `draw_of` the save. Nothing waits for a GPU before `sums`.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], step: int) -> None:
+    def __init__(self, leaves: Sequence[Leaf], draw: int) -> None:
         self._pieces: list[bytes | tuple[Any, int, int]] = []
-        self._step = step
+        self._draw = draw
         far: dict[Any, list[Any]] = {}  # pieces of tensors, by their device
-        for number in _chosen(len(leaves), step):
+        for number in _chosen(len(leaves), draw):
             leaf = leaves[number]
             if leaf.kind == "numpy" or (leaf.value.device.type == "cpu" and leaf.value.is_contiguous()):
                 self._pieces.append(self._read(leaf))
@@ -185,7 +198,7 @@ class Sample:
 
     def _place(self, size: int, window: int) -> int:
         """Where the window begins: somewhere else at the next save."""
-        return self._step * window % max(1, size - window + 1)
+        return self._draw * window % max(1, size - window + 1)
 
     def _read(self, leaf: Leaf) -> bytes:
         window = min(WINDOW, leaf.size)
@@ -196,7 +209,7 @@ class Sample:
         """Bytes of one row of `tensor`, on its device: a copy of a whole tensor would take memory and time."""
         torch: Any = sys.modules["torch"]
         while tensor.dim() > 1 and tensor.numel():
-            tensor = tensor[self._step % tensor.shape[0]]
+            tensor = tensor[self._draw % tensor.shape[0]]
         flat = tensor.reshape(-1)
         window = min(max(1, WINDOW // tensor.itemsize), len(flat))
         start = self._place(len(flat), window)

@@ -1,5 +1,6 @@
 """Restore the objects of a run from a checkpoint."""
 
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -112,6 +113,7 @@ class _Reading:
     ) -> None:
         self._environment = environment
         self._rank = rank
+        self._objects = objects
         self._made: dict[tuple[str, Box], Any] = {}
         self._shared: SharedState | None = None
         self.error: HoldfastTrainError | None = None
@@ -141,16 +143,26 @@ class _Reading:
 
     def result(self) -> Restored:
         """What was read. All ranks have read their parts."""
-        made = self._made if self._shared is None else {**self._made, **self._shared.take()}
+        made = self._made if self._shared is None else {**self._made, **self._shared.take(self._kept())}
         wanted, mine = with_tensors((self._wanted, self._mine), made)
         ranks = [mine if number == self._rank else None for number in range(len(self.found.manifest.ranks))]
         found = restored(self.found, {"objects": wanted}, ranks)
-        return replace(found, shared=self._shared, objects=self._names)
+        return replace(found, objects=self._names)
+
+    def _kept(self) -> frozenset[tuple[str, Box]]:
+        """The tensors that objects may keep. Modules copy what they load; of others nothing is known."""
+        others = {name: state for name, state in self._wanted.items() if not _copies(self._objects[name])}
+        return frozenset(lazy.key for lazy in lazies(others))
 
     def close(self) -> None:
         """Give up what was read."""
         if self._shared is not None:
             self._shared.close()
+
+
+def _copies(thing: Stateful) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(unwrapped(thing), torch.nn.Module)
 
 
 def _outlines(
@@ -233,7 +245,6 @@ def restore_rank(restored: Restored, rank: int, per_rank: Mapping[str, Stateful]
             _begin(thing, restored)
             if mine is not None:
                 say(f"the checkpoint has no object {name!r} of rank {rank}: it keeps its initial state")
-    restored.settle()
     if mine is None:
         say(f"the checkpoint has no rank {rank}: this rank starts with new random numbers")
     else:

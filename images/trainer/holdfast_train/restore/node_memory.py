@@ -9,9 +9,8 @@ writes to a page, and that one then has its own. So a program may keep a tensor 
 import importlib
 import mmap
 import os
-import weakref
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -132,7 +131,6 @@ class SharedState:
         self._layout = layout
         self._low, self._high = (layout.total * number // count for number in (index, index + 1))
         self._keys = {place.lazy.key for place in layout.places}
-        self._made: list[weakref.ref[Any]] = []
 
     def __contains__(self, key: _Key) -> bool:
         return key in self._keys
@@ -157,8 +155,12 @@ class SharedState:
             arrays.append(array)  # it must outlive the reading
         filling.run(storage, found)
 
-    def take(self) -> Mapping[_Key, Any]:
-        """The tensors, arrays and byte strings. Call it once, when all ranks of the node have filled their parts."""
+    def take(self, kept: Collection[_Key] = ()) -> Mapping[_Key, Any]:
+        """The tensors, arrays and byte strings. Call it once, when all ranks of the node have filled their parts.
+
+        `kept`: tensors that the program keeps, so they get memory of their own now. Later the program may have views of
+        them, which would stay behind.
+        """
         bounds = [*self._layout.segments, self._layout.size]
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         maps = [
@@ -171,18 +173,11 @@ class SharedState:
             segment = bisect_right(self._layout.segments, place.offset) - 1
             array = _array(place.lazy, maps[segment], place.offset - self._layout.segments[segment])
             if place.lazy.entry.kind == "torch":
-                self._made.append(weakref.ref(array))
+                array = array.clone() if place.lazy.key in kept else array
             else:
                 array = bytes(array) if place.lazy.entry.kind == "bytes" else array.copy()
             made[place.lazy.key] = array
         return made
-
-    def settle(self) -> None:
-        """Give the tensors that the program has kept memory of their own, so that the node's copy is freed."""
-        for reference in self._made:
-            if (tensor := reference()) is not None:
-                tensor.data = tensor.data.clone()
-        self._made.clear()
 
     def close(self) -> None:
         """Close the file. Mappings of it stay."""
@@ -206,5 +201,5 @@ def _array(lazy: Lazy, memory: mmap.mmap, offset: int) -> Any:
         return module.ndarray(entry.shape, module.dtype(entry.dtype), buffer=memory, offset=offset)
     dtype = getattr(module, entry.dtype)
     count = entry.size // dtype.itemsize
-    # Not a view of a flat tensor: that would keep the memory after `settle`.
+    # Not a view of a flat tensor: each tensor has a storage of its own, as before the save.
     return module.frombuffer(memory, dtype=dtype, count=count, offset=offset).resize_(entry.shape)

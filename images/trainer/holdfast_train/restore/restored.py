@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.format.program import Program
-from holdfast_train.restore.node_memory import SharedState
 
 __all__ = ["Restored", "restored"]
 
@@ -16,8 +15,7 @@ class Restored:
     """A restored checkpoint. `state` and `ranks` are as saved; `note` names the checkpoints that were passed over.
 
     Values that were not wanted were not read and are missing; for a rank the value is None. `program`: the facts in the
-    checkpoint about the program that saved it. `objects`: the names of all objects in the checkpoint. `shared`: the
-    memory of the node in which its tensors are.
+    checkpoint about the program that saved it. `objects`: the names of all objects in the checkpoint.
     """
 
     step: int
@@ -27,12 +25,6 @@ class Restored:
     ranks: tuple[Any, ...]
     program: Program
     objects: tuple[str, ...] = ()
-    shared: SharedState | None = None
-
-    def settle(self) -> None:
-        """The program has loaded the state: what it has kept gets memory of its own."""
-        if self.shared is not None:
-            self.shared.settle()
 
 
 def restored(found: Found, state: Any, ranks: Sequence[Any]) -> Restored:

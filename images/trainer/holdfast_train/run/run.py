@@ -13,7 +13,7 @@ from holdfast_train.data import rng
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
 from holdfast_train.format.program import Program, Severity, check_rules, describe
-from holdfast_train.format.stateful import Counts, Stateful, checked
+from holdfast_train.format.stateful import Stateful, checked
 from holdfast_train.pod.rank_verdict import forget_rank_verdict
 from holdfast_train.pod.reporter import Order, Reporter
 from holdfast_train.progress import Progress
@@ -26,7 +26,7 @@ from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.measured import checked_goal, checked_number, decimals
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
-from holdfast_train.run.step_agreement import StepAgreement
+from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
@@ -66,13 +66,12 @@ class Run:
     ) -> None:
         self._objects = {name: checked(name, thing) for name, thing in objects.items()}
         self._per_rank = {name: checked(name, thing) for name, thing in (per_rank or {}).items()}
-        self._counting = [t for t in (*self._objects.values(), *self._per_rank.values()) if isinstance(t, Counts)]
         self._config = config
         self._rules = rules or {}
         check_rules(self._rules)
         self._measured: dict[str, Any] = {}  # metrics reported since the last step was counted
         self._of_step: dict[str, Any] = {}  # metrics of that last step
-        self._boundary = StepBoundary()
+        self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()))
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
@@ -114,6 +113,9 @@ class Run:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
         try:
+            if error is None and self._boundary.has_stepped:  # the program has left its loop by `break`
+                self.step += 1
+                self._boundary.reach(self.step)
             self._ending.end(error, self.step)
             if error is None:
                 self._agreement.close()
@@ -182,9 +184,7 @@ class Run:
         if self._complete is not None:
             raise AlreadyCompleteError(self._complete)
         self.step += 1
-        put_off = self._boundary.reach()
-        for thing in self._counting:
-            thing.trained(self.step)
+        put_off = self._boundary.reach(self.step)
         if self._environment is None:
             return
         if loss is not None or samples:
@@ -221,13 +221,10 @@ class Run:
     def save(self) -> bool:
         """Save, and wait until the checkpoint is committed: then True. Under torchrun every rank must call it.
 
-        Inside a step the state belongs to no step: the save takes place at the end of the step (`advance`), and the
-        answer is False. A step is the body of a loop over `steps`; in a loop of another shape it begins with the
-        optimizer's step.
+        Inside a step the state belongs to no step: the save takes place at its end (`advance`), and the answer is
+        False. A step is the body of a loop over `steps`; in another loop it begins with the optimizer's step.
         """
-        if self._environment is None or self._checkpointer is None:
-            return False
-        if self._boundary.put_off(self.step):
+        if self._environment is None or self._checkpointer is None or self._boundary.put_off(self.step):
             return False
         return self._save(SAVE_PATIENCE)
 
@@ -292,7 +289,9 @@ class Run:
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
         if ranks.size > 1:
-            self._agreement = StepAgreement(ranks.rank, ranks.size, ranks.new_store(), lambda: self._notice.is_given)
+            self._agreement = StepAgreement(
+                ranks.rank, ranks.size, ranks.new_store(), lambda: self._notice.seconds_left() < HELD_SECONDS
+            )
         self._ending = self._make_ending()
         self._notice.listen()
         if self._reporter is not None:
@@ -351,9 +350,8 @@ class Run:
 
     def _save_is_due(self, ahead: int = 0) -> bool:
         """True, on rank 0, if a save is due after this step, or after `ahead` more."""
-        if self._environment is None or self._checkpoints is None:
-            return False
-        return self._saving.is_due(self.step, self._environment.every, ahead)
+        env = self._environment
+        return env is not None and self._checkpoints is not None and self._saving.is_due(self.step, env.every, ahead)
 
     def _save_between_steps(self, *, wait: bool) -> None:
         """Save this step. `wait`: until it is committed, because the program has asked for the save."""

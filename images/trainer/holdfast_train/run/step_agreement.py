@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-__all__ = ["StepAgreement"]
+__all__ = ["HELD_SECONDS", "StepAgreement"]
 
 ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
 HELD_SECONDS: Final = 5.0  # for which a rank that has to leave waits for the answers of other ranks
@@ -25,7 +25,7 @@ class StepAgreement:
     begins no further step before the agreed one is known.
 
     `store` makes a new connection to the store. With one rank there is no store, and every step is agreed. `must_leave`
-    tells that this rank has a notice.
+    tells that this rank has a notice, of which little time is left.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast_train.format.stateful import stepping_ones
+from holdfast_train.format.stateful import Counts, stepping_ones
 from holdfast_train.say import say
 
 __all__ = ["StepBoundary"]
@@ -17,7 +17,8 @@ class StepBoundary:
     (generators, data, then the optimizer's parameters) and the rest has not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Iterable[Any]) -> None:
+        self._counting = [thing for thing in objects if isinstance(thing, Counts)]
         self._is_in_body = False
         self._has_stepped = False  # an optimizer has stepped since the last step was counted
         self._is_put_off = False
@@ -34,6 +35,11 @@ class StepBoundary:
             hook.remove()
         self._hooks = []
 
+    @property
+    def has_stepped(self) -> bool:
+        """True if an optimizer has stepped, and the step is not counted: the program left its loop by `break`."""
+        return self._has_stepped
+
     @contextmanager
     def body(self) -> Iterator[None]:
         """The body of a loop over steps, to its end or to the end of the loop."""
@@ -43,8 +49,10 @@ class StepBoundary:
         finally:
             self._is_in_body = False
 
-    def reach(self) -> bool:
-        """A step is counted. True if a save was put off until now."""
+    def reach(self, step: int) -> bool:
+        """The number `step` is done; what counts steps learns of it. True if a save was put off until now."""
+        for thing in self._counting:
+            thing.trained(step)
         was_put_off, self._is_put_off, self._has_stepped = self._is_put_off, False, False
         return was_put_off
 

@@ -1,7 +1,7 @@
 """The messages between a trainer and its writer. The writer answers each `Save` with one `Finished`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast_train import errors
 from holdfast_train.commitlog.checkpoints import Saved
@@ -44,8 +44,8 @@ class Save:
 
     `plan`: None if it is the plan of the save before. `fresh`: the name under which all ranks write parts of frozen
     tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
-    all ranks, `own` this rank's, with what is `apart`. `begun`: time.monotonic() of the trainer. The storage may be
-    silent for `patience` seconds, and nothing is retried after `at_most` seconds.
+    all ranks, `own` this rank's, with what is `apart`; `sums`: its `byte_sums`. `begun`: time.monotonic() of the
+    trainer. The storage may be silent for `patience` seconds, and nothing is retried after `at_most` seconds.
     """
 
     name: CheckpointName
@@ -63,6 +63,7 @@ class Save:
     fresh: CheckpointName | None = None
     kept: CheckpointName | None = None
     apart: Apart = ALL_ALIKE
+    sums: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

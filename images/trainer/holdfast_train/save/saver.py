@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
-from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample
+from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena
@@ -184,8 +184,9 @@ class Saver:
             patience=patience,
             at_most=at_most,
             apart=self.apart,
+            sums=byte_sums(walk.leaves[:replicated]) if self._open.ranks > 1 else {},
         )
-        sample = Sample(plan.common_of(walk.leaves) if self._open.ranks > 1 else (), step)
+        sample = Sample(plan.common_of(walk.leaves) if self._open.ranks > 1 else (), draw_of(name))
         self._sent_plan = plan
         self._lock.take()
         self._send(save)

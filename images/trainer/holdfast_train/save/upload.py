@@ -19,7 +19,7 @@ from holdfast_train.errors import (
     WriterLostError,
 )
 from holdfast_train.format import manifest
-from holdfast_train.format.alike import difference, tree_sums
+from holdfast_train.format.alike import difference, draw_of, tree_sums
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import names
@@ -134,7 +134,7 @@ class Upload:
             tensors=plan.own_tensors,
             tree=save.own,
             sums=arriving.sums,
-            objects=tree_sums(save.tree, save.apart) if self._ranks > 1 else {},
+            objects={**tree_sums(save.tree, save.apart), **save.sums} if self._ranks > 1 else {},
         )
 
     def _frozen_parts(
@@ -165,7 +165,7 @@ class Upload:
         StateError if a rank has other tensors than rank 0, RanksDifferError if it has other values.
         """
         alike = [entry.name for entry in plan.common]
-        named = frozenset(names(save.tree))
+        named, draw = frozenset(names(save.tree)), draw_of(save.name)
         now = time.monotonic()
         latest, deadline = now + save.at_most, now + FRAGMENT_SECONDS
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
@@ -192,7 +192,7 @@ class Upload:
                     f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be the "
                     f"same on all ranks, or sharded (DTensor); pass objects that differ as per_rank"
                 )
-            if what := difference((mine.objects, mine.sums), (fragment.objects, fragment.sums), alike, save.step):
+            if what := difference((mine.objects, mine.sums), (fragment.objects, fragment.sums), alike, draw):
                 raise RanksDifferError(
                     f"step {save.step} is not saved: rank {rank} has other values of {what!r} than rank 0", what
                 )

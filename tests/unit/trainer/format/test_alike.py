@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast_train.format.alike import ALL_ALIKE, SAMPLED, Apart, Sample, compare, difference, facts_of, tree_sums
+from holdfast_train.format.alike import (
+    ALL_ALIKE,
+    SAMPLED,
+    Apart,
+    Sample,
+    byte_sums,
+    compare,
+    difference,
+    draw_of,
+    facts_of,
+    tree_sums,
+)
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Leaf, Tree, Walk
 
 
@@ -57,6 +69,22 @@ def test_of_many_tensors_some_are_sampled_and_later_saves_take_the_others() -> N
     seen = [found(leaves(*mine), leaves(*other), step) for step in range(3)]
     assert len(Sample(leaves(*mine), 1).sums()) == 8 * SAMPLED
     assert sorted(seen) == ["", "", f"t/{3 * SAMPLED - 1}"]
+
+
+def test_saves_of_every_hundredth_step_sample_all_tensors_in_time() -> None:
+    """Breaks if the step alone decides what is sampled: saves at even steps would see half of the tensors."""
+    mine = [torch.full((2,), float(number)) for number in range(2 * SAMPLED)]
+    draws = [draw_of(CheckpointName(step, 1, f"{step * 7919:08x}")) for step in range(100, 4000, 100)]
+    for wrong in (0, 1):
+        other = [*mine[:wrong], mine[wrong] + 1, *mine[wrong + 1 :]]
+        assert f"t/{wrong}" in {found(leaves(*mine), leaves(*other), draw) for draw in draws}
+
+
+def test_byte_strings_have_a_checksum_of_their_own() -> None:
+    """Rank 0 alone saves them: without it the other ranks would get those of rank 0 without a word."""
+    mine, other = (byte_sums(leaves(torch.zeros(2), bytes([value]) * 5000)) for value in (1, 2))
+    assert difference((mine, ""), (other, ""), [], 0) == "t/1"
+    assert difference((mine, ""), (mine, ""), [], 0) == ""
 
 
 def test_a_sample_is_of_the_moment_in_which_it_is_made() -> None:

@@ -13,6 +13,7 @@ from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.runs import train, verdict
 from tests.support.trainer.stores import MemoryStorage, environment, identity
+from tests.support.waiting import wait_for
 
 from holdfast_train import Run
 from holdfast_train.commitlog import records
@@ -155,4 +156,8 @@ def test_a_run_goes_on_from_a_checkpoint_of_the_version_before(tmp_path: Path) -
     newest = max(seq for key in storage.keys("log/") if (seq := names.log_seq(key)) is not None)
     _, state = records.decode(storage.get(names.log_key(newest)), newest)
     assert [commit.step for commit in state.commits] == [last, last + 1]
-    assert {name.step for key in storage.keys("data/") if (name := CheckpointName.of_key(key))} == {last, last + 1}
+
+    def data() -> set[int]:
+        return {name.step for key in storage.keys("data/") if (name := CheckpointName.of_key(key))}
+
+    wait_for(lambda: data() == {last, last + 1}, 30, "the writer to delete what is not kept")

@@ -87,3 +87,21 @@ def test_a_notice_beside_a_save_that_was_put_off_saves_once_and_leaves(prefix: s
                 run._notice.give(20.0, "a drain order")
     assert (run.left, verdict(tmp_path)["savedStep"]) == (True, 3)
     assert len(FolderStorage(prefix).keys("manifests/")) == 1
+
+
+def test_a_step_that_ends_with_break_is_counted(prefix: str) -> None:
+    """Breaks if the end saves the weights of five steps as those of step 4."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with torch.no_grad():
+        model.weight.zero_()
+    with Run(model=model, optimizer=optimizer, environment=environment(f"file://{prefix}")) as run:
+        for step in run.steps(10):
+            optimizer.zero_grad()
+            model(torch.ones(1, 1)).sum().backward()
+            optimizer.step()
+            if step == 4:
+                break
+    assert run.step == 5
+    assert FolderStorage(prefix).keys("manifests/")[-1].startswith("manifests/000000000005-")
+    assert load(prefix)["model"]["weight"].item() == -5.0

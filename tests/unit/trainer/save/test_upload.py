@@ -10,7 +10,7 @@ from tests.support.trainer.stores import MemoryStorage, identity
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import RanksDifferError, StorageUnreachableError
-from holdfast_train.format.alike import ALL_ALIKE, Apart, Sample
+from holdfast_train.format.alike import ALL_ALIKE, Apart, Sample, draw_of
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save import upload
@@ -35,7 +35,7 @@ def run(storage: MemoryStorage, rank: int, state: dict[str, Any], apart: Apart =
     tree: Tree = {"$dict": [["objects", walk.tree(state, "")]]}
     plan = make_plan(walk.leaves, len(walk.leaves), rank, 2)
     arriving = ArrivingBytes(Arena(plan.size).view[: plan.size])
-    arriving.mark_ready(plan.size, Sample(walk.leaves, NAME.step).sums())
+    arriving.mark_ready(plan.size, Sample(walk.leaves, draw_of(NAME)).sums())
     save = Save(NAME, NAME.step, 0, plan, tree, None, {}, {}, {}, time.monotonic(), 0.0, 60.0, apart=apart)
     return Upload(checkpoints, storage, rank, 2).run(save, plan, arriving)
 
