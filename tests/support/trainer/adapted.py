@@ -1,5 +1,6 @@
 """A model with a frozen base and an adapter, and its checkpoints in a folder."""
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.support.trainer.stores import environment, identity
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
-from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.errors import HoldfastTrainError, KeyMissingError
 from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Open
@@ -62,11 +63,12 @@ class Training:
         return self.results[-1]
 
     def keys(self) -> dict[int, list[str]]:
-        """The keys of the parts of each checkpoint."""
+        """The keys of the parts of each checkpoint. The writer may delete old ones meanwhile."""
         found = {}
         for key in self.storage.keys("manifests/"):
-            read = manifest.decode(self.storage.get(key))
-            found[read.step] = [part.key for part in read.parts]
+            with contextlib.suppress(KeyMissingError):
+                read = manifest.decode(self.storage.get(key))
+                found[read.step] = [part.key for part in read.parts]
         return found
 
     def check(self, step: int) -> None:
