@@ -18,7 +18,7 @@ TOTAL = "total 20100"  # 200 steps, each exactly once
 
 @pytest.fixture
 def frozen() -> Iterator[list[psutil.Process]]:
-    """Processes that a test stops; they go on at its end, whatever happens."""
+    """Processes that a test stops. At its end they continue, also if the test fails."""
     stopped: list[psutil.Process] = []
     yield stopped
     for process in stopped:

@@ -1,4 +1,4 @@
-"""The operator is killed, or is not there: whatever it had done by then, it goes on from what is written."""
+"""The operator is killed, or is absent: the next one continues from what the API server and the storage have."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Two jobs, one with and one without the library, live through whatever a cluster can do to them.
+"""Two jobs, one with and one without the library, live through all that a cluster can do to them.
 
 Hypothesis chooses what happens. The world (world.py) checks at every write what must always hold; in the end all faults
 stop, and every job has to come to rest: Completed, Failed, Suspended or gone, with no further write.

@@ -2,7 +2,7 @@
 
 Fixtures clean up after a run that ends by itself. A run that is killed by SIGTERM or SIGKILL cannot, and its operators,
 servers and clusters live on. So each run has a guard: a process in a session of its own that learns of clusters and
-folders through a pipe. The pipe closes with the run, whatever ended it. Then the guard takes the clusters down, kills
+folders through a pipe. The pipe closes when the run ends, also by a signal. Then the guard takes clusters down, kills
 every process that has the run's mark in its environment, and removes the folders.
 """
 

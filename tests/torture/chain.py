@@ -1,4 +1,4 @@
-"""What must hold for the checkpoints of one prefix, whoever was killed when."""
+"""What must hold for the checkpoints of one prefix, after any process was killed at any moment."""
 
 import hashlib
 from dataclasses import dataclass

@@ -187,7 +187,7 @@ class _Server:
             if (error := sys.exception()) is not None:
                 traceback.print_exception(error)
             sys.stderr.flush()
-            os._exit(code)  # whatever it was: nothing of the server's may go on here
+            os._exit(code)  # after any error: this process must not go on as a second server
 
     def _reap(self, pid: int) -> None:
         self._selector.unregister(self._children[pid])

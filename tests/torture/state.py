@@ -1,4 +1,4 @@
-"""A training whose state is a function of a seed and the step, all of it: whoever reads it back can compute it anew."""
+"""A training whose state is a function of a seed and the step, all of it: a reader can compute it again and compare."""
 
 import hashlib
 from typing import Any, Final

@@ -46,7 +46,7 @@ TABLE: tuple[Row, ...] = (
     row("pod gone", ON_NODE, VANISHED, always, end.record_pod_gone, then="loss; next attempt"),
     row("node gone", ANY, NODE_GONE, always, end.record_node_gone, then="loss; next attempt"),
     row("pod refused", ACQUIRING, ABSENT, start.was_refused, start.note_refusal,
-        then="Intended, growing delay; Failed if that is in vain"),
+        then="Intended, growing delay; Failed if no job could have this pod"),
     row("pod missing", ACQUIRING, ABSENT, start.is_missing, start.raise_again, then="the number is raised again"),
     row("pending pod deleted", ACQUIRING, PENDING, start.was_deleted, start.replace_deleted,
         then="the number is raised again, growing delay"),

@@ -23,7 +23,7 @@ VALID_FOR = 600.0  # seconds until a valid token is reviewed again
 REFUSED_FOR = 5.0  # seconds until an invalid token is reviewed again
 MAX_TOKEN = 16 * 1024  # characters
 REVIEW_RATE, REVIEW_BURST = 1.0, 10.0  # reviews of invalid tokens of one name from one source: a second, and at once
-SOURCE_RATE, SOURCE_BURST = 10.0, 200.0  # the same for one source, whatever its tokens name
+SOURCE_RATE, SOURCE_BURST = 10.0, 200.0  # the same for one source, for all pods that its tokens name
 PAYERS = 20_000  # whose rates are remembered
 REVIEWS_AT_ONCE = 32  # the connections to the API server are shared with the operator's writes
 

@@ -99,7 +99,7 @@ def damage(storage: FolderStorage, manifest: Manifest, offset: int) -> None:
 
 def test_what_each_rank_reads_and_what_a_broken_chunk_means(storage: FolderStorage, tmp_path: Path) -> None:
     trained, _ = train(storage, tmp_path, 1, 2, "model,optimizer,unused")
-    weight = holdfast_train.load(storage.uri, only="model")["model"]["weight"]  # whole, for whoever has no ranks
+    weight = holdfast_train.load(storage.uri, only="model")["model"]["weight"]  # whole, for a reader without ranks
     assert (weight.shape, weight.double().sum().item()) == ((2048, 2048), pytest.approx(trained[0]["sums"][-1][0]))
     manifest = newest(storage)
     tensors = {tensor.name: tensor for tensor in manifest.tensors}

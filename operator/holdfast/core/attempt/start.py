@@ -151,10 +151,10 @@ def was_refused(turn: Turn) -> Refusal | None:
 
 
 def note_refusal(turn: Turn, refusal: Refusal) -> None:
-    """Quota, LimitRange, PodSecurity or a webhook refused the pod: wait, and show their message. Fail if it is in vain.
+    """Wait after a quota, a LimitRange, PodSecurity or a webhook refused the pod, and show the message. Or fail.
 
-    It is in vain if the pod is invalid, or if the Pod Security Standard of the namespace has refused it many times. An
-    admission policy may answer like that too, and a person may correct it: so nothing is in vain for a job that ran.
+    The job fails if its pod is invalid, or if the Pod Security Standard of the namespace has refused it many times. A
+    job that has run does not fail: an admission policy may give the same answers, and a person may correct the policy.
     """
     text = refusal.message[:512] + _advice(turn.draft, refusal)
     invalid = refusal.status == INVALID and not DENIED.search(refusal.message)

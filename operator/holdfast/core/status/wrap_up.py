@@ -169,7 +169,7 @@ def _explain_missing_profile(draft: Draft, profile: str) -> None:
 
 
 def _look_again(draft: Draft) -> None:
-    """Decide again after a while whatever happens: a job that is not over never depends on an event alone."""
+    """Decide again within an hour, also without an event. A job that has ended needs no further decision."""
     if not (draft.status.phase and draft.status.phase.final):
         draft.wake(draft.now + draft.snapshot.config.look_again)
 

@@ -98,7 +98,7 @@ def test_lists_are_whole(
 def test_what_a_refusal_of_data_becomes(
     proxy: FaultProxy, storage: S3Storage, plain: S3Storage, refusal: tuple[int, str], error: type[StorageError]
 ) -> None:
-    """The same words as for small things; nobody is told of create-only writes who asked for none."""
+    """The error has the words of a small write. It speaks of create-only writes only if the caller asked for one."""
     proxy.add(Act.REFUSE, "PUT", status=refusal[0], code=refusal[1], times=1000)
     with pytest.raises(error) as found:
         storage.write("data/x", DATA)

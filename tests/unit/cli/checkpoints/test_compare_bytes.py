@@ -1,4 +1,4 @@
-"""Tensors' bytes compared: by checksums where they can tell, by reading where not, whatever the shards."""
+"""Tensors' bytes compared: by checksums where these are enough, otherwise by reading; with any shards."""
 
 from itertools import pairwise, product
 from typing import Any

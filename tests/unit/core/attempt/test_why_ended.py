@@ -70,7 +70,7 @@ CASES = [
         )),
         None, MISCONFIGURED, "StoragePrefixInUse",
     ),
-    # storage out of reach is not the user's fault, whoever found it
+    # storage out of reach is not the user's fault; the init container or the launcher may report it
     ("S3 down at start", ended(1, 1, verdict("misconfigured", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
     ("S3 down at a save", ended(1, 1, verdict("failed", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
     # memory

@@ -1,4 +1,4 @@
-"""Spells: how old they are, and whom to believe."""
+"""Spells: how old they are, and which of two observations counts."""
 
 from datetime import timedelta
 

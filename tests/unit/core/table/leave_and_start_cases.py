@@ -233,7 +233,7 @@ CASES = [
          {"state": ACQUIRING, "created": []}),
     Case("its pod is there and has ended", snapshot(job(status(attempt(2, INTENDED, refusals=1))), ended(2, 0, DONE)),
          ("adopted", "ended"), {"phase": "Completed", "created": []}),
-    Case("its pod runs already, whatever delay was meant for it",
+    Case("its pod runs already, before its delay is over",
          snapshot(job(status(attempt(2, INTENDED, retry_at=at(60), acquire_deadline=at(-1)))), pod(2)),
          ("adopted", "placed", "started"), {"state": RUNNING, "attempt": 2, "created": [], "deleted": []}),
     Case("its pod runs already, and the job is suspended",

@@ -1,4 +1,4 @@
-"""What the status of profiles counts: every loss once, of whichever job, whoever leads."""
+"""What the status of profiles counts: every loss of every job once, also after a change of leader."""
 
 import asyncio
 from datetime import timedelta
@@ -246,7 +246,7 @@ def _sum(*pairs: tuple[int, int]) -> tuple[int, int]:
 def test_lives_of_jobs_and_operators_against_a_direct_count(
     runner: asyncio.Runner, steps: list[tuple[str, str]]
 ) -> None:
-    """A loss counts once, whoever leads, also of jobs that are deleted.
+    """A loss counts once, also after a change of leader, and also of jobs that are deleted.
 
     Only where jobs are deleted between the last write and the end of a crash, what else happened then may be missed.
     """

@@ -84,7 +84,7 @@ def test_crash_after_each_write(number: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_a_killed_writer_was_just_writing_goes(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder a key is written under another name first: SIGKILL leaves that, whatever the key was."""
+    """In a folder a key is written under another name first: SIGKILL leaves that name, of any key."""
     monkeypatch.setattr(orphans, "ORPHAN_SECONDS", 3600.0)
     storage = FolderStorage(tmp_path / "prefix")
     save(attempt(storage, identity(1)), 10)

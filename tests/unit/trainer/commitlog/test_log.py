@@ -42,7 +42,7 @@ def test_records_in_order() -> None:
 
 
 def test_zombie_commits_nothing() -> None:
-    """The successor has raised its fence: whatever the zombie does afterwards changes nothing."""
+    """The successor has raised its fence: nothing that the zombie does afterwards changes the log."""
     storage = MemoryStorage()
     zombie = started(storage, identity(1))
     successor = started(storage, identity(2))

@@ -1,4 +1,4 @@
-"""Orphans: what is deleted, and that the bytes of a commit never are, whatever zombies do."""
+"""Orphans: what is deleted, and that no zombie causes a deletion of the bytes of a commit."""
 
 from dataclasses import dataclass, field, replace
 
@@ -94,7 +94,7 @@ def test_limit() -> None:
 
 @dataclass
 class Process:
-    """One trainer, or the next one of the same pod. It goes on for as long as it likes, whatever happens elsewhere.
+    """One trainer, or the next one of the same pod. It runs for any time, and waits for no other process.
 
     `seen`: the log as it knows it. `listed`: names and ages as it has listed them; `proven`: whether a record of its
     own was appended since then, and `over` what it had dropped by then. `fresh`: the name of shared data that each save

@@ -146,7 +146,7 @@ HANDED_ON = log.apply(HANDED_TO_A2, log.draft(HANDED_TO_A2, "handover", A2, "h2"
         (HANDED, A2, 1, "attempt 1 has handed over at step 100"),
         (FRESH_HANDED, A2, 1, "attempt 1 has handed over"),
         (HANDED, A3, 2, None),  # that of an attempt before the predecessor, which has yet to raise its fence
-        (HANDED_TO_A2, A3, 1, None),  # somebody else trains now, whoever has handed over before
+        (HANDED_TO_A2, A3, 1, None),  # another attempt trains now, although this one has handed over
         (HANDED_TO_A2, A3, 2, None),
         (HANDED_ON, A3, 1, "attempt 2 has handed over at step 100"),
         (BY_A2, A2, 1, "attempt 2 has raised its fence already"),  # our own: torchrun has restarted its workers

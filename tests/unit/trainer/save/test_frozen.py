@@ -1,4 +1,4 @@
-"""Frozen parameters are uploaded once, whoever changes them is noticed, and nothing deletes what a checkpoint uses."""
+"""Frozen parameters are uploaded once, a change of them is noticed, and nothing deletes what a checkpoint uses."""
 
 import itertools
 from collections.abc import Callable, Iterator
