@@ -16,7 +16,7 @@ COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --genera
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Make .venv, with everything that is needed for work here
@@ -28,10 +28,15 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 	@$(BIN)/holdfast demo $(ARGS)
 
 .PHONY: test
-test: setup ## Run all tests: unit, then those that need the local cluster
+test: setup ## Run the tests: unit, then those that need the local cluster
 	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
 	$(BIN)/holdfast local build kubernetes versitygw helm
-	$(BIN)/pytest tests/integration tests/e2e -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal
+
+.PHONY: test-thorough
+test-thorough: setup ## Run the tests that take minutes each; ARGS="--choose 4 --seed TEXT" runs some of them
+	$(BIN)/holdfast local build kubernetes versitygw helm
+	$(BIN)/pytest tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types, layers and generated files

@@ -1,9 +1,13 @@
-"""Fixtures that need a running local cluster. One cluster serves a whole pytest process.
+"""Fixtures that need a running local cluster, and the choice of a part of the tests.
+
+One cluster serves a whole pytest process. `--choose 4 --seed TEXT` runs four of the collected tests, the same ones for
+the same text: a part of the long tests for each change.
 
 Also how hypothesis works: the same examples in every run, however slow the machine is. To look for more, run
 `pytest --hypothesis-profile=explore` now and then.
 """
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +22,25 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
 settings.load_profile("same")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the choice."""
+    parser.addoption("--choose", type=int, metavar="N", help="run only N of the tests, chosen by --seed")
+    parser.addoption(
+        "--seed", default="", metavar="TEXT", help="which tests --choose takes: the same for the same text"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the chosen tests, in their order."""
+    count = config.getoption("--choose")
+    if count is None or count >= len(items):
+        return
+    chosen = set(random.Random(config.getoption("--seed")).sample([item.nodeid for item in items], count))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import pytest
 from tests.support.cluster.local_cluster import apply, get, items
 from tests.support.cluster.pod_history import PodWatch
 from tests.support.cluster.training_jobs import (
@@ -149,6 +150,7 @@ def predecessor(pod: Raw) -> int:
     return int(env.get("HOLDFAST_PREDECESSOR", 0))
 
 
+@pytest.mark.thorough
 def test_operator_killed_after_each_write_of_a_failover(
     cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool]
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from tests.e2e.conftest import PATIENCE
 from tests.support.cluster.training_jobs import Job, Pool, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -26,6 +27,7 @@ ZERO = timedelta(0)
 PATH = ["spot", "dedicated", "spot"]
 
 
+@pytest.mark.thorough
 def test_a_run_and_its_replay_cost_the_same(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:

@@ -238,6 +238,7 @@ with Run(counter=Counter()) as run:
 
 
 @pytest.mark.training
+@pytest.mark.thorough
 def test_ranks_leave_at_once_on_a_second_sigterm(tmp_path: Path) -> None:
     """Breaks if torchrun does not pass the second signal on, or if a rank counts the first one as the second."""
     script = tmp_path / "train.py"
@@ -330,6 +331,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.training
+@pytest.mark.thorough
 @pytest.mark.parametrize("told", [False, True])
 def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, told: bool) -> None:
     """Or until they are told to leave: then no rank begins a step, and the predecessor trains on."""
@@ -361,6 +363,7 @@ def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, 
 
 
 @pytest.mark.training
+@pytest.mark.thorough
 def test_language_model_moves_under_torchrun(tmp_path: Path, s3: S3Server, prefix: str) -> None:
     """Two ranks train, leave, and one rank alone goes on from their checkpoint."""
     options = ["--dim=32", "--layers=1", "--heads=2", "--context=32", "--steps=60", "--show-every=1"]

@@ -15,6 +15,7 @@ from holdfast_train.errors import StateError
 STEPS = 20
 
 
+@pytest.mark.thorough
 def test_any_world_size_sees_the_samples_of_one_uninterrupted_run(tmp_path: Path) -> None:
     """2 -> 1 -> 3 processes, each killed in a step, with batches drawn ahead; the noise of samples is the same."""
     folders = [tmp_path / name for name in ("whole", "moved")]

@@ -12,6 +12,7 @@ SEED, TRIALS = 26, 50
 
 
 @pytest.mark.training
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_no_commit_is_lost_whoever_is_killed_when(tmp_path: Path, s3: S3Server) -> None:
     """Breaks if a commit that a trainer was told of cannot be restored, if a restore is anything but the newest commit
