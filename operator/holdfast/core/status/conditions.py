@@ -37,10 +37,8 @@ def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
     heard, current = s.report.received_at if s.report else draft.snapshot.listening_since, draft.status.current
     if heard and current and current.fenced and s.sight is Sight.RUNNING:
         limit = heard + draft.snapshot.config.unreported_after
-        silent = s.now >= limit
-        if not silent:
-            draft.wake(limit)
-        elif s.pod:  # it may not trust the endpoint any more: the certificate that it mounts was replaced
+        silent = draft.is_due(limit)
+        if silent and s.pod:  # it may not trust the endpoint any more: the certificate that it mounts was replaced
             draft.inspect(s.pod, limit)
     if silent or find_condition(draft, "ProgressUnreachable"):
         message = "no reports arrive from the trainer; training goes on" if silent else ""

@@ -110,8 +110,7 @@ def _set_deadline_at_risk(draft: Draft, *, changed: bool) -> None:
     found = deadline_risk(answer.outlook, answer.choice)
     _say(draft, "DeadlineAtRisk", found.status, found.reason, found.message, changed=changed)
     wake_for_choice(draft, answer)
-    if draft.now < deadline:
-        draft.wake(deadline)
+    draft.is_due(deadline)  # the job is late from then on
 
 
 def _set_deadline_outcome(draft: Draft) -> None:

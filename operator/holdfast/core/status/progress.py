@@ -38,8 +38,7 @@ def _take_reports(draft: Draft, s: Situation) -> None:
         return
     changed = draft.changed
     due = (progress.updated_at or datetime.min.replace(tzinfo=draft.now.tzinfo)) + draft.snapshot.config.status_interval
-    if not changed and draft.now < due:
-        draft.wake(due)
+    if not (changed or draft.is_due(due)):
         return
     if not changed and not draft.snapshot.progress_slot:
         return  # the job waits for a slot, and is decided again when it gets one

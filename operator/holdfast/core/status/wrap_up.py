@@ -182,7 +182,5 @@ def _delete_expired(draft: Draft) -> None:
     if finished > draft.now + TOLERATED:  # by the clock of an earlier leader
         draft.set(finished_at=draft.now)
         finished = draft.now
-    if draft.now >= finished + ttl:
+    if draft.is_due(finished + ttl):
         draft.act(DeleteJob(draft.snapshot.job.metadata.uid))
-    else:
-        draft.wake(finished + ttl)
