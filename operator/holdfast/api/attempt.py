@@ -137,6 +137,9 @@ class PodRecord(Model):
     """Name of the pod's node."""
     node_uid: Name | None = None
     """UID of the pod's node when the pod was placed. A node that is registered again has another UID."""
+    granted: Flag = False
+    """True if the cluster gave the pod this node: the operator saw the pod without a node before, and the tier may use
+    the node. Other jobs learn only from such attempts: the creator of a pod can write the name of any node into it."""
 
 
 class Attempt(Model):
@@ -199,6 +202,11 @@ class Attempt(Model):
     """When the next tier is tried."""
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_AVOIDED)] = ()
     """Names of nodes that its pod must not use."""
+
+    @property
+    def granted(self) -> bool:
+        """True if the cluster gave the attempt its node: see PodRecord."""
+        return bool(self.pods) and self.pods[0].granted
 
 
 class Recovery(Model):

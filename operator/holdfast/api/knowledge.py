@@ -13,6 +13,7 @@ from holdfast.api.scalars import Clip, Count, Duration, Time
 MAX_TIERS = 16
 MAX_MEASURED = 5
 MAX_SHAPES = 8
+MAX_REFUSALS = 8
 
 Observation = Literal["Free", "Billed"]
 
@@ -48,6 +49,19 @@ class ShapeKnowledge(Model):
     """When that was last observed."""
 
 
+class NamespaceRefusal(Model):
+    """Jobs of one namespace get no node of a tier, and no other namespace confirms it."""
+
+    namespace: Annotated[str, Clip(16)]
+    """Start of the SHA-256 sum of the namespace's name, in hexadecimal. Only jobs of this namespace use the entry."""
+    accelerators: Count = 0
+    """Number of accelerators that the pods asked for."""
+    since: Time
+    """Since when they get no node."""
+    seen_at: Time
+    """When that was last observed."""
+
+
 class TierKnowledge(Model):
     """What is known of one tier."""
 
@@ -75,3 +89,5 @@ class TierKnowledge(Model):
     """Duration of one step in the newest attempt with enough steps. Not set in a profile."""
     shapes: Annotated[tuple[ShapeKnowledge, ...], Field(max_length=MAX_SHAPES), KeyedBy("accelerators")] = ()
     """The same state for each number of accelerators that pods asked for. Only set in a profile."""
+    refusals: Annotated[tuple[NamespaceRefusal, ...], Field(max_length=MAX_REFUSALS)] = ()
+    """Refusals that only jobs of the same namespace use. Only set in a profile."""

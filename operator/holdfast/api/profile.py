@@ -170,8 +170,8 @@ class CapacityProfileStatus(Model):
     up: Annotated[str, Clip(1100)] = ""
     """Names of the tiers that gave a node when they were last observed."""
     out: Annotated[str, Clip(1100)] = ""
-    """Names of the tiers that took a node back, or lacked capacity, when they were last observed. One namespace alone
-    takes a tier out only if more of its jobs wait for a node there than jobs have one."""
+    """Names of the tiers that took a node back, or lacked capacity, when they were last observed. What jobs of only one
+    namespace were refused (tiers[].refusals) keeps no job of another namespace from asking."""
     seen_at: Time | None = None
     """When a tier was last observed, exact to some minutes."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.core.decision import CreatePod, Order
-from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.pods import ContainerView, PodView, devices_of
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Machine
@@ -79,6 +79,7 @@ class Pod:
             "created_at": now,
             "tier": self.tier,
             "program": meta["annotations"][names.ANNOTATION_PROGRAM],
+            "devices": devices_of(action.manifest["spec"]),
         }
         self.name = str(meta["name"])
         self._protected = True
@@ -340,6 +341,7 @@ class Pod:
             **self._static,
             phase=phase,
             node=self.node,
+            bound=self.node is not None,
             deleted_at=self.deleted_at,
             deletion_grace=self._grace,
             finalized=self.finalized,

@@ -68,10 +68,10 @@ def job(
 
 
 def attempt(number: int = 1, state: AttemptState = AttemptState.RUNNING, **changes: Any) -> Attempt:
-    """An attempt on tier spot, on node n1 if its state has a node."""
+    """An attempt on tier spot, on node n1 if its state has a node, which the cluster gave."""
     fields: dict[str, Any] = {"number": number, "state": state, "tier": tier(), "raised_at": at(-600)}
     if state in (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING):
-        fields["pods"] = (PodRecord(uid=f"u-{number}", node="n1", node_uid="u-n1"),)
+        fields["pods"] = (PodRecord(uid=f"u-{number}", node="n1", node_uid="u-n1", granted=True),)
         fields["created_at"], fields["scheduled_at"] = at(-599), at(-590)
     if state in (AttemptState.RUNNING, AttemptState.DRAINING):
         fields["started_at"] = at(-500)
@@ -127,13 +127,15 @@ def pod(number: int = 1, **changes: Any) -> PodView:
         "protected": True,
         "tier": "spot",
         "trainer": container(),
+        "devices": {"nvidia.com/gpu": 1},
+        "bound": True,
     }
     return PodView(**{**fields, **changes})
 
 
 def pending(number: int = 1, **changes: Any) -> PodView:
     """A pod that waits for a node, because the nodes of its tier are full."""
-    fields: dict[str, Any] = {"phase": "Pending", "node": None, "scheduled_at": None, "trainer": None}
+    fields: dict[str, Any] = {"phase": "Pending", "node": None, "scheduled_at": None, "trainer": None, "bound": False}
     fields |= {"unscheduled_reason": "Unschedulable", "unscheduled_message": FULL}
     return pod(number, **{**fields, **changes})
 

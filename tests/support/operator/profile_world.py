@@ -116,4 +116,5 @@ class World:
         at = format_time(self.clock.now() - timedelta(seconds=since))
         tier = {"name": "spot", "kind": "Spot"}
         current = {"number": 1, "state": "Running", "tier": tier, "raisedAt": at, "createdAt": at, "scheduledAt": at}
+        current["pods"] = [{"uid": "p", "node": "n", "nodeUid": "u", "granted": True}]
         return {"phase": "Running", "attempt": 1, "current": current}

@@ -24,8 +24,6 @@ from tests.unit.core.table.policy_cases import training, under
 from tests.unit.core.table.row_cases import ACQUIRING, DRAINED, DRAINING, FENCED, STARTING
 from tests.unit.core.table.successor_cases import follower
 
-WITHOUT_SPOT = nodes(node("n1", labels={"tier": "other"}), without=("n2", "n3", "n4"))
-
 
 def learned(given_status, *pods, tiers=TIERS, **view):
     """What is known afterwards, by tier; `settled` decides twice, and would see it change again."""
@@ -35,7 +33,8 @@ def learned(given_status, *pods, tiers=TIERS, **view):
 
 def test_a_node_is_there():
     waits = attempt(state=ACQUIRING, created_at=at(-599))
-    found = learned(status(waits), placed(), cluster=WITHOUT_SPOT)
+    stood = nodes(node("n1", ready_changed_at=at(-590)), without=("n2", "n3", "n4"))
+    found = learned(status(waits), placed(), cluster=stood)
     assert found == {"spot": knows(acquire=measured(9), **seen("Up", -590, -590))}
 
 
@@ -73,7 +72,8 @@ def test_the_first_step():
 
 
 def test_ends():
-    lost = learned(status(training()), ended(1, 137, disruption="PreemptionByScheduler"))["spot"]
+    going = nodes(node(taints=("karpenter.sh/disrupted",)))
+    lost = learned(status(training()), ended(1, 137, disruption="DeletionByTaintManager"), cluster=going)["spot"]
     assert (lost.state, lost.losses, lost.pace) == ("Lost", 1, at(1) - at(0))
     left = status(training(state=DRAINING, drain=stopped()))
     stop = learned(left, ended(1, 0, DRAINED))["spot"]

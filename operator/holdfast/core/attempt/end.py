@@ -286,8 +286,9 @@ def _close(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated:
     """Put the attempt into history and its sums into the ledger."""
     draft, record = turn.draft, _record(turn, end, ended_at, estimated=estimated)
     append(draft, record, turn.attempt.tier.kind)
-    taken, refusal = was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
-    draft.set(tiers=knowledge.record_end(draft.status.tiers, record, taken=taken, refusal=refusal))
+    granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
+    known = knowledge.record_end(draft.status.tiers, record, granted=granted, taken=taken, refusal=refusal)
+    draft.set(tiers=known)
 
 
 def _record(turn: Turn, end: End, ended_at: datetime | None, *, estimated: bool) -> AttemptRecord:

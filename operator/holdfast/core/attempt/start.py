@@ -7,6 +7,7 @@ from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodR
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end, placement
 from holdfast.core.attempt.pause import pause_reason
+from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.books.history import settle_loss
 from holdfast.core.capacity import knowledge
@@ -236,7 +237,11 @@ def set_running(turn: Turn, pod: PodView) -> None:
 
 
 def _pod_record(turn: Turn, pod: PodView) -> PodRecord:
-    return PodRecord(rank=pod.rank, uid=pod.uid, node=pod.node, node_uid=turn.node.uid if turn.node else None)
+    """The record of the pod. That its node was granted is decided when the node is first seen, and stays."""
+    known = turn.attempt.pods[0] if turn.attempt.pods else None
+    granted = known.granted if known and known.node_uid else was_granted(turn, pod)
+    uid = turn.node.uid if turn.node else None
+    return PodRecord(rank=pod.rank, uid=pod.uid, node=pod.node, node_uid=uid, granted=granted)
 
 
 def should_have_started(turn: Turn) -> bool:

@@ -1,41 +1,37 @@
 """If an ended attempt shows that its tier took the node back.
 
-Other jobs learn of that, so only signs of the cluster count. A tenant can delete or evict its own pods, signal its own
-program, and write any verdict: none of that says anything about the tier.
+Other jobs learn of that, so only signs of the node count, and only if the cluster gave the attempt a usable node. A
+tenant can delete, evict or preempt its own pods, signal its own program, write any verdict, and make a pod that names
+any node: none of that says anything about the tier.
 """
 
-from holdfast.api.attempt import EndKind, EndReason
+from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.why_ended import End
-from holdfast.core.observe.notices import TAKEN, is_going
+from holdfast.core.capacity.usable_nodes import can_use
+from holdfast.core.observe.notices import NODE_SIGNS
+from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
 
 
+def was_granted(turn: Turn, pod: PodView) -> bool:
+    """True if the cluster gave the pod its node: the scheduler chose it, and the attempt's tier may use it.
+
+    The creator of a pod can name any node in it. It can also make the scheduler choose one that is about to go or is of
+    another tier, or ask for fewer accelerators than the job.
+    """
+    tier, trainer = turn.attempt.tier, turn.draft.snapshot.job.spec.trainer
+    asked = tier.accelerator is None or pod.devices.get(tier.accelerator, 0) >= trainer.accelerators_per_node
+    return pod.bound and asked and turn.node is not None and can_use(turn.node, tier)
+
+
 def was_node_taken(turn: Turn, end: End) -> bool:
-    """True if the end is a loss, and the cluster shows that it took the node back or gave it to another pod."""
-    if end.kind is not EndKind.LOSS or end.infrastructure or not _was_on_a_node(turn):
+    """True if the end is a loss, and the node that the cluster gave shows that the tier took it back."""
+    if end.kind is not EndKind.LOSS or end.infrastructure or not turn.attempt.granted:
         return False
-    if turn.sight in (Sight.SILENT, Sight.NODE_GONE):
+    order = turn.attempt.drain or turn.attempt.departure
+    if turn.sight in (Sight.SILENT, Sight.NODE_GONE) or (order is not None and order.reason in NODE_SIGNS):
         return True
-    order, pod = turn.attempt.drain or turn.attempt.departure, turn.pod
-    if order is not None and order.reason in TAKEN:
-        return True
-    if pod is not None and pod.disruption in TAKEN:
-        return pod.reason != EndReason.EVICTED  # by a kubelet, because the node's disk or memory is full
-    return _is_node_going(turn)
-
-
-def _was_on_a_node(turn: Turn) -> bool:
-    """True if the cluster had the attempt's node: a tenant can name any node in a pod of its own."""
-    known = turn.attempt.pods[0] if turn.attempt.pods else None
-    return known is not None and known.node_uid is not None
-
-
-def _is_node_going(turn: Turn) -> bool:
-    """True if the attempt's node is gone, or will go."""
-    known = turn.attempt.pods[0] if turn.attempt.pods else None
-    name = known.node if known else turn.pod.node if turn.pod else None
-    if name is None:
-        return False
-    node = turn.draft.snapshot.cluster.nodes.get(name)
-    return node is None or (known is not None and known.node_uid not in (None, node.uid)) or is_going(node)
+    known = turn.attempt.pods[0]
+    node = turn.draft.snapshot.cluster.nodes.get(known.node or "")
+    return node is None or node.uid != known.node_uid or not can_use(node, turn.attempt.tier)

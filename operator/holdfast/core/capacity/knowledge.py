@@ -35,13 +35,13 @@ def find(known: Known, tier: str) -> TierKnowledge | None:
 def record_node(
     known: Known, attempt: Attempt, node_created_at: datetime | None = None, up_since: datetime | None = None
 ) -> Known:
-    """The attempt has just got its node.
+    """The attempt has just got its node. One that the cluster did not give says nothing about the tier.
 
     `node_created_at` is when the Node object was created, `up_since` since when the tier could give one. On a Spot tier
     the time to acquire counts only if the node came in time: later, the tier was out in between.
     """
     one, at, asked = _open(known, attempt.tier.name), attempt.scheduled_at, attempt.created_at or attempt.raised_at
-    if at is None:
+    if at is None or not attempt.granted:
         return known
     took, deadline = max(at - asked, ZERO), attempt.acquire_deadline
     in_time = attempt.tier.kind != "Spot" or deadline is None or at <= deadline
@@ -75,13 +75,26 @@ def record_refusal(known: Known, tier: str, asked: datetime, now: datetime, refu
     return _put(known, one.model_copy(update=spell_fields(extend_spell(stored_spell(one), refusal, asked, now))))
 
 
-def record_end(known: Known, record: AttemptRecord, *, taken: bool = False, refusal: Seen = Seen.REFUSED) -> Known:
-    """An attempt is over. `taken`: the tier took its node back. `refusal` is what it shows if the tier gave no node."""
+def record_end(
+    known: Known,
+    record: AttemptRecord,
+    *,
+    granted: bool = True,
+    taken: bool = False,
+    refusal: Seen = Seen.REFUSED,
+) -> Known:
+    """An attempt is over. `taken`: the tier took its node back. `refusal` is what it shows if the tier gave no node.
+
+    If the cluster did not give the node (`granted`), only the pace of its steps counts.
+    """
     if record.scheduled_at is None:
         if record.reason == "AcquireTimeout":
             return record_refusal(known, record.tier, record.raised_at, record.ended_at, refusal)
         return known
     one = _open(known, record.tier)
+    pace = pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at, one.pace)
+    if not granted:
+        return _put(known, one.model_copy(update={"pace": pace})) if pace else known
     lost = record.kind is EndKind.LOSS and taken
     spell = extend_spell(stored_spell(one), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
@@ -92,9 +105,7 @@ def record_end(known: Known, record: AttemptRecord, *, taken: bool = False, refu
             update={
                 "losses": one.losses + int(lost),
                 "had": min(one.had + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
-                "pace": pace_of(
-                    record.first_step, record.first_step_at, record.last_step, record.last_step_at, one.pace
-                ),
+                "pace": pace,
                 **spell_fields(spell),
             }
         ),

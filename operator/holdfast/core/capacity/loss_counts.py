@@ -42,10 +42,13 @@ NOTHING: Final = LossCount()
 
 
 def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, LossCount]:
-    """What a job has counted by now, including the node time of attempts that are not over."""
+    """What a job has counted by now, including the node time of attempts that are not over.
+
+    Only nodes count that the cluster gave: see PodRecord.granted.
+    """
     found = {one.tier: LossCount(one.losses, one.had) for one in status.tiers if one.losses or one.had}
     for attempt in (status.current, status.successor):
-        if attempt is not None and attempt.scheduled_at is not None:
+        if attempt is not None and attempt.scheduled_at is not None and attempt.granted:
             tier, used = attempt.tier.name, max(now - attempt.scheduled_at, ZERO)
             found[tier] = found.get(tier, NOTHING).plus(LossCount(0, used))
     return found

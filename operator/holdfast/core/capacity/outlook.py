@@ -160,6 +160,9 @@ class _Ahead:
         starts = [one.start for one in known.values() if one.start]
         self.start = max(self.starts.values() if self.starts else map(median, starts), default=self.assumed.start_time)
         self.worst_start = max(map(at_worst, starts), default=self.assumed.worst_start_time)
+        if not self.starts:  # a start is the program's own, and one tenant's must not change what others plan with
+            self.worst_start = self.assumed.worst_start_time
+            self.start = min(self.start, self.worst_start)
 
     def tier(self, tier: ProfileTier) -> tuple[TierView, Figures]:
         """One tier, from what this job and others know of it."""
@@ -242,7 +245,7 @@ class _Ahead:
 
     def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""
-        spell, others = stored_spell(own), shared_spell(shared, self.accelerators)
+        spell, others = stored_spell(own), shared_spell(shared, self.accelerators, self.snapshot.job.metadata.namespace)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
                 known = own if own and own.acquire else shared
@@ -291,15 +294,14 @@ class _Ahead:
 
         Measured times are not `reliable` if the cluster had usable nodes then and has none now.
         """
-        measured, others = own.acquire if own else None, shared.acquire if shared else None
-        nearest = measured or others
-        worst = at_worst(nearest) if nearest else ZERO
-        if measured and others:
-            worst = max(worst, at_worst(others))
-        if nearest and reliable:
-            return median(nearest), worst
         timeout = acquire_timeout(tier, self.snapshot.cluster, self.snapshot.config)
-        return median(nearest) if nearest else min(self.assumed.acquire_time, timeout), max(worst, timeout)
+        measured, others = own.acquire if own else None, shared.acquire if shared else None
+        usual, worst = min(self.assumed.acquire_time, timeout), ZERO
+        if others:  # one tenant's pod may wait for any time: beyond the timeout its wait says nothing to others
+            usual, worst = min(median(others), timeout), min(at_worst(others), timeout)
+        if measured:
+            usual, worst = median(measured), max(worst, at_worst(measured))
+        return usual, worst if reliable and (measured or others) else max(worst, timeout)
 
 
 def _billed(

@@ -3,8 +3,10 @@
 The profile remembers what deleted jobs have found out. Merging the same news again changes nothing, and the order of
 the jobs does not matter. Losses are counted in holdfast.core.capacity.loss_counts.
 
-A job that gets no node does not take a tier out for everybody. Its refusal counts if the refused jobs are of two
-namespaces, or if a pod of its size is known to fit and more jobs are refused than have a node there now.
+No namespace alone changes what jobs of another one read, except by nodes that the cluster gave to it or took from it. A
+tenant can make a pod that no node will ever take, so a refusal counts for all jobs only if jobs of two namespaces are
+refused. Otherwise it counts for jobs of its own namespace, if a pod of its size is known to fit and more jobs of the
+namespace are refused than have a node there now. The time of a start is the program's own: see outlook for its bounds.
 """
 
 from collections import Counter
@@ -12,12 +14,30 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Self
 
-from holdfast.api.knowledge import MAX_MEASURED, MAX_SHAPES, Measured, Seen, ShapeKnowledge, TierKnowledge
+from holdfast.api.knowledge import (
+    MAX_MEASURED,
+    MAX_REFUSALS,
+    MAX_SHAPES,
+    Measured,
+    NamespaceRefusal,
+    Seen,
+    ShapeKnowledge,
+    TierKnowledge,
+)
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity.knowledge import Known, find, spell_fields
 from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts, stored_level
-from holdfast.core.capacity.spells import FRESH, Spell, loss_known_at, prevailing_spell, shape_spell, stored_spell
+from holdfast.core.capacity.spells import (
+    FRESH,
+    Spell,
+    loss_known_at,
+    namespace_digest,
+    prevailing_spell,
+    refusal_spell,
+    shape_spell,
+    stored_spell,
+)
 from holdfast.core.observe.demand import Demand
 
 RENEW: Final = timedelta(minutes=5)  # a tier's seen_at is written so often, so that it does not look old to other jobs
@@ -64,8 +84,11 @@ def profile_status(
         one, several = find(before.tiers, tier), [found for job in jobs if (found := find(job.known, tier))]
         if one or several or tier in totals:
             remembered = one or TierKnowledge(tier=tier)
-            shapes = _shapes(remembered, _sightings(tier, jobs, now), now)
-            known.append(_together(remembered, several, shapes, totals.get(tier, NOTHING)))
+            shared, at_home = _sightings(tier, jobs, now)
+            shapes, refusals = _shapes(remembered, shared, now), _refusals(remembered, at_home, now)
+            merged = _together(remembered, several, totals.get(tier, NOTHING))
+            seen = spell_fields(_of_all(shapes, refusals))
+            known.append(merged.model_copy(update={**seen, "shapes": shapes, "refusals": refusals}))
     return CapacityProfileStatus(
         up=", ".join(one.tier for one in known if one.state is Seen.UP),
         out=", ".join(one.tier for one in known if one.state not in (None, Seen.UP)),
@@ -114,40 +137,66 @@ class _Sighting(NamedTuple):
     spell: Spell
 
 
-def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> list[_Sighting]:
-    """What the jobs saw of a tier, without the refusals that do not count."""
+def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[_Sighting], list[_Sighting]]:
+    """What the jobs saw of a tier: what counts for all jobs, and the refusals that count only in their namespace."""
     seen = [_Sighting(job, spell) for job in jobs if (spell := stored_spell(find(job.known, tier)))]
+    shared = [one for one in seen if one.spell.state in (Seen.UP, Seen.LOST)]
     refused = [one for one in seen if one.spell.state is Seen.REFUSED and now - one.spell.seen_at <= FRESH]
-    counting: dict[Demand, bool] = {}
-    for demand in {one.job.demand for one in refused}:
-        counting[demand] = _is_shared(tier, demand, [one.job for one in refused], jobs)
-    return [
-        one
-        for one in seen
-        if one.spell.state is not Seen.UNFIT
-        and (one.spell.state is not Seen.REFUSED or counting.get(one.job.demand, False))
-    ]
+    least: dict[str, int] = {}  # the smallest number of accelerators that each namespace was refused
+    for one in refused:
+        asked, namespace = one.job.demand.accelerators, one.job.namespace
+        least[namespace] = min(asked, least.get(namespace, asked))
+    if len(least) > 1:
+        of_two = sorted(least.values())[1]
+        shared += [one for one in refused if one.job.demand.accelerators >= of_two]
+        refused = [one for one in refused if one.job.demand.accelerators < of_two]  # these are of one namespace
+    home = [job for job in jobs if refused and job.namespace == refused[0].job.namespace]
+    demands = {one.job.demand for one in refused}
+    counting = {demand for demand in demands if _counts_at_home(tier, demand, refused, home)}
+    return shared, [one for one in refused if one.job.demand in counting]
 
 
-def _is_shared(tier: str, demand: Demand, refused: Sequence[JobView], jobs: Sequence[JobView]) -> bool:
-    """True if the refusal of a pod with this demand counts for other jobs."""
-    also = [job for job in refused if job.demand.accelerators <= demand.accelerators]
-    if len({job.namespace for job in also}) > 1:
-        return True
+def _counts_at_home(tier: str, demand: Demand, refused: Sequence[_Sighting], jobs: Sequence[JobView]) -> bool:
+    """True if the refusal of a pod with this demand counts in its namespace; these are the namespace's jobs."""
     fits = any(tier in job.had and job.demand.covers(demand) for job in jobs)
     holders = sum(tier in job.on and job.demand.accelerators >= demand.accelerators for job in jobs)
-    return fits and len(also) > holders
+    return fits and sum(one.job.demand.accelerators <= demand.accelerators for one in refused) > holders
+
+
+def _refusals(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> tuple[NamespaceRefusal, ...]:
+    """The refusals that count only in their namespace: at most MAX_REFUSALS, the newest."""
+    merged = {(one.namespace, one.accelerators): refusal_spell(one) for one in before.refusals}
+    spells: dict[tuple[str, int], list[Spell]] = {}
+    for one in seen:
+        key = namespace_digest(one.job.namespace), one.job.demand.accelerators
+        spells.setdefault(key, []).append(one.spell)
+    for key, found in spells.items():
+        merged[key] = merge_spells(merged.get(key), found, now) or found[0]
+    fresh = [key for key, spell in merged.items() if now - spell.seen_at <= FRESH]
+    newest = sorted(fresh, key=lambda key: (merged[key].seen_at, *key))[-MAX_REFUSALS:]
+    return tuple(
+        NamespaceRefusal(namespace=key[0], accelerators=key[1], since=merged[key].since, seen_at=merged[key].seen_at)
+        for key in sorted(newest)
+    )
 
 
 def _shapes(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> tuple[ShapeKnowledge, ...]:
-    """The state of a tier by the number of accelerators that pods ask for; at most MAX_SHAPES, the newest."""
+    """The state of a tier by the number of accelerators that pods ask for; at most MAX_SHAPES, the newest.
+
+    New refusals come first: one tenant can have nodes with many different numbers, but cannot refuse alone.
+    """
     stored = {shape.accelerators: shape_spell(shape) for shape in before.shapes}
     merged: dict[int, Spell] = {}
     for number in sorted({*stored, *(one.job.demand.accelerators for one in seen)}):
         spells = [one.spell for one in seen if one.job.demand.accelerators == number]
         if spell := merge_spells(stored.get(number), spells, now):
             merged[number] = spell
-    newest = sorted(merged, key=lambda number: (merged[number].seen_at, number))[-MAX_SHAPES:]
+
+    def weight(number: int) -> tuple[bool, datetime, int]:
+        spell = merged[number]
+        return spell.state is Seen.REFUSED and now - spell.seen_at <= FRESH, spell.seen_at, number
+
+    newest = sorted(merged, key=weight)[-MAX_SHAPES:]
     return tuple(
         ShapeKnowledge(accelerators=number, state=spell.state, since=spell.since, seen_at=spell.seen_at)
         for number, spell in merged.items()
@@ -155,9 +204,9 @@ def _shapes(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> 
     )
 
 
-def _of_all_shapes(shapes: Sequence[ShapeKnowledge]) -> Spell | None:
+def _of_all(shapes: Sequence[ShapeKnowledge], refusals: Sequence[NamespaceRefusal]) -> Spell | None:
     """What people see of a tier: up if it gives nodes to pods of any shape, otherwise what was seen last."""
-    spells = [shape_spell(shape) for shape in shapes]
+    spells = [*(shape_spell(shape) for shape in shapes), *(refusal_spell(one) for one in refusals)]
     newest = max((spell.seen_at for spell in spells), default=None)
     recent = [spell for spell in spells if newest is not None and newest - spell.seen_at <= FRESH]
     return max(recent, key=lambda spell: (spell.up, spell.seen_at, spell.since, spell.state), default=None)
@@ -182,19 +231,16 @@ def merge_spells(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> 
     return best._replace(since=min(since, best.seen_at))  # the prevailing spell may be older than others
 
 
-def _together(
-    before: TierKnowledge, jobs: Sequence[TierKnowledge], shapes: tuple[ShapeKnowledge, ...], count: LossCount
-) -> TierKnowledge:
+def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: LossCount) -> TierKnowledge:
+    """What was measured and counted of a tier."""
     observed = {one.observation for one in (before, *jobs)}
     return TierKnowledge(
         tier=before.tier,
-        **spell_fields(_of_all_shapes(shapes)),
         observation="Billed" if "Billed" in observed else "Free" if "Free" in observed else None,
         acquire=merge_measured(before.acquire, pool_measured([one.acquire for one in jobs if one.acquire])),
         start=merge_measured(before.start, pool_measured([one.start for one in jobs if one.start])),
         losses=count.losses,
         had=count.node_time // SECOND * SECOND,
-        shapes=shapes,
     )
 
 
@@ -208,23 +254,27 @@ def _spread(times: Sequence[timedelta], places: int) -> Iterable[timedelta]:
 
 def _timeless(status: CapacityProfileStatus) -> object:
     """The parts of a status that do not change merely because time passes."""
-    known = [one.model_copy(update={"seen_at": None, "had": timedelta(0), "shapes": ()}) for one in status.tiers]
+    timed = {"seen_at": None, "had": timedelta(0), "shapes": (), "refusals": ()}
+    known = [one.model_copy(update=timed) for one in status.tiers]
     shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
-    return known, shapes, [(one.tier, one.losses) for one in status.counted]
+    refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]
+    return known, shapes, refusals, [(one.tier, one.losses) for one in status.counted]
 
 
-def _times(status: CapacityProfileStatus) -> dict[tuple[str, int | None], datetime]:
-    """When each tier was last seen, at all (None) and by each shape."""
-    times: dict[tuple[str, int | None], datetime] = {}
+def _times(status: CapacityProfileStatus) -> dict[tuple[str, str, int], datetime]:
+    """When each tier was last seen: at all, by each shape, and by the jobs of a namespace that were refused."""
+    times: dict[tuple[str, str, int], datetime] = {}
     for one in status.tiers:
         if one.seen_at is not None:
-            times[one.tier, None] = one.seen_at
-        times |= {(one.tier, shape.accelerators): shape.seen_at for shape in one.shapes}
+            times[one.tier, "", -1] = one.seen_at
+        times |= {(one.tier, "", shape.accelerators): shape.seen_at for shape in one.shapes}
+        times |= {(one.tier, its.namespace, its.accelerators): its.seen_at for its in one.refusals}
     return times
 
 
 def _up(one: TierKnowledge | None) -> object:
-    """Whether the tier is up, at all and for each shape; None if that is not known."""
+    """Whether the tier is up, at all and for each shape, and which namespaces it refuses; None if nothing is known."""
     if one is None or one.state is None:
         return None
-    return one.state is Seen.UP, [(shape.accelerators, shape.state is Seen.UP) for shape in one.shapes]
+    refused = [(its.namespace, its.accelerators) for its in one.refusals]
+    return one.state is Seen.UP, [(shape.accelerators, shape.state is Seen.UP) for shape in one.shapes], refused

@@ -5,15 +5,17 @@ pool, the longer a spell has lasted, the longer it goes on. So policies decide b
 where observation without a gap starts: what the tier did before is unknown.
 """
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind
-from holdfast.api.knowledge import Seen, ShapeKnowledge, TierKnowledge
+from holdfast.api.knowledge import NamespaceRefusal, Seen, ShapeKnowledge, TierKnowledge
 from holdfast.api.profile import Tier
 from holdfast.core.capacity.measured import median
-from holdfast.core.observe.notices import TAKEN
+from holdfast.core.observe.notices import NODE_SIGNS
 
 FRESH = timedelta(minutes=15)  # Tiers are probed every 10 minutes. An older observation says nothing about now.
 WORKING = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
@@ -44,16 +46,29 @@ def shape_spell(known: ShapeKnowledge) -> Spell:
     return Spell(known.state, known.since, known.seen_at)
 
 
-def shared_spell(known: TierKnowledge | None, accelerators: int) -> Spell | None:
+def refusal_spell(known: NamespaceRefusal) -> Spell:
+    """The spell of jobs of one namespace that get no node."""
+    return Spell(Seen.REFUSED, known.since, known.seen_at)
+
+
+@lru_cache(maxsize=4096)
+def namespace_digest(name: str) -> str:
+    """Stands for a namespace in a profile's status: every user of the cluster can read profiles."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str) -> Spell | None:
     """What a profile tells a job of a tier, if each of its pods asks for so many accelerators; None if nothing.
 
     Nodes given to pods that ask for as many or more show that the tier is up. Pods that ask for as many or fewer, and
-    get no node, show that it is out. A node that was taken back says the same to all.
+    get no node, show that it is out; those that no other namespace confirms, only to jobs of their own namespace. A
+    node that was taken back says the same to all.
     """
-    if known is None or not known.shapes:
+    if known is None or not (known.shapes or known.refusals):
         return stored_spell(known)
-    telling = [shape for shape in known.shapes if _tells(shape, accelerators)]
-    return prevailing_spell([shape_spell(shape) for shape in telling])
+    told = [shape_spell(shape) for shape in known.shapes if _tells(shape, accelerators)]
+    mine = [one for one in known.refusals if one.namespace == namespace_digest(namespace)]
+    return prevailing_spell([*told, *(refusal_spell(one) for one in mine if one.accelerators <= accelerators)])
 
 
 def _tells(shape: ShapeKnowledge, accelerators: int) -> bool:
@@ -86,12 +101,12 @@ def patience(tier: Tier, known: TierKnowledge | None, acquire_time: timedelta) -
 def with_attempt(
     before: Spell | None, attempt: Attempt, waits: timedelta, now: datetime, refusal: Seen = Seen.REFUSED
 ) -> Spell | None:
-    """The tier's spell, updated by an attempt that is not over.
+    """The tier's spell, updated by an attempt that is not over. A node that the cluster did not give shows nothing.
 
     A pod that has waited for `waits` shows that the tier is out; a shorter wait shows nothing. On a tier that is not
     Spot, the pod must have waited for the whole acquire timeout. `refusal` is the state that such a wait shows.
     """
-    if attempt.state in WORKING and attempt.scheduled_at is not None:
+    if attempt.state in WORKING and attempt.scheduled_at is not None and attempt.granted:
         if (at := loss_known_at(attempt)) is None:
             return extend_spell(before, Seen.UP, attempt.scheduled_at, now)
         return extend_spell(extend_spell(before, Seen.UP, attempt.scheduled_at, at), Seen.LOST, at, at)
@@ -106,9 +121,9 @@ def with_attempt(
 def loss_known_at(attempt: Attempt) -> datetime | None:
     """When the loss of the attempt's node was announced; None if it was not."""
     drain, departure = attempt.drain, attempt.departure
-    if drain is not None and drain.kind is EndKind.LOSS and drain.reason in TAKEN:
+    if drain is not None and drain.kind is EndKind.LOSS and drain.reason in NODE_SIGNS:
         return drain.at
-    return departure.at if departure is not None and departure.reason in TAKEN else None
+    return departure.at if departure is not None and departure.reason in NODE_SIGNS else None
 
 
 def prevailing_spell(spells: Sequence[Spell]) -> Spell | None:

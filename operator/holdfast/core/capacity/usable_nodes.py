@@ -28,6 +28,11 @@ def why_unusable(node: NodeView, tier: Tier) -> str:
     return "about to be removed" if node.maintenance or node.deleted_at or node.termination_at else ""
 
 
+def can_use(node: NodeView, tier: Tier) -> bool:
+    """True if a new pod of the tier may use this node: it has the tier's labels too. Free room is not checked."""
+    return tier.node_selector.items() <= node.labels.items() and not why_unusable(node, tier)
+
+
 def usable_node_since(cluster: ClusterView, tier: Tier) -> datetime | None:
     """Since when the cluster has a node that the tier may use: the oldest such node counts. None if it has none.
 

@@ -45,18 +45,9 @@ TAINTS = {
 }
 # Reasons of notices on nodes. Notices on pods have the reasons of Kubernetes.
 NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted"))
-# Signs that the cluster took a pod's node or gave it to other pods. No tenant can set them. An eviction through the API
-# is none of them: users may evict their own pods.
-TAKEN = NOTICE_REASONS | {
-    "DeletionByPodGC", "DeletionByTaintManager", "NodeGone", "NodeSilent", "PreemptionByScheduler",
-    "TerminationByKubelet",
-}  # fmt: skip
-
-
-def is_going(node: NodeView) -> bool:
-    """True if the node will go away, or takes no new pods: only the platform can do that."""
-    ends = node.maintenance or node.deleted_at or node.termination_at
-    return bool(ends or node.unschedulable or not node.ready or any(taint.key in TAINTS for taint in node.taints))
+# Reasons that are signs of a node, so no tenant can cause them. Signs of a pod are left out: a tenant can evict its own
+# pod, preempt it by one of a higher priority, shorten its tolerations, or use up the disk of its node.
+NODE_SIGNS = NOTICE_REASONS | {"NodeGone", "NodeSilent"}
 
 
 def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timedelta) -> Notice | None:

@@ -1,7 +1,8 @@
 """Small immutable views of pods and their containers."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Self
 
@@ -83,6 +84,8 @@ class PodView:
     protected: bool = False  # it still has the do-not-disrupt annotations
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
+    devices: Mapping[str, int] = field(default_factory=dict)  # accelerators that its trainer asks for, by resource
+    bound: bool = False  # it was seen without a node before: then the scheduler chose the node, not its creator
 
     @property
     def ended(self) -> bool:
@@ -101,7 +104,7 @@ class PodView:
         A copy of a pod has its labels, and often its owner, but not its name. A pod without an owner, because its job
         was deleted without its pods, belongs to no job: its job UID is empty.
         """
-        meta, status = raw["metadata"], raw.get("status") or {}
+        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         labels = meta.get("labels") or {}
         attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_RANK, "")
         job, job_uid = labels.get(names.LABEL_JOB), labels.get(names.LABEL_JOB_UID)
@@ -130,7 +133,7 @@ class PodView:
             rank=int(rank),
             phase=status.get("phase", "Pending"),
             created_at=parse_optional_time(meta.get("creationTimestamp")),
-            node=(raw.get("spec") or {}).get("nodeName"),
+            node=spec.get("nodeName"),
             reason=status.get("reason", ""),
             message=status.get("message", ""),
             deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
@@ -148,4 +151,12 @@ class PodView:
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),
+            devices=devices_of(spec),
         )
+
+
+def devices_of(spec: Raw) -> Mapping[str, int]:
+    """The accelerators that a pod with this spec asks for: resources of its trainer container with a domain."""
+    mine = [one for one in spec.get("containers") or () if one["name"] == names.TRAINER_CONTAINER]
+    asked = (mine[0].get("resources") or {}).get("requests") or {} if mine else {}
+    return {name: int(amount) for name, amount in asked.items() if "/" in name and str(amount).isdecimal()}

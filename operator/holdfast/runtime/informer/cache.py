@@ -161,6 +161,8 @@ class Cache:
         self.strays.drop(view.uid)
         key = Key(view.namespace, view.job)
         before = self._by_uid.get(view.uid)
+        if before and (before.bound or not before.node) and view.node:
+            view = replace(view, bound=True)
         if before and before.node and before.node != view.node:
             self._by_node[before.node].discard(view.uid)
         self._pods[key][view.uid] = self._by_uid[view.uid] = view

@@ -6,7 +6,7 @@ from tests.support.decisions.histories import TIERS, TIMES, histories, record
 from tests.support.decisions.snapshots import NOW, at, attempt, drain, status, tier
 from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
-from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.api.attempt import AttemptState, EndKind, PodRecord
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Seen, TierKnowledge
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
@@ -52,6 +52,17 @@ def test_a_node_that_was_created_for_the_pod_makes_the_tier_billed(before, creat
     got = attempt(created_at=at(-600))
     made = None if created is None else at(created)
     assert only(knowledge.record_node((known(observation=before),), got, made)).observation == found
+
+
+NAMED = {"pods": (PodRecord(uid="u-1", node="n1", node_uid="u-n1"),)}  # the cluster did not give this node
+
+
+def test_a_node_that_the_cluster_did_not_give_says_nothing():
+    assert knowledge.record_node((), attempt(**NAMED), at(-595)) == ()
+    given_status = status(attempt(**NAMED))
+    assert knowledge.with_attempts(given_status, NOW, Assumptions().acquire_time, refused) == ()
+    assert knowledge.record_end((), record(), granted=False, taken=True) == (known(pace=SECOND),)
+    assert knowledge.record_end((), record(last_step=None), granted=False) == ()
 
 
 def test_the_clock_of_the_scheduler_may_be_behind():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.decisions.snapshots import NOW, at, attempt, drain, status, tier
 from tests.support.decisions.tier_views import SECOND, known
 
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import AttemptState, PodRecord
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import loss_counts
 from holdfast.core.capacity.loss_counts import LONG, MEMORY, LossCount
@@ -31,6 +31,11 @@ def test_what_a_job_has_counted() -> None:
     }
     assert loss_counts.of_job(status(waits), NOW) == {}
     assert loss_counts.of_job(status(attempt(scheduled_at=at(9))), NOW) == {"spot": LossCount()}  # another clock
+
+
+def test_time_on_a_node_that_the_cluster_did_not_give_does_not_count() -> None:
+    named = attempt(pods=(PodRecord(uid="u-1", node="n1", node_uid="u-n1"),))
+    assert loss_counts.of_job(status(named, tiers=(known(losses=2, had=HOUR),)), NOW) == {"spot": LossCount(2, HOUR)}
 
 
 def test_a_notice_does_not_reduce_the_node_time() -> None:

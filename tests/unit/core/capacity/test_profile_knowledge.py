@@ -1,7 +1,7 @@
 """What the jobs of a profile know of its tiers, merged with what the profile remembers of deleted jobs."""
 
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given
@@ -10,13 +10,13 @@ from tests.support.decisions.histories import histories
 from tests.support.decisions.snapshots import NOW, at
 from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
-from holdfast.api.knowledge import MAX_MEASURED, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
+from holdfast.api.knowledge import MAX_MEASURED, MAX_REFUSALS, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import profile_knowledge
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.loss_counts import LossCount
 from holdfast.core.capacity.profile_knowledge import JobView
-from holdfast.core.capacity.spells import FRESH, Spell
+from holdfast.core.capacity.spells import FRESH, Spell, shared_spell
 from holdfast.core.observe.demand import Demand
 
 UP = seen("Up", -590, -590)
@@ -123,53 +123,141 @@ RUNS = (known(**seen("Up", -7200, 0)),)
 WAITS = (known(**seen("Refused", -61, 0)),)
 ALSO = {"on": ("spot",)}
 HUGE = Demand(1, Fraction(100_000), Fraction(2**30))
+CROWD = [seen_by(RUNS, **ALSO) for _ in range(40)]
 
 
-def spot(*jobs, before=EMPTY):
-    found = find(together(jobs, before, now=NOW).tiers, "spot")
-    return found.state if found else None
+def told(namespace, *jobs, accelerators=1, before=EMPTY):
+    """What a job of the namespace reads of spot in the profile."""
+    spell = shared_spell(find(together(jobs, before, now=NOW).tiers, "spot"), accelerators, namespace)
+    return spell.state if spell else None
 
 
-def test_one_refused_job_does_not_take_a_tier_out_on_which_others_run():
-    runs = [seen_by(RUNS, **ALSO) for _ in range(40)]
-    assert spot(*runs, seen_by(WAITS, "evil")) is Seen.UP
-    assert spot(*runs, *(seen_by(WAITS, "evil") for _ in range(40))) is Seen.UP
-    assert spot(*runs, *(seen_by(WAITS, "evil") for _ in range(41))) is Seen.REFUSED
+def waiting(namespace, count=1, demand=SHAPE, had=NAMES):
+    return [seen_by(WAITS, namespace, demand, had=had) for _ in range(count)]
 
 
-def test_refused_jobs_of_two_namespaces_take_a_tier_out():
-    runs = [seen_by(RUNS, **ALSO) for _ in range(40)]
-    assert spot(*runs, seen_by(WAITS, "vision"), seen_by(WAITS, "language")) is Seen.REFUSED
+@pytest.mark.parametrize(
+    ("jobs", "at_home", "elsewhere"),
+    [
+        ([*CROWD, *waiting("evil")], Seen.REFUSED, Seen.UP),
+        ([*CROWD, *waiting("evil", 90)], Seen.REFUSED, Seen.UP),
+        (waiting("evil", 90), Seen.REFUSED, None),
+        # Its own nodes prove nothing to others: neither those that it has now, nor earlier ones.
+        ([seen_by(RUNS, "evil", HUGE, **ALSO), *waiting("evil", 9, HUGE)], Seen.REFUSED, Seen.UP),
+        ([seen_by((), "evil", HUGE, had=("spot",)), *waiting("evil", 9, HUGE)], Seen.REFUSED, None),
+        ([seen_by((), "vision", HUGE, had=("spot",)), *waiting("evil", 9, HUGE, had=())], None, None),
+        # At home a pod of that size must be known to fit, and most of the jobs must wait.
+        (waiting("evil", had=()), None, None),
+        ([*waiting("evil", demand=HUGE, had=()), seen_by((), "evil", had=("spot",))], None, None),
+        ([*waiting("evil", had=()), seen_by((), "evil", HUGE, had=("spot",))], Seen.REFUSED, None),
+        ([*waiting("evil"), *(seen_by(RUNS, "evil", **ALSO) for _ in range(2))], Seen.UP, Seen.UP),
+        ([*waiting("evil", 2), seen_by(RUNS, "evil", **ALSO)], Seen.REFUSED, Seen.UP),
+        # Another namespace confirms it.
+        ([*CROWD, *waiting("evil"), *waiting("language")], Seen.REFUSED, Seen.REFUSED),
+        ([*waiting("evil"), *waiting("language", demand=SHAPE._replace(accelerators=8))], Seen.REFUSED, None),
+    ],
+)
+def test_a_refusal_counts_for_others_only_if_two_namespaces_are_refused(jobs, at_home, elsewhere):
+    assert told("evil", *jobs) is at_home
+    assert told("vision", *jobs) is elsewhere
+
+
+def test_what_two_namespaces_are_refused_counts_for_as_many_accelerators_or_more():
+    eight = SHAPE._replace(accelerators=8)
+    jobs = [*waiting("evil"), *waiting("language", demand=eight)]
+    assert [told("vision", *jobs, accelerators=number) for number in (1, 7, 8, 9)] == [None, None, *2 * [Seen.REFUSED]]
+
+
+def test_nodes_of_many_sizes_hide_no_refusal():
+    """Breaks if one tenant can push out what two others saw, by jobs with many different numbers of accelerators."""
+    many = [seen_by(RUNS, "evil", SHAPE._replace(accelerators=number), **ALSO) for number in range(2, 60)]
+    assert told("vision", *many, *waiting("vision"), *waiting("language"), accelerators=1) is Seen.REFUSED
+
+
+def test_a_refusal_at_home_is_remembered_for_a_while():
+    before = together(waiting("evil"), now=NOW)
+    assert told("evil", before=before) is Seen.REFUSED
+    late = together([], before, now=NOW + FRESH + SECOND)
+    assert find(late.tiers, "spot").refusals == ()
+
+
+def test_a_profile_remembers_a_bounded_number_of_refusals():
+    jobs = [job for number in range(30) for job in waiting("evil", demand=SHAPE._replace(accelerators=number))]
+    found = together(jobs, now=NOW)
+    assert len(find(found.tiers, "spot").refusals) == MAX_REFUSALS
+    assert together(jobs, found, now=NOW) == found
+    assert CapacityProfileStatus.model_validate(found.to_object()) == found
+
+
+def test_a_refusal_at_home_is_news():
+    before, after = together(CROWD, now=NOW), together([*CROWD, *waiting("evil")], now=NOW)
+    assert profile_knowledge.availability_changed(before, after)
+    assert profile_knowledge.is_news(before, after)
+    later = together([*CROWD, seen_by((known(**seen("Refused", -61, 300)),), "evil")], after, now=at(300))
+    assert profile_knowledge.is_news(after, later)
 
 
 def test_a_pod_that_cannot_use_a_tier_says_nothing_about_it():
     unfit = (known(**seen("Unfit", -900, 0)),)
-    assert spot(seen_by(unfit, "vision"), seen_by(unfit, "language")) is None
-    assert spot(seen_by(RUNS, **ALSO), *(seen_by(unfit, "evil") for _ in range(9))) is Seen.UP
+    both = [seen_by(unfit, "vision"), seen_by(unfit, "language")]
+    assert [told(namespace, *both) for namespace in ("vision", "language", "evil")] == [None] * 3
+    assert told("vision", *CROWD, *(seen_by(unfit, "evil") for _ in range(9))) is Seen.UP
 
 
-def test_a_pod_that_asks_for_more_than_any_node_was_ever_seen_to_hold_takes_no_idle_tier_out():
-    assert spot(seen_by(WAITS, "evil", HUGE, had=())) is None
-    assert spot(seen_by(WAITS, "evil", HUGE, had=()), seen_by((), had=("spot",))) is None
-    assert spot(seen_by(WAITS, "vision", had=()), seen_by((), demand=HUGE, had=("spot",))) is Seen.REFUSED
+# Whatever a tenant does without getting a node of the tier
 
 
-def test_a_refused_job_that_was_on_the_tier_before_takes_an_idle_tier_out():
-    assert spot(seen_by(WAITS, had=("spot",))) is Seen.REFUSED
+def views(namespaces, states, **more):
+    """Jobs that saw a tier in one of these states in the last half hour."""
+
+    def make(*, namespace, number, state, ago, lasted, on, had):
+        job = (known(**seen(state, -ago - lasted, -ago), **more),) if state else (known(**more),)
+        demand = SHAPE._replace(accelerators=number, cpu=Fraction(number or 1))
+        return seen_by(job, namespace, demand, on=("spot",) if on else (), had=NAMES if had else ())
+
+    seconds = st.integers(0, 1800)
+    return st.builds(
+        make,
+        namespace=st.sampled_from(namespaces),
+        number=st.sampled_from((0, 1, 2, 8, 64)),
+        state=st.sampled_from(states),
+        ago=seconds,
+        lasted=seconds,
+        on=st.booleans(),
+        had=st.booleans(),
+    )
+
+
+FORGED = st.lists(views(("evil",), ("Refused", "Refused", "Unfit", None), start=measured(1e6)), max_size=6)
+HONEST = st.lists(views(("vision", "language"), ("Up", "Lost", "Unfit", None), acquire=measured(5)), max_size=4)
+
+
+@given(st.lists(st.tuples(HONEST, FORGED), min_size=1, max_size=4))
+def test_no_sequence_of_jobs_of_one_namespace_changes_what_others_read(rounds):
+    """Breaks if one tenant can take a tier out for others, make it look available, or change what was counted of it."""
+    alone = beside = EMPTY
+    for number, (honest, forged) in enumerate(rounds):
+        now = at(200 * number)
+        alone, beside = together(honest, alone, now=now), together([*honest, *forged], beside, now=now)
+        one, other = (find(status.tiers, "spot") or known() for status in (alone, beside))
+        for namespace, accelerators in product(("vision", "language", "new"), (0, 1, 4, 8, 64)):
+            assert shared_spell(other, accelerators, namespace) == shared_spell(one, accelerators, namespace)
+        for field in ("shapes", "losses", "had", "acquire", "observation"):
+            assert getattr(other, field) == getattr(one, field)
 
 
 def test_a_refused_job_of_many_accelerators_says_nothing_to_one_of_few():
     eight = SHAPE._replace(accelerators=8)
-    runs = [seen_by(RUNS, **ALSO) for _ in range(4)]
-    found = find(together([*runs, seen_by(WAITS, demand=eight)], now=NOW).tiers, "spot")
+    jobs = [*CROWD, *waiting("vision", demand=eight), *waiting("language", demand=eight)]
+    found = find(together(jobs, now=NOW).tiers, "spot")
     assert [(shape.accelerators, shape.state) for shape in found.shapes] == [(1, Seen.UP), (8, Seen.REFUSED)]
     assert found.state is Seen.UP
 
 
 def test_a_tier_that_goes_out_for_one_shape_alone_is_a_change():
     eight = SHAPE._replace(accelerators=8)
-    before = together([seen_by(RUNS, **ALSO)], now=NOW)
-    after = together([seen_by(RUNS, **ALSO), seen_by(WAITS, demand=eight)], now=NOW)
+    before = together(CROWD, now=NOW)
+    after = together([*CROWD, *waiting("vision", demand=eight), *waiting("language", demand=eight)], now=NOW)
     assert profile_knowledge.availability_changed(before, after)
     assert profile_knowledge.is_news(before, after)
 

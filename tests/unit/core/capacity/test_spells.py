@@ -9,12 +9,13 @@ from tests.support.decisions.snapshots import NOW, at, attempt, drain, stopped, 
 from tests.support.decisions.tier_views import known, measured, seen
 
 from holdfast.api.attempt import AttemptState, Departure
-from holdfast.api.knowledge import Seen, ShapeKnowledge
+from holdfast.api.knowledge import NamespaceRefusal, Seen, ShapeKnowledge
 from holdfast.core.capacity.spells import (
     FRESH,
     Spell,
     extend_spell,
     loss_known_at,
+    namespace_digest,
     patience,
     prevailing_spell,
     shared_spell,
@@ -146,8 +147,40 @@ def shapes(*several):
     ],
 )
 def test_a_profile_tells_a_job_what_was_seen_by_pods_of_its_shape(given_shapes, accelerators, told):
-    found = shared_spell(shapes(*given_shapes), accelerators)
+    found = shared_spell(shapes(*given_shapes), accelerators, "vision")
     assert (found.state if found else None) is told
+
+
+def refusal(namespace, accelerators=1, seen_at=-5):
+    digest = namespace_digest(namespace)
+    return NamespaceRefusal(namespace=digest, accelerators=accelerators, since=at(-90), seen_at=at(seen_at))
+
+
+@pytest.mark.parametrize(
+    ("refusals", "told"),
+    [
+        ((refusal("vision"),), REFUSED),
+        ((refusal("language"),), UP),
+        ((refusal("language"), refusal("vision")), REFUSED),
+        ((refusal("vision", 8),), UP),
+        ((refusal("vision", seen_at=-901),), UP),  # it is too old
+    ],
+)
+def test_what_one_namespace_was_refused_is_told_to_its_own_jobs_alone(refusals, told):
+    has_nodes = shapes((1, "Up")).shapes
+    assert shared_spell(known(shapes=has_nodes, refusals=refusals), 1, "vision").state is told
+
+
+def test_what_people_see_of_a_tier_is_not_told_to_jobs_of_other_namespaces():
+    out = known(refusals=(refusal("language"),), **seen("Refused", -90, -5))
+    assert shared_spell(out, 1, "language").state is REFUSED
+    assert shared_spell(out, 1, "vision") is None
+
+
+def test_a_profile_names_no_namespace():
+    """Breaks if all users of the cluster can read the names of namespaces in a profile."""
+    assert "vision" not in namespace_digest("vision")
+    assert namespace_digest("vision") != namespace_digest("language")
 
 
 def test_nobody_saw_anything():

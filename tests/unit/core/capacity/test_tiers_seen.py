@@ -153,9 +153,24 @@ def test_a_tier_that_was_never_used_starts_like_the_slowest_of_the_job():
 
 def test_other_jobs_tell_how_long_a_node_takes_and_how_long_a_start_until_one_was_made():
     shared = [known("dedicated", acquire=measured(10, 10, 10, 10, 70), start=measured(50), observation="Billed")]
-    assert changeover(shared=shared) == (10 + 50, 70 + 100)
+    assert changeover(shared=shared) == (10 + 50, 70 + 900)
     own = [known("dedicated", acquire=measured(20), start=measured(90))]
     assert changeover(own=own, shared=shared) == (20 + 90, 70 + 180)
+
+
+@pytest.mark.parametrize(
+    ("acquire", "start", "typical", "worst"),
+    [
+        (measured(7e5), measured(1e6), 900 + 900, 900 + 900),  # a pod behind a gate, a program that sleeps for days
+        (measured(1), measured(0), 1, 2 + 900),  # a program that does nothing plans no deadline of another
+    ],
+)
+def test_one_tenant_changes_what_others_plan_with_only_within_bounds(acquire, start, typical, worst):
+    """Breaks if a job that waits, or starts, for days makes every new job expect the same."""
+    shared = [known("dedicated", acquire=acquire, start=start, observation="Billed")]
+    assert changeover(shared=shared) == (typical, worst)
+    own = [known("dedicated", acquire=measured(20), start=measured(90))]
+    assert changeover(own=own, shared=shared)[0] == 20 + 90
 
 
 def test_life():

@@ -105,6 +105,15 @@ def test_conditions():
     assert PodView.parse(raw(status={"conditions": conditions})).disruption == ""
 
 
+def test_accelerators_that_the_trainer_asks_for():
+    wanted = {"requests": {"cpu": "4", "nvidia.com/gpu": "8", "example.com/odd": "1k"}}
+    containers = [{"name": "proxy", "resources": {"requests": {"amd.com/gpu": "1"}}}]
+    trainer = {"name": "trainer", "resources": wanted}
+    assert PodView.parse(raw(spec={"containers": [*containers, trainer]})).devices == {"nvidia.com/gpu": 8}
+    assert PodView.parse(raw(spec={"containers": containers})).devices == {}
+    assert PodView.parse(raw(spec={"containers": [{"name": "trainer"}]})).devices == {}
+
+
 def test_containers():
     assert ContainerView.parse(state("trainer")).waiting == "ContainerCreating"
     waiting = ContainerView.parse(state("trainer", waiting={"reason": "ErrImagePull", "message": "no"}))

@@ -72,6 +72,18 @@ def test_a_pod_touches_its_job_and_only_when_a_decision_could_tell(cache: Cache)
     assert cache.put_pod(raw_pod(version=3)) == set()
 
 
+def test_a_node_was_chosen_by_the_scheduler_if_the_pod_was_seen_without_it(cache: Cache) -> None:
+    """Breaks if a pod counts as scheduled whose creator wrote the name of a node into it."""
+    cache.put_pod(raw_pod(version=1))
+    assert not cache.pods(A)[0].bound
+    for version in (2, 3):
+        cache.put_pod(raw_pod(version=version, phase="Running", node="n1"))
+        assert cache.pods(A)[0].bound
+    cache.put_pod(raw_pod(uid="p2", version=4, node="n1"))
+    cache.put_pod(raw_pod(uid="p2", version=5, node="n1", phase="Running"))
+    assert not cache.pods(A)[0].bound
+
+
 def test_a_pod_that_took_the_name_of_another_replaces_it(cache: Cache) -> None:
     cache.put_pod(raw_pod(uid="p1", version=1))
     cache.put_pod(raw_pod(uid="p2", version=5))
