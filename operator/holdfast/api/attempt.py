@@ -252,6 +252,8 @@ class AttemptRecord(Model):
     """UID of its pod if the end was not observed, to tell this pod from another one with the same name."""
     estimated: Flag = False
     """True if the end was not observed, so that endedAt is an estimate."""
+    fruitless: Flag = False
+    """True if the attempt counts against spec.failure.maxFruitless, unless a later attempt makes progress."""
     first_step: Step | None = None
     """Its first own step."""
     first_step_at: Time | None = None

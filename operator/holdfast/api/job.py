@@ -81,7 +81,8 @@ class Capacity(Model):
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")] = ()
     """The tiers that this job may use, best first."""
     policy: Policy = "Ordered"
-    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order. Cheapest: the available tier
+    """How the next tier is chosen. Ordered: every attempt tries the tiers in their order; a tier on which attempts lose
+    their nodes before they make progress is left out for a while. Cheapest: the available tier
     with the lowest expected cost of a step, computed from its price, pace, starts and losses. Deadline: the lowest cost
     that still meets the deadline; needs the field deadline, goal.steps or a trainer that reports its goal, and a tier
     of kind Dedicated. While a policy lacks what it needs, the condition PolicyFallback says so, and the tiers are tried
@@ -248,7 +249,8 @@ class Failure(Model):
     """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only
     reports its steps makes progress with its first step; a program that reports nothing, by running for five minutes.
-    Attempts that got no node do not count."""
+    Attempts that got no node do not count, and neither do those whose Spot node the cluster took back, or whose node
+    was announced to go."""
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:

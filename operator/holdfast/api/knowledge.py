@@ -87,6 +87,11 @@ class TierKnowledge(Model):
     """Total node time on the tier. In a job: of the attempts that have ended. In a profile: of all attempts."""
     pace: Duration | None = None
     """Duration of one step in the newest attempt with enough steps. Not set in a profile."""
+    fruitless: Count | None = None
+    """Number of attempts in a row that lost a node of the tier before they made progress. Not set in a profile."""
+    rests_until: Time | None = None
+    """Until when no attempt begins on the tier if tiers are tried in their order: because of the field fruitless. Not
+    set in a profile."""
     shapes: Annotated[tuple[ShapeKnowledge, ...], Field(max_length=MAX_SHAPES), KeyedBy("accelerators")] = ()
     """The same state for each number of accelerators that pods asked for. Only set in a profile."""
     refusals: Annotated[tuple[NamespaceRefusal, ...], Field(max_length=MAX_REFUSALS)] = ()

@@ -7,22 +7,21 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.attempt.delays import backoff, outage_delay
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.pause import pause_reason
-from holdfast.core.attempt.placement import idle_room, in_order, tier_to_start, why_other_tier
+from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
 from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
 
 MAY_PASS = frozenset(("StorageDenied", "StorageNotFound"))  # verdicts that end only a job that never ran
-SHORT_TRIES = 8  # losses in a row after which an outage is likely
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -116,8 +115,8 @@ def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estim
     draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
     if end.reason in MAY_PASS and has_run(draft):  # keys are being rotated, a policy is wrong for a moment
         end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=True)
-    count_fruitless(turn, end)
-    _close(turn, end, ended_at=ended_at, estimated=estimated)
+    fruitless = count_fruitless(turn, end)
+    _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless)
     draft.set(current=None)
     draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
     match end.kind:
@@ -226,23 +225,6 @@ def finish_job(draft: Draft, phase: Phase, reason: str, message: str) -> None:
 _BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
 
 
-def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
-    """base, 2 base, 4 base … up to limit; `times` counts from 1."""
-    doubled: timedelta = base * 2 ** min(times - 1, 30)
-    return min(doubled, limit)
-
-
-def outage_delay(config: OperatorConfig, fruitless: int) -> timedelta:
-    """The delay after many losses in a row that the platform caused: it doubles until it is an hour.
-
-    An outage of the storage or of a registry may last for hours. Attempts every five minutes would cost a node each,
-    and would use up spec.failure.maxFruitless in an hour and a half; so the default of 20 lasts for more than nine.
-    """
-    if fruitless <= SHORT_TRIES:
-        return timedelta()
-    return backoff(config.backoff_limit * 2, config.outage_backoff_limit, fruitless - SHORT_TRIES)
-
-
 def _count_failure(draft: Draft, attempt: Attempt, end: End) -> None:
     rules, config = draft.snapshot.job.spec.failure, draft.snapshot.config
     recent = _add_failure(draft)
@@ -265,6 +247,7 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
     fruitless = 0 if progressed else draft.status.fruitless_losses + 1
     _add_loss(draft, end)
     draft.set(fruitless_losses=fruitless)
+    _leave_resting_tier(draft)
     node = draft.status.history[-1].node
     if progressed:
         _go_on(draft, attempt, avoid=(node,) if end.reason == EndReason.NODE_SILENT and node else ())
@@ -276,15 +259,26 @@ def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -
     _go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
 
 
+def _leave_resting_tier(draft: Draft) -> None:
+    """Send a successor that has no pod yet to another tier if the loss has shown that its tier must rest."""
+    successor = draft.status.successor
+    if successor and successor.state is AttemptState.INTENDED and not may_begin_on(draft, successor.tier):
+        tier = tier_to_start(draft, successor.avoid_nodes)
+        draft.set(successor=successor.model_copy(update={"tier": tier}))
+
+
 def _add_loss(draft: Draft, end: End) -> None:
     restarts = draft.status.restarts
     counts = {"losses": restarts.losses + 1, "infrastructure": restarts.infrastructure + int(end.infrastructure)}
     draft.set(restarts=restarts.model_copy(update=counts))
 
 
-def _close(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
+def _close(
+    turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False, fruitless: bool = False
+) -> None:
     """Put the attempt into history and its sums into the ledger."""
     draft, record = turn.draft, _record(turn, end, ended_at, estimated=estimated)
+    record = record.model_copy(update={"fruitless": fruitless})
     append(draft, record, turn.attempt.tier.kind)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
     known = knowledge.record_end(draft.status.tiers, record, granted=granted, taken=taken, refusal=refusal)

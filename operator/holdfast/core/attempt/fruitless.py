@@ -4,20 +4,31 @@ What progress is depends on what the program tells. With Holdfast's checkpoints 
 attempt trains everything after it again, so steps that were not saved are not progress. A program that only reports its
 steps has progressed with its first step, because nothing is known of what it saves. A program that reports nothing has
 progressed if it ran for five minutes: what stops it at its start, such as a broken mount, stops it earlier.
+
+An attempt without progress is counted where its cause is. If its Spot node was taken back, or was announced to go, the
+job has no part in it: only the tier rests, so that in a storm of losses the next attempts begin elsewhere. A node that
+was lost in any other way may have been lost by the program, so it counts for the tier and against the job.
 """
 
 from collections import Counter
 from datetime import datetime, timedelta
 
-from holdfast.api.attempt import EndKind
-from holdfast.core.attempt.why_ended import End
+from holdfast.api.attempt import EndKind, EndReason
+from holdfast.core.attempt.delays import backoff
+from holdfast.core.attempt.taken import was_node_taken
+from holdfast.core.attempt.why_ended import STORAGE_BROKEN, End
+from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft
+from holdfast.core.observe.notices import NOTICE_REASONS
 from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import Turn
 
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 COUNTED = (EndKind.LOSS, EndKind.FAILURE)
+TRIES = 3  # attempts in vain on a tier until it rests
+# Losses in which the node has no part: the storage, another attempt, or the way to the operator is the cause.
+_NOT_THE_NODE = STORAGE_BROKEN | {EndReason.FENCED, EndReason.UNREACHABLE}
 
 
 def made_progress(turn: Turn) -> bool:
@@ -38,13 +49,43 @@ def trainer_started(turn: Turn, since: datetime) -> datetime | None:
     return attempt.started_at or (turn.situation.clamp_time(seen, since) if seen else None)
 
 
-def count_fruitless(turn: Turn, end: End) -> None:
-    """Count an attempt that was lost, or failed, without progress. Progress begins the count again."""
-    draft = turn.draft
+def count_fruitless(turn: Turn, end: End) -> bool:
+    """Count an attempt that was lost, or failed, without progress; progress begins the counts again.
+
+    True if it counts against spec.failure.maxFruitless.
+    """
+    draft, tier = turn.draft, turn.attempt.tier
     if _gained(turn):
-        draft.set(fruitless_attempts=0)
-    elif end.kind in COUNTED:
-        draft.set(fruitless_attempts=draft.status.fruitless_attempts + 1)
+        draft.set(fruitless_attempts=0, tiers=knowledge.record_progress(draft.status.tiers, tier.name))
+        return False
+    taken = was_node_taken(turn, end)
+    if end.kind is EndKind.LOSS and (taken or _was_lost_with_node(turn, end)):
+        _let_rest(draft, tier.name)
+    announced = end.reason in NOTICE_REASONS
+    if end.kind not in COUNTED or (taken and (announced or _is_reclaim(turn, end))):
+        return False
+    draft.set(fruitless_attempts=draft.status.fruitless_attempts + 1)
+    return True
+
+
+def _is_reclaim(turn: Turn, end: End) -> bool:
+    """True if a taken node is what Spot is about. A node that fell silent may have been brought down by the program."""
+    return turn.attempt.tier.kind == "Spot" and end.reason != EndReason.NODE_SILENT
+
+
+def _was_lost_with_node(turn: Turn, end: End) -> bool:
+    """True if the node may be the cause of the loss."""
+    had_node = turn.attempt.scheduled_at is not None
+    return had_node and end.infrastructure and not end.anywhere and end.reason not in _NOT_THE_NODE
+
+
+def _let_rest(draft: Draft, tier: str) -> None:
+    """Count an attempt in vain on the tier. From the third in a row on, the tier rests; each time for longer."""
+    config, known = draft.snapshot.config, knowledge.find(draft.status.tiers, tier)
+    count = ((known and known.fruitless) or 0) + 1
+    rest = backoff(config.rest_base, config.rest_limit, count - TRIES + 1) if count >= TRIES else None
+    until = draft.now + rest if rest else None
+    draft.set(tiers=knowledge.record_vain(draft.status.tiers, tier, count, until))
 
 
 def is_hopeless(draft: Draft) -> bool:
@@ -55,7 +96,7 @@ def is_hopeless(draft: Draft) -> bool:
 def evidence(draft: Draft) -> str:
     """How often each reason ended one of the last attempts, and the words of the last one."""
     count, limit = draft.status.fruitless_attempts, draft.snapshot.job.spec.failure.max_fruitless
-    ended = [record for record in draft.status.history if record.kind in COUNTED][-count:]
+    ended = [record for record in draft.status.history if record.fruitless][-count:]
     reasons = ", ".join(f"{times} x {reason}" for reason, times in Counter(one.reason for one in ended).most_common())
     last = ended[-1] if ended else None
     where = f"attempt {last.number} on {last.node or 'no node'}: {last.reason}: {last.message}" if last else ""

@@ -10,7 +10,7 @@ from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.grid import find_tier, next_tier
-from holdfast.core.capacity.knowledge import find
+from holdfast.core.capacity.knowledge import find, resting
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
@@ -87,11 +87,21 @@ def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str]) -> bool:
 
 
 def tier_to_start(draft: Draft, avoid: tuple[str, ...] = ()) -> ProfileTier:
-    """The tier of a new attempt, which must not use the nodes in `avoid`. The grid must not be empty."""
+    """The tier of a new attempt, which must not use the nodes in `avoid`. The grid must not be empty.
+
+    If all tiers that can give a node rest, it is the one whose rest is over first.
+    """
     tiers, shut = draft.snapshot.grid, shut_tiers(draft, avoid)
     if answer := _policy_answer(draft, shut):
         return _to_try(answer, tiers)
-    return next((tier for tier in tiers if tier.name not in shut), tiers[0])
+    rests = resting(draft.status.tiers, draft.now)
+    free = [tier for tier in tiers if tier.name not in shut]
+    return min(free, key=lambda tier: rests.get(tier.name, draft.now), default=tiers[0])
+
+
+def may_begin_on(draft: Draft, tier: ProfileTier) -> bool:
+    """False if tiers are tried in their order, and the tier rests."""
+    return tier.name not in resting(draft.status.tiers, draft.now) or not in_order(draft)
 
 
 def other_tier(turn: Turn) -> ProfileTier | None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodRecord
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end, placement
+from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
@@ -135,7 +136,7 @@ def was_deleted(turn: Turn) -> bool:
 def replace_deleted(turn: Turn) -> None:
     """Make another pod for one that was deleted before it had a node; each time later, since it may happen again."""
     draft, times = turn.draft, turn.attempt.replaced + 1
-    delay = end.backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
+    delay = backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
     raise_again(turn)
     turn.set_attempt(replaced=times, retry_at=turn.now + delay)
     text = f"somebody deleted the pod before it had a node; another is made in {format_duration(delay)}"
@@ -185,7 +186,7 @@ def put_off(turn: Turn, refusal: Refusal) -> None:
     """Try again, each time later. If only the pod's name was taken, raise the number again; the first time at once."""
     draft, times = turn.draft, turn.attempt.refusals + 1
     draft.refusal_handled = True
-    delay = end.backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
+    delay = backoff(timedelta(seconds=1), draft.snapshot.config.backoff_limit, times)
     if refusal.reason == NAME_TAKEN:
         raise_again(turn)
         turn.set_attempt(refusals=times, retry_at=turn.now + delay if times > 1 else None)

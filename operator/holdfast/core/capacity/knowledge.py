@@ -112,6 +112,22 @@ def record_end(
     )
 
 
+def record_progress(known: Known, tier: str) -> Known:
+    """An attempt on the tier has made progress."""
+    one = find(known, tier)
+    return _put(known, one.model_copy(update={"fruitless": None, "rests_until": None})) if one else known
+
+
+def record_vain(known: Known, tier: str, count: int, rests_until: datetime | None) -> Known:
+    """`count` attempts in a row lost a node of the tier before they made progress."""
+    return _put(known, _open(known, tier).model_copy(update={"fruitless": count, "rests_until": rests_until}))
+
+
+def resting(known: Known, now: datetime) -> dict[str, datetime]:
+    """The tiers on which no attempt should begin now, and until when."""
+    return {one.tier: one.rests_until for one in known if one.rests_until is not None and now < one.rests_until}
+
+
 def pace_of(
     first: int | None,
     first_at: datetime | None,
@@ -156,7 +172,12 @@ def with_attempts(
 def record_sight(
     known: Known, attempt: Attempt, acquire_time: timedelta, now: datetime, refusal: Callable[[Attempt], Seen]
 ) -> Known:
-    """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits and gets no node."""
+    """Fold in what an attempt shows of its tier at this moment: the tier is up, or a pod waits and gets no node.
+
+    A node that the cluster did not give shows nothing.
+    """
+    if attempt.scheduled_at is not None and not attempt.granted:
+        return known
     one = _open(known, attempt.tier.name)
     reason = refusal(attempt) if attempt.state is AttemptState.ACQUIRING else Seen.REFUSED
     spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now, reason)

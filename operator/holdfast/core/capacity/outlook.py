@@ -187,6 +187,7 @@ class _Ahead:
             mean_lifetime(tier.kind, losses, node_time, self.assumed),
             self._refused(tier, spell_age if available else None),
             speed_assumed=tier.name in self.speeds.assumed,
+            resting=bool(own and own.rests_until and self.now < own.rests_until),
         )
         return view, Figures(
             acquire,

@@ -20,7 +20,8 @@ class TierView:
     does no useful work. `worst_changeover` is the longest changeover to plan with, at least `changeover`. `lifetime` is
     for how long the job may expect to keep a node of the tier. `refused_ago` is how long ago the tier refused this
     job's present search for a node; None if it did not, or if the tier came up after that. `speed_assumed`: the speed
-    was neither measured nor stated, so nothing may depend on it.
+    was neither measured nor stated, so nothing may depend on it. `resting`: attempts on it were in vain, so policy
+    Ordered does not go there now.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TierView:
     lifetime: float = inf
     refused_ago: float | None = None
     speed_assumed: bool = False
+    resting: bool = False
     unit_price: float | None = field(init=False, compare=False)
     """Price of the work that the reference tier does in an hour; None if the price is not known."""
 

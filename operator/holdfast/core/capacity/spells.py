@@ -101,12 +101,12 @@ def patience(tier: Tier, known: TierKnowledge | None, acquire_time: timedelta) -
 def with_attempt(
     before: Spell | None, attempt: Attempt, waits: timedelta, now: datetime, refusal: Seen = Seen.REFUSED
 ) -> Spell | None:
-    """The tier's spell, updated by an attempt that is not over. A node that the cluster did not give shows nothing.
+    """The tier's spell, updated by an attempt that is not over.
 
     A pod that has waited for `waits` shows that the tier is out; a shorter wait shows nothing. On a tier that is not
     Spot, the pod must have waited for the whole acquire timeout. `refusal` is the state that such a wait shows.
     """
-    if attempt.state in WORKING and attempt.scheduled_at is not None and attempt.granted:
+    if attempt.state in WORKING and attempt.scheduled_at is not None:
         if (at := loss_known_at(attempt)) is None:
             return extend_spell(before, Seen.UP, attempt.scheduled_at, now)
         return extend_spell(extend_spell(before, Seen.UP, attempt.scheduled_at, at), Seen.LOST, at, at)

@@ -14,6 +14,7 @@ from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, stuck_pod
+from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
 KEPT_FOR_LOGS = 2
@@ -36,6 +37,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         inspect_unprepared(draft, s)
         _set_columns(draft, s)
         set_forecast_conditions(draft)
+        show_resting_tiers(draft)
         set_conditions(draft, s)
         _update_costs(draft)
         _look_again(draft)

@@ -11,6 +11,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end as ends
 from holdfast.core.attempt import start
+from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End, classify
@@ -177,7 +178,7 @@ def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimate
     ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
         vain = current.vain + int(end.kind is not EndKind.LOSS)
-        later = draft.now + ends.backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(vain, 1))
+        later = draft.now + backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(vain, 1))
         draft.set(current=current.model_copy(update={"vain": vain, "return_after": later}))
     text = f"the successor, attempt {attempt.number} ({attempt.tier.name}), is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)

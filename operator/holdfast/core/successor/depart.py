@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from holdfast.api.attempt import Departure, EndKind, EndReason
 from holdfast.core.attempt import drain, end
+from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.notices import Notice
@@ -140,7 +141,7 @@ def raise_another(turn: Turn) -> None:
     draft, config, node = turn.draft, turn.draft.snapshot.config, turn.pod.node if turn.pod else None
     drain.intend_successor(draft, avoid=(node,) if node else ())
     if successor := draft.status.successor:
-        delay = end.backoff(config.backoff_base, config.backoff_limit, max(turn.attempt.vain, 1))
+        delay = backoff(config.backoff_base, config.backoff_limit, max(turn.attempt.vain, 1))
         draft.set(successor=successor.model_copy(update={"retry_at": turn.now + delay}))
 
 

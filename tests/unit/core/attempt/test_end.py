@@ -4,11 +4,10 @@ from datetime import timedelta
 
 import pytest
 from tests.support.decisions.histories import record
-from tests.support.decisions.snapshots import CONFIG, at, attempt, ended, job, settled, snapshot, status, verdict
+from tests.support.decisions.snapshots import at, attempt, ended, job, settled, snapshot, status, verdict
 
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.status import Phase
-from holdfast.core.attempt.end import backoff, outage_delay
 from holdfast.core.observe.snapshot import Refusal
 
 
@@ -26,15 +25,6 @@ def test_after_many_losses_of_the_platform_the_delay_grows_to_an_hour():
         round(delay_after(losses, killed_from_outside) / timedelta(minutes=1)) for losses in (6, 8, 9, 10, 12, 19)
     ]
     assert minutes == [5, 5, 10, 20, 60, 60]
-
-
-def test_an_outage_of_nine_hours_does_not_end_a_job():
-    """Breaks if 20 attempts, the default of maxFruitless, are used up earlier."""
-    waits = [
-        max(backoff(CONFIG.backoff_base, CONFIG.backoff_limit, losses), outage_delay(CONFIG, losses))
-        for losses in range(1, 20)
-    ]
-    assert sum(waits, timedelta()) > timedelta(hours=9)
 
 
 def after(*seen, history=(), refusal=None, state=AttemptState.RUNNING):

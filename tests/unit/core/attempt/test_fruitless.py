@@ -5,22 +5,31 @@ from tests.support.decisions.snapshots import (
     at,
     attempt,
     container,
+    drain,
     ended,
     job,
+    node,
     nodes,
     pod,
     settled,
+    silent,
     snapshot,
     status,
     stepped,
+    stopped,
+    tier,
     verdict,
 )
+from tests.support.decisions.tier_views import known
 
-from holdfast.api.attempt import AttemptRecord, EndKind
+from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, PodRecord
 from holdfast.api.status import Phase
+from holdfast.core.capacity.knowledge import find
+from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.report import SavedCheckpoint
 
-GONE = nodes(without=("n1",))
+GONE, HERE = nodes(without=("n1",)), nodes()
+KILLED = ended(1, 137)
 RESUMED = attempt(fenced=True, first_step=501, resumed_step=500)
 PLAIN = attempt(started_at=at(-500))
 
@@ -29,10 +38,10 @@ def saved(step):
     return SavedCheckpoint(step, "s3://runs/vision/vit/manifests/1.json", 9, at(-60), at(2) - at(0))
 
 
-def lost(current, *pods, before=7, reports=(), cluster=GONE, **fields):
-    """The status after the attempt is lost with its node."""
+def lost(current, *pods, before=7, reports=(), cluster=HERE, **fields):
+    """The status after the attempt is lost, by default because something killed it on a node that is still there."""
     given_job = job(status(current, fruitless_attempts=before, **fields.pop("status", {})), **fields)
-    return settled(snapshot(given_job, *(pods or (pod(),)), cluster=cluster, reports=reports)).status
+    return settled(snapshot(given_job, *(pods or (KILLED,)), cluster=cluster, reports=reports)).status
 
 
 # What counts as progress
@@ -84,15 +93,84 @@ def test_a_program_that_only_reports_its_steps_makes_progress_with_the_first():
 
 @pytest.mark.parametrize(("ran", "count"), [(299, 8), (301, 0)])
 def test_a_program_that_reports_nothing_makes_progress_by_running_for_five_minutes(ran, count):
-    started = container(started_at=at(-ran))
-    assert lost(attempt(started_at=at(-ran)), pod(trainer=started)).fruitless_attempts == count
+    killed = container(started_at=at(-ran), ended=True, ended_at=at(0), exit_code=137)
+    assert lost(attempt(started_at=at(-ran)), pod(phase="Failed", trainer=killed)).fruitless_attempts == count
 
 
 def test_waiting_for_a_node_never_counts():
-    from holdfast.api.attempt import AttemptState
-
     waits = attempt(state=AttemptState.ACQUIRING, acquire_deadline=at(0))
     assert lost(waits, pod(node=None, phase="Pending", trainer=None), before=19).fruitless_attempts == 19
+
+
+# Whose fault it is
+
+DEDICATED = attempt(fenced=True, first_step=501, resumed_step=500, tier=tier("dedicated"))
+ON_DEDICATED = tuple(node(name, labels={"tier": "dedicated"}) for name in ("n1", "n2"))
+NO_DEDICATED = ClusterView([ON_DEDICATED[1]])
+NAMED = PodRecord(uid="u-1", node="n1", node_uid="u-n1")  # who chose this node is not known
+UNGRANTED = attempt(fenced=True, first_step=501, resumed_step=500, pods=(NAMED,))
+
+
+def draining(reason, **changes):
+    return attempt(
+        state=AttemptState.DRAINING,
+        fenced=True,
+        first_step=501,
+        resumed_step=500,
+        drain=drain(reason=reason),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("current", "seen", "cluster", "of_job", "of_tier"),
+    [
+        # The platform took the node back: only the tier is to blame.
+        (RESUMED, pod(), GONE, 0, 1),
+        (draining("SpotInterruption"), ended(), HERE, 0, 1),
+        (draining("ScheduledMaintenance", tier=tier("dedicated")), ended(), ClusterView(ON_DEDICATED), 0, 1),
+        # The program may have brought the node down.
+        (RESUMED, pod(), nodes(silent("n1", 100)), 1, 1),
+        (DEDICATED, pod(), NO_DEDICATED, 1, 1),
+        (RESUMED, ended(1, 137), HERE, 1, 1),
+        # The tier has no part in it, as far as is known.
+        (UNGRANTED, pod(), GONE, 1, 0),
+        (RESUMED, ended(1, 1, verdict("failed", "StorageUnreachable")), HERE, 1, 0),
+        (RESUMED, ended(1, 1, verdict("fenced")), HERE, 1, 0),
+        (RESUMED, ended(1, 1, verdict("failed", "UserException")), HERE, 1, 0),
+        (RESUMED, ended(deleted_at=at(20)), HERE, 1, 0),
+        (attempt(state=AttemptState.DRAINING, fenced=True, drain=stopped()), ended(), HERE, 0, 0),
+    ],
+)
+def test_an_attempt_in_vain_is_counted_where_its_cause_is(current, seen, cluster, of_job, of_tier):
+    """Breaks if a storm of Spot losses ends a job, or if a program that brings nodes down is never stopped."""
+    after = lost(current, seen, cluster=cluster)
+    seen_of_tier = find(after.tiers, current.tier.name)
+    assert (after.fruitless_attempts - 7, (seen_of_tier.fruitless if seen_of_tier else None) or 0) == (of_job, of_tier)
+    assert after.history[-1].fruitless is bool(of_job)
+
+
+def vain(count, seconds=None, name="spot"):
+    return known(name, fruitless=count, rests_until=None if seconds is None else at(seconds))
+
+
+@pytest.mark.parametrize(
+    ("before", "minutes"), [(0, None), (1, None), (2, 10), (3, 20), (4, 40), (5, 80), (6, 120), (400, 120)]
+)
+def test_a_tier_rests_longer_with_each_attempt_in_vain(before, minutes):
+    after = find(lost(RESUMED, pod(), cluster=GONE, status={"tiers": (vain(before),)}).tiers, "spot")
+    assert after.fruitless == before + 1
+    assert after.rests_until == (None if minutes is None else at(minutes * 60))
+
+
+def test_progress_ends_the_rest():
+    saved_more = {"reports": [stepped(step=900, checkpoint=saved(501))]}
+    after = lost(
+        RESUMED, pod(), cluster=GONE, status={"tiers": (vain(5, 3000), vain(3, 500, "dedicated"))}, **saved_more
+    )
+    assert [(one.tier, one.fruitless, one.rests_until) for one in after.tiers] == [
+        ("spot", None, None), ("dedicated", 3, at(500)),
+    ]  # fmt: skip
 
 
 # The end
@@ -100,19 +178,20 @@ def test_waiting_for_a_node_never_counts():
 
 def record(number, reason="NodeGone"):
     return AttemptRecord(
-        number=number, tier="spot", node="n9", kind=EndKind.LOSS, reason=reason, raised_at=at(-90), ended_at=at(-50)
-    )
+        number=number, tier="spot", node="n9", kind=EndKind.LOSS, reason=reason, raised_at=at(-90), ended_at=at(-50),
+        fruitless=True,
+    )  # fmt: skip
 
 
 def test_the_limit_ends_the_job_with_the_evidence():
-    history = tuple(record(number, "NodeGone" if number % 3 else "StartTimeout") for number in range(1, 20))
+    history = tuple(record(number, "Killed" if number % 3 else "StartTimeout") for number in range(1, 20))
     runs = attempt(20, fenced=True, first_step=501, resumed_step=500)
-    after = lost(runs, pod(20), before=19, status={"history": history, "attempt": 20})
+    after = lost(runs, ended(20, 137), before=19, status={"history": history, "attempt": 20})
     assert (after.phase, after.reason) == (Phase.FAILED, "TooManyFruitlessAttempts")
     text = after.decision.reason
     assert "20 attempts in a row made no progress (spec.failure.maxFruitless: 20)" in text
-    assert "14 x NodeGone, 6 x StartTimeout" in text
-    assert "the last: attempt 20 on n1: NodeGone: node n1 is gone" in text
+    assert "14 x Killed, 6 x StartTimeout" in text
+    assert "the last: attempt 20 on n1: Killed: exit code 137: killed from outside" in text
     assert (after.current, after.successor, after.restarts.losses) == (None, None, 1)
 
 
@@ -134,9 +213,11 @@ def test_an_attempt_that_completes_or_moves_is_never_too_many():
     assert lost(RESUMED, done, before=19, cluster=nodes()).phase is Phase.COMPLETED
 
 
-def test_a_resumed_job_begins_the_count_again():
-    given = job(status(suspended_at=at(-9), fruitless_attempts=19))
-    assert settled(snapshot(given)).status.fruitless_attempts == 0
+def test_a_resumed_job_begins_the_counts_again():
+    given = job(status(suspended_at=at(-9), fruitless_attempts=19, tiers=(vain(5, 3000),)))
+    resumed = settled(snapshot(given)).status
+    assert (resumed.fruitless_attempts, resumed.tiers) == (0, (known("spot"),))
+    assert resumed.current.tier.name == "spot"
 
 
 def test_losses_with_progress_never_end_a_job():

@@ -8,6 +8,8 @@ from tests.support.decisions.snapshots import (
     at,
     attempt,
     deleted,
+    drain,
+    ended,
     job,
     node,
     nodes,
@@ -18,6 +20,8 @@ from tests.support.decisions.snapshots import (
     snapshot,
     status,
     stepped,
+    stopped,
+    tier,
 )
 from tests.support.decisions.tier_views import known
 
@@ -75,6 +79,47 @@ def test_the_only_node_of_a_tier_falls_silent():
     decision = settled(snapshot(job(status(FENCED)), pod(), cluster=ClusterView([*cluster.nodes.values(), *more])))
     assert decision.status.current.tier.name == "dedicated"
     assert decision.status.current.avoid_nodes == ("n1",)
+
+
+def in_vain(tier, seconds):
+    return known(tier, fruitless=2, rests_until=at(seconds))
+
+
+@pytest.mark.parametrize(
+    ("tiers", "begins"),
+    [
+        ((), "spot"),
+        ((in_vain("spot", 60),), "dedicated"),
+        ((in_vain("spot", 0),), "spot"),  # it has rested
+        ((in_vain("spot", 60), in_vain("dedicated", 90)), "cpu"),
+        ((in_vain("spot", 60), in_vain("dedicated", 30), in_vain("cpu", 90)), "dedicated"),  # the first to be rested
+    ],
+)
+def test_an_attempt_begins_on_the_first_tier_that_does_not_rest(tiers, begins):
+    """Breaks if a job begins on the same Spot tier after each loss in a storm, and pays for each start."""
+    begun = settled(snapshot(job(status(attempt=3, tiers=tiers))))
+    assert begun.status.current.tier.name == begins
+
+
+def test_policies_that_know_prices_do_not_let_a_tier_rest():
+    tiers = [known("spot", pace=at(1) - at(0)), known("dedicated", pace=at(1) - at(0))]
+    given = status(attempt=3, tiers=(tiers[0].model_copy(update={"rests_until": at(60)}), tiers[1]))
+    begun = settled(snapshot(job(given, capacity={"tiers": list(TIERS), "policy": "Cheapest"})))
+    assert begun.status.current.tier.name == "spot"
+
+
+def test_a_successor_that_was_raised_on_the_notice_leaves_a_tier_that_must_rest_now():
+    leaves = attempt(state=AttemptState.DRAINING, fenced=True, first_step=500, drain=drain())
+    follows = attempt(2, AttemptState.INTENDED)
+    for before, begins in ((1, "spot"), (2, "dedicated")):
+        given = job(status(leaves, successor=follows, tiers=(known("spot", fruitless=before),)))
+        assert settled(snapshot(given, ended())).status.current.tier.name == begins
+
+
+def test_a_person_may_move_a_job_to_a_tier_that_rests():
+    leaves = attempt(state=AttemptState.DRAINING, fenced=True, first_step=500, drain=stopped(), tier=tier("dedicated"))
+    given = job(status(leaves, successor=attempt(2, AttemptState.INTENDED), tiers=(in_vain("spot", 60),)))
+    assert settled(snapshot(given, ended())).status.current.tier.name == "spot"
 
 
 def test_a_pod_whose_tier_has_lost_its_other_nodes_does_not_wait_for_the_timeout():

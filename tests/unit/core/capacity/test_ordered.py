@@ -30,6 +30,19 @@ def test_a_job_without_a_node_takes_the_first_tier_that_may_be_up(tiers, tier):
     assert ordered(view(*tiers, tier="spot")).tier == tier  # it has just been lost, or was up all the while
 
 
+RESTS = replace(SPOT, spell_age=9000.0, resting=True)
+
+
+def test_a_tier_that_rests_is_left_out():
+    assert ordered(view(RESTS, DEDICATED)).tier == "dedicated"
+    assert ordered(view(RESTS, replace(DEDICATED, available=False))).tier == "spot"  # better than none
+    stays = ordered(view(RESTS, DEDICATED, tier="dedicated"))
+    assert (stays.tier, stays.watch) == ("dedicated", False)
+    assert stays.reason == "dedicated: stay; the tiers above rest"
+    two = view(RESTS, replace(RESTS, name="second", resting=False), DEDICATED, tier="dedicated")
+    assert ordered(two).tier == "second"
+
+
 def test_the_job_goes_back_to_a_tier_that_was_up_long_enough():
     young = ordered(view(replace(SPOT, spell_age=NEED - 100), DEDICATED, tier="dedicated"))
     assert (young.tier, young.again_within, young.watch) == ("dedicated", pytest.approx(100), True)

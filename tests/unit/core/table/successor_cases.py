@@ -61,7 +61,7 @@ def departs(seconds: float = 100) -> Departure:
 def follower(state: AttemptState, **changes: Any):
     """A successor of attempt 1, on node n2 if it has one."""
     if state in (STARTING, RUNNING):
-        changes.setdefault("pods", (PodRecord(uid="u-2", node="n2", node_uid="u-n2"),))
+        changes.setdefault("pods", (PodRecord(uid="u-2", node="n2", node_uid="u-n2", granted=True),))
         changes.setdefault("scheduled_at", at(-60))
     if state is not INTENDED:
         changes.setdefault("predecessor", 1)

@@ -1,0 +1,23 @@
+"""How long a job waits after something that did not work."""
+
+from datetime import timedelta
+
+from tests.support.decisions.snapshots import CONFIG
+
+from holdfast.core.attempt.delays import backoff, outage_delay
+
+SECOND = timedelta(seconds=1)
+
+
+def test_a_delay_doubles_up_to_its_limit():
+    found = [backoff(SECOND, 10 * SECOND, times) for times in (1, 2, 3, 4, 5, 10_000)]
+    assert found == [times * SECOND for times in (1, 2, 4, 8, 10, 10)]
+
+
+def test_an_outage_of_nine_hours_does_not_end_a_job():
+    """Breaks if 20 attempts, the default of maxFruitless, are used up earlier."""
+    waits = [
+        max(backoff(CONFIG.backoff_base, CONFIG.backoff_limit, losses), outage_delay(CONFIG, losses))
+        for losses in range(1, 20)
+    ]
+    assert sum(waits, timedelta()) > timedelta(hours=9)
