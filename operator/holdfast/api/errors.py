@@ -15,6 +15,7 @@
     ├── LeadershipLostError         runtime: another operator has the lease
     ├── UnreachableError            runtime: nobody can reach this operator, and another one can lead
     ├── WatchDiedError              runtime: the watches ended unexpectedly
+    ├── ReleaseError                runtime: an uninstallation could not remove everything; says how to go on
     ├── ConfigurationError          runtime: the operator cannot start with these settings
     ├── CliError                    cli: a command cannot continue; has an exit code
     │   └── DemoError               cli: the demo cannot continue

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.runtime import command
+from holdfast.runtime.housekeeping.uninstall import DEADLINE
 from holdfast.runtime.settings import DEFAULT_NAMESPACE
 
 app = typer.Typer(name="operator", no_args_is_help=True, help=command.ABOUT)
@@ -41,6 +42,7 @@ def run(**values: Any) -> None:
 def release(
     kubeconfig: Annotated[Path | None, typer.Option(help=command.ABOUT_KUBECONFIG)] = None,
     namespace: Annotated[str, typer.Option(help=command.ABOUT_NAMESPACE, envvar=command.NAMESPACE)] = DEFAULT_NAMESPACE,
+    deadline: Annotated[float, typer.Option(help=command.ABOUT_DEADLINE, envvar=command.RELEASE_DEADLINE)] = DEADLINE,
 ) -> None:
     """Print how many pods were released."""
-    typer.echo(command.release(kubeconfig, namespace))
+    typer.echo(command.release(kubeconfig, namespace, deadline))

@@ -19,16 +19,18 @@ from holdfast.api.problems import what_is_allowed
 from holdfast.runtime import logs, operator
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ConfigurationError
-from holdfast.runtime.housekeeping.uninstall import release_all
+from holdfast.runtime.housekeeping.uninstall import DEADLINE, release_all
 from holdfast.runtime.settings import DEFAULT_NAMESPACE, Settings
 
 ABOUT: Final = "Run the operator, or prepare its removal."
 ABOUT_RUN: Final = "Run the operator until SIGTERM."
 ABOUT_RELEASE: Final = (
     "Remove Holdfast's finalizer from all pods so that they can be deleted, and delete the operator's Lease and Secret."
-    " First stop the operator."
+    " First stop the operator. Many pods are released at once; the exit code is 1 if any is left."
 )
 ABOUT_NAMESPACE: Final = "Namespace of the operator."
+ABOUT_DEADLINE: Final = "For how many seconds to try, at least 1."
+RELEASE_DEADLINE: Final = "HOLDFAST_RELEASE_DEADLINE"
 NAMESPACE: Final = "HOLDFAST_NAMESPACE"
 ABOUT_KUBECONFIG: Final = "Kubeconfig file. Default: the pod's service account."
 
@@ -104,12 +106,17 @@ def run(settings: Settings) -> int:
     return asyncio.run(operator.run(settings))
 
 
-def release(kubeconfig: Path | None, namespace: str) -> str:
-    """Remove what waits for the operator or is of no use without it; a line for people that says how many pods."""
+def release(kubeconfig: Path | None, namespace: str, deadline: float) -> str:
+    """Remove what waits for the operator or is of no use without it; a line for people that says how many pods.
+
+    Raises ReleaseError if something is left after `deadline` seconds.
+    """
+    if not deadline >= 1:
+        raise ConfigurationError(f"--deadline: at least 1 (second) is allowed; got {deadline:g}")
 
     async def work() -> int:
         async with await Client.auto(kubeconfig) as client:
-            return await release_all(client, namespace)
+            return await release_all(client, namespace, deadline=deadline)
 
     return f"released {asyncio.run(work())} pods"
 
@@ -135,6 +142,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="<str>",
         help=f"{ABOUT_NAMESPACE} [env var: {NAMESPACE}; default: {DEFAULT_NAMESPACE}]",
     )
+    releasing.add_argument(
+        "--deadline",
+        type=float,
+        default=os.environ.get(RELEASE_DEADLINE) or DEADLINE,
+        metavar="<float>",
+        help=f"{ABOUT_DEADLINE} [env var: {RELEASE_DEADLINE}; default: {DEADLINE:g}]",
+    )
     return parser
 
 
@@ -149,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     typed = vars(parser.parse_args(arguments))
     try:
         if typed.pop("command") == "release":
-            sys.stdout.write(f"{release(typed['kubeconfig'], typed['namespace'])}\n")
+            sys.stdout.write(f"{release(**typed)}\n")
             return 0
         given = {o.name: typed[o.name] if typed[o.name] is not None else _from_environment(o) for o in options()}
         return run(settings_from(given))

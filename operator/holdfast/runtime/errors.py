@@ -50,5 +50,9 @@ class WatchDiedError(HoldfastError):
     """The watches ended unexpectedly. The process must end, so that the kubelet restarts it."""
 
 
+class ReleaseError(HoldfastError):
+    """Pods keep the finalizer of an operator that is uninstalled, or what only it used is left."""
+
+
 class ConfigurationError(HoldfastError):
     """The operator cannot start with these settings."""

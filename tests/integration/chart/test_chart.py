@@ -21,6 +21,7 @@ from holdfast.runtime.settings import Settings
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "holdfast"
 NAMESPACE = "holdfast-system"
+PODS = 40  # more than are released at the same time
 
 Manifest = dict[str, Any]
 
@@ -196,6 +197,7 @@ def test_services_select_the_operator_and_nothing_else(helm: Path) -> None:
     [
         ("replicas=-1", "replicas"),
         ("replicas=0", "replicas"),
+        ("release.deadline=0", "deadline"),
         ("metrics.port=8443", "progress.port, health.port and metrics.port"),
         ("health.port=9443", "progress.port, health.port and metrics.port"),
         ("metrics.auth=maybe", "auth"),
@@ -235,16 +237,28 @@ def test_pods_are_restricted(helm: Path, cluster: Cluster, namespace: str, kind:
         cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
 
 
+# Breaks if the Job of the hook is stopped before its program has said what is left, or runs again after that.
+def test_the_hook_ends_with_its_own_words(helm: Path) -> None:
+    spec = one(render(helm, "--set", "release.deadline=900"), "Job", "holdfast-release")["spec"]
+    container = spec["template"]["spec"]["containers"][0]
+    assert {"name": "HOLDFAST_RELEASE_DEADLINE", "value": "900"} in container["env"]
+    assert spec["activeDeadlineSeconds"] == 960
+    (rule,) = spec["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [1])
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 # Breaks if uninstalling leaves a pod that waits for ever for an operator that is gone.
 def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster, namespace: str) -> None:
     hooks = [m for m in render(helm, namespace=namespace) if is_hook(m)]
     assert {m["metadata"]["annotations"]["helm.sh/hook"] for m in hooks} == {"post-delete"}
     container = one(hooks, "Job", "holdfast-release")["spec"]["template"]["spec"]["containers"][0]
-    assert [variable["name"] for variable in container["env"]] == ["HOLDFAST_NAMESPACE"]
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert environment == {"HOLDFAST_NAMESPACE": None, "HOLDFAST_RELEASE_DEADLINE": "240"}
     command = container["args"]
     rights = [m for m in hooks if m["kind"] != "Job"]
     apply(cluster, *rights)
-    pod = {
+    pod: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -264,7 +278,7 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": rbac.SERVING_SECRET}},
     ]
     try:
-        apply(cluster, pod)
+        apply(cluster, *({**pod, "metadata": {**pod["metadata"], "name": f"left-{n}"}} for n in range(PODS)))
         apply(cluster, *left_over, namespace=namespace)
         kubeconfig = cluster.kubeconfig_for(namespace, "holdfast-release")
         done = subprocess.run(
@@ -273,12 +287,14 @@ def test_the_hook_may_release_pods_and_little_else(helm: Path, cluster: Cluster,
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "HOLDFAST_NAMESPACE": namespace},
+            env={**os.environ, "HOLDFAST_NAMESPACE": namespace, "HOLDFAST_RELEASE_DEADLINE": "50"},
         )
         assert done.returncode == 0, done.stderr
         assert not cluster.kubectl("-n", namespace, "get", "lease,secret", "-o", "name")
-        left = json.loads(cluster.kubectl("-n", namespace, "get", "pod", "left-behind", "-o", "json"))
-        assert "holdfast.dev/end-recorded" not in left["metadata"].get("finalizers", [])
+        left = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
+        assert len(left) == PODS
+        assert not any("holdfast.dev/end-recorded" in pod["metadata"].get("finalizers", []) for pod in left)
+        assert done.stdout == f"released {PODS} pods\n"
     finally:
         for right in rights:
             cluster.kubectl("-n", namespace, "delete", right["kind"], right["metadata"]["name"], "--ignore-not-found")

@@ -35,6 +35,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return found
 
 
+@pytest.mark.parametrize("given", ["0", "-3", "nan"])
+def test_a_release_needs_some_time(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["release", "--deadline", given]) == 1
+    assert "--deadline: at least 1 (second) is allowed; got" in capsys.readouterr().err
+
+
+def test_the_time_of_a_release_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the chart's release.deadline does not reach the program."""
+    given: list[float] = []
+    monkeypatch.setattr(command, "release", lambda deadline, **_: given.append(deadline) or "released 0 pods")
+    assert command.main(["release"]) == 0
+    monkeypatch.setenv(command.RELEASE_DEADLINE, "900")
+    assert command.main(["release"]) == 0
+    assert given == [240.0, 900.0]
+
+
 # Breaks if the operator's image, which has no extra, lacks a package that the operator imports.
 def test_runs_without_the_packages_of_the_extras(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
