@@ -80,6 +80,7 @@ class ProgressBody(_Part):
     resumed_from: Resumed | None = None
     checkpoint: Saved | None = None
     save_error: Annotated[str, Field(max_length=256)] | None = None
+    memory_warning: Annotated[str, Field(max_length=256)] | None = None
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     sent_at: datetime | None = None

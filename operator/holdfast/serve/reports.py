@@ -62,6 +62,7 @@ def _urgent(before: Report, after: Report) -> bool:
         or after.acknowledged > before.acknowledged
         or after.checkpoint != before.checkpoint
         or (after.save_error is None) != (before.save_error is None)
+        or (after.memory_warning is None) != (before.memory_warning is None)
         or after.state != before.state
         or after.resumed_step != before.resumed_step
     )
@@ -112,6 +113,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
         checkpoint=checkpoint,
         save_error=body.save_error or None,
+        memory_warning=body.memory_warning or None,
         acknowledged=acknowledged,
         acknowledged_at=now if is_new else before.acknowledged_at if before else None,
     )

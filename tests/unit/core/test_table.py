@@ -129,6 +129,9 @@ def test_memory_that_ran_out_at_a_save_says_what_the_save_took():
         ", while it saved: a save copies the state, which takes 3.0Gi of memory; raise trainer.resources.memory by that"
     )
     assert "save" not in said(state="training")
+    assert said(state="training", memory_warning="a save does not fit").endswith(
+        "; before that it reported: a save does not fit"
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_losses(said: str | None, kept: str | None) -> None:
         {"acknowledged": -1},
         {"saveError": "x" * 257},
         {"saveError": 5},
+        {"memoryWarning": "x" * 257},
         {"resumedFrom": {"step": 1}},
         {"firstStep": 1},
         {"firstStep": {"step": 1}},

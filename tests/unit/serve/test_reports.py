@@ -51,6 +51,7 @@ def test_the_first_report_and_the_first_step_wake_at_once() -> None:
         {"acknowledged": 1},
         {"checkpoint": SAVED},
         {"saveError": "StorageDenied: no"},
+        {"memoryWarning": "a save does not fit"},
         {"state": "saving"},
         {"resumedFrom": {"step": 2, "uri": "u"}},
     ],

@@ -197,6 +197,7 @@ class Reporter:
             "resumedFrom": progress.resumed_from,
             "checkpoint": progress.checkpoint,
             "saveError": progress.save_error,
+            "memoryWarning": progress.memory_warning,
             "acknowledged": self._acknowledged,
             "pid": os.getpid(),
             "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),

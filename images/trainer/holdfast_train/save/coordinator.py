@@ -15,6 +15,7 @@ from holdfast_train.format.alike import compare
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.frozen import FrozenNames
+from holdfast_train.save.memory import available
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import SaveSchedule
@@ -61,8 +62,10 @@ class SaveCoordinator:
 
     def prepare(self) -> None:
         """Get ready for the first save, once the first step is done."""
+        free = available()  # here: no rank takes memory for its copy before the comparison
         self._compare()
-        self.saver.prepare()
+        self.saver.prepare(free)
+        self._check_memory()
 
     def begin(self, step: int, patience: float, at_most: float) -> None:
         """Begin to save `step`. For the times see `Saver.begin`."""
@@ -76,6 +79,7 @@ class SaveCoordinator:
         self._newest, self._result = name, None
         try:
             self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
+            self._check_memory()
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
             self._result = self._schedule.record_failed(error)
             say(str(error))
@@ -127,6 +131,11 @@ class SaveCoordinator:
         """True if a checkpoint is in flight. The same answer on every rank."""
         found: bool = self._ranks.share(self.saver.is_busy)
         return found
+
+    def _check_memory(self) -> None:
+        """Report, on rank 0, if there is no memory for the copies of the state."""
+        if self._ranks.first and self._schedule.record_memory(self.saver.shortage):
+            self._on_change()
 
     def _compare(self) -> None:
         """Find out with all ranks what differs between them, if that is not known."""

@@ -21,7 +21,7 @@ from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
 from holdfast_train.save.frozen import Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.memory import available, fits
+from holdfast_train.save.memory import available, fits, shortage
 from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.training_state import TrainingState
@@ -75,7 +75,8 @@ class Saver:
     committed after a later one.
 
     `opened` is sent to each writer. `on_result` is called in a thread with the name and the result of each save, on
-    rank 0. `apart`: what is saved for each rank, the same on all ranks.
+    rank 0. `apart`: what is saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all
+    ranks of the pod may get the trainer killed; empty if there is memory for them.
     """
 
     def __init__(
@@ -97,6 +98,8 @@ class Saver:
         self._sent_plan: Plan | None = None
         self._arenas: dict[int, Arena] = {}
         self._busy: dict[int, _Upload] = {}  # by arena
+        self._copies = max(opened.ranks // opened.environment.nodes, 1)  # the ranks of a pod share its memory
+        self.shortage = ""
         self._on_result = on_result
         self._newest: _Newest | None = None
         self._changed = threading.Condition()
@@ -121,16 +124,18 @@ class Saver:
         with no_garbage_collection():
             return self._state.facts(self._open.rank, self._guard.storages())
 
-    def prepare(self) -> None:
+    def prepare(self, free: int | None = None) -> None:
         """Allocate an arena in a thread, so that the first save is as fast as later ones.
 
-        A program without torch has a small state: nothing is done for it.
+        `free`: bytes of memory that were left before any rank of the pod did so; None: those that are left now. A
+        program without torch has a small state: nothing is done for it.
         """
         if "torch" not in sys.modules:
             return
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
+        self.shortage = shortage(plan.size * self._copies, available() if free is None else free)
         arena = self._new_arena(0, plan.size)
         try:
             threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
@@ -282,7 +287,8 @@ class Saver:
             return False
         if len(self._busy) < len(self._arenas) or not self._arenas:
             return True
-        return len(self._arenas) < ARENAS and fits(max(arena.size for arena in self._arenas.values()))
+        largest = max(arena.size for arena in self._arenas.values())
+        return len(self._arenas) < ARENAS and fits(largest * self._copies)
 
     def _take_arena(self, size: int) -> int:
         free = [number for number in self._arenas if number not in self._busy]
@@ -290,15 +296,11 @@ class Saver:
             if self._arenas[number].size >= size:
                 return number
         number = free[0] if free else len(self._arenas)
+        self.shortage = shortage(size * self._copies, available())
         self._new_arena(number, size)
         return number
 
     def _new_arena(self, number: int, size: int) -> Arena:
-        if not fits(size):
-            say(
-                f"a copy of the state takes {size / 2**30:.1f} GiB, and {available() / 2**30:.1f} GiB of memory are "
-                f"left; give the trainer more (spec.trainer.resources.memory), or it may be killed"
-            )
         if number in self._arenas:
             self._arenas[number].close()
         arena = Arena(size)

@@ -19,6 +19,7 @@ RETRY_SECONDS: Final = 15.0  # from a failed save to the next one
 FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train
 STUCK_SECONDS: Final = 600.0  # after which a save that is still in flight is reported as a failure
 LONGEST_LINE: Final = 200
+LONGEST_WARNING: Final = 256  # characters; the operator refuses a report with a longer one
 _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 
 
@@ -80,6 +81,14 @@ class SaveSchedule:
         self._retry_at = None
         self._is_skipping = False
         self.state_at = self._stepped_at = time.monotonic()
+
+    def record_memory(self, shortage: str) -> bool:
+        """Report that a save may get the trainer killed; empty: it fits into the container's memory. True if new."""
+        known, self._progress.memory_warning = self._progress.memory_warning, shortage[:LONGEST_WARNING] or None
+        is_new = bool(shortage) and known is None
+        if is_new:
+            say(shortage)
+        return is_new
 
     def record_skipped(self) -> None:
         """A save is due, but there is no arena for it. It stays due, so the next step asks again.

@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
+from holdfast.api.names import JOB_KIND
+from holdfast.api.objects import TrainingJob
 from holdfast.api.review import is_ours, review
 from holdfast.cli.check.findings import Report, show, to_json
 from holdfast.cli.check.manifests import read
+from holdfast.cli.check.memory_room import State, check_memory
 from holdfast.cli.check.preflight import Manifest, Preflight
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.ui.console import console
+from holdfast.cli.ui.parsing import size
 
 app = typer.Typer()
 
@@ -22,20 +26,37 @@ app = typer.Typer()
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="YAML or JSON file of manifests; - for standard input.")],
+    *,
     offline: Annotated[bool, typer.Option("--offline", help="Check without a cluster.")] = False,
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Size of what a checkpoint contains, such as 12Gi: says if the memory has room for a save. Default: "
+            "that of the newest checkpoint, if the job exists.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check what applying FILE would do.
 
-    Says what is refused and why, which tiers match no node, and which objects are missing. Nothing is changed. The exit
-    code is 1 if anything would be refused.
+    Says what is refused and why, which tiers match no node, which objects are missing, and if a save fits into the
+    memory. Nothing is changed. The exit code is 1 if anything would be refused.
+
+    \b
+    Examples:
+      holdfast check job.yaml
+      holdfast check job.yaml --state 12Gi
     """
+    given = State(size("--state", state), "given by --state") if state is not None else None
     manifests = read(file)
     reports = [_review(manifest) for manifest in manifests]
     if not offline and any(report.checked and not report.refused for report in reports):
-        asyncio.run(_ask(Target(kubeconfig, namespace), manifests, reports))
+        asyncio.run(_ask(Target(kubeconfig, namespace), manifests, reports, given))
+    elif given:
+        _check_memory(manifests, reports, given)
     if as_json:
         typer.echo(to_json(reports))
     else:
@@ -57,11 +78,19 @@ def _review(manifest: Manifest) -> Report:
     return report
 
 
-async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[Report]) -> None:
+def _check_memory(manifests: Sequence[Manifest], reports: Sequence[Report], state: State) -> None:
+    """Check the memory without a cluster; of tiers only those that are written in the job are known."""
+    for manifest, report in zip(manifests, reports, strict=True):
+        if report.checked and not report.refused and manifest["kind"] == JOB_KIND:
+            spec = TrainingJob.parse(manifest).spec
+            check_memory(spec.trainer, spec.capacity.tiers, state, report)
+
+
+async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[Report], state: State | None) -> None:
     """Add what the cluster answers."""
     try:
         async with connect(target) as client:
-            preflight = Preflight(client, target.resolved_namespace(), manifests)
+            preflight = Preflight(client, target.resolved_namespace(), manifests, state)
             for manifest, report in zip(manifests, reports, strict=True):
                 if report.checked and not report.refused:
                     await preflight.check(manifest, report)

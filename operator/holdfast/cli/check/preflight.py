@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.api.errors import SpecError
+from holdfast.api.job import Trainer
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.cli.check.findings import Report
+from holdfast.cli.check.memory_room import FIELD, State, check_memory, reported_shortage, stored_state
 from holdfast.cli.check.node_fit import Node, fit, has_labels
 from holdfast.cli.check.referenced_objects import PLURALS, Reference, references
 from holdfast.runtime.apiserver.client import MERGE_PATCH
@@ -36,11 +38,15 @@ class Api(Protocol):
 
 @dataclass(slots=True)
 class Preflight:
-    """Checks one file against one cluster. `manifests` is the whole file: objects in it do not count as missing."""
+    """Checks one file against one cluster. `manifests` is the whole file: objects in it do not count as missing.
+
+    `state`: the size of the state of its trainings, if that was said; otherwise that of a job's newest checkpoint.
+    """
 
     client: Api
     namespace: str
     manifests: Sequence[Manifest]
+    state: State | None = None
     _nodes: list[Node] | None = field(default=None, init=False)
 
     async def check(self, manifest: Manifest, report: Report) -> None:
@@ -51,11 +57,12 @@ class Preflight:
             return
         job = TrainingJob.parse(manifest)
         namespace = job.metadata.namespace or self.namespace
-        profile = job.spec.capacity.profile
+        profile, tiers = job.spec.capacity.profile, tuple[Tier, ...](job.spec.capacity.tiers)
         if profile is None:
-            await self._tiers(job.spec.capacity.tiers, job, "spec.capacity.tiers", report)
-        elif tiers := await self._profile_tiers(profile, report):
+            await self._tiers(tiers, job, "spec.capacity.tiers", report)
+        elif tiers := tuple(await self._profile_tiers(profile, report)):
             await self._tiers(tiers, job, f"capacityprofile/{profile}", report)
+        await self._memory(manifest, job.spec.trainer, tiers, report)
         for reference in references(job.spec):
             await self._reference(reference, namespace, report)
 
@@ -134,6 +141,23 @@ class Preflight:
             )
         else:
             report.warn(where, _NO_NODE)
+
+    async def _memory(self, manifest: Manifest, trainer: Trainer, tiers: Sequence[Tier], report: Report) -> None:
+        """Say if a save fits into the memory, as far as the size of the state is known."""
+        stored = await self._stored(manifest)
+        if stored and (words := reported_shortage(stored, trainer)):
+            report.warn(FIELD, f"its trainer reports: {words}")
+        elif state := self.state or (stored and stored_state(stored.status)):
+            check_memory(trainer, tiers, state, report)
+
+    async def _stored(self, manifest: Manifest) -> TrainingJob | None:
+        """The job of this name in the cluster, None if there is none that can be read."""
+        name = manifest["metadata"].get("name")
+        found = await self._get(f"{self._collection(manifest)}/{name}") if name else _MISSING
+        try:
+            return None if isinstance(found, str) else TrainingJob.parse(found)
+        except SpecError:
+            return None
 
     async def _reference(self, reference: Reference, namespace: str, report: Report) -> None:
         own = [

@@ -37,6 +37,8 @@ def record_end(turn: Turn, pod: PodView) -> None:
 def _memory_of_save(turn: Turn) -> str:
     """What a save takes beside the program, if the trainer was at one when its memory ran out; otherwise empty."""
     report = turn.report
+    if report is not None and report.memory_warning:
+        return f"; before that it reported: {report.memory_warning}"
     if report is None or report.state != "saving":
         return ""
     size = f", which takes {report.checkpoint.bytes / 2**30:.1f}Gi of memory" if report.checkpoint else ""

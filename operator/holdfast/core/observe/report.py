@@ -36,5 +36,6 @@ class Report:
     resume_note: str = ""
     checkpoint: SavedCheckpoint | None = None
     save_error: str | None = None  # why the last save failed; None once one has succeeded again
+    memory_warning: str | None = None  # why a save may get the trainer killed; None if there is memory for it
     acknowledged: int = 0
     acknowledged_at: datetime | None = None

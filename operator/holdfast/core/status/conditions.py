@@ -1,6 +1,6 @@
 """Conditions of a job: those of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
@@ -28,7 +28,8 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     why = (reason or "Suspended") if suspended else "Suspending" if draining else "NotSuspended"
     _set(draft, "Suspended", suspended, why)
     _set_progress_unreachable(draft, s)
-    _set_checkpoint_failing(draft, s)
+    _set_reported(draft, s, _CHECKPOINT_FAILING, s.report.save_error if s.report else None)
+    _set_reported(draft, s, _MEMORY_SHORT, s.report.memory_warning if s.report else None)
 
 
 def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
@@ -45,19 +46,32 @@ def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
 
 
-def _set_checkpoint_failing(draft: Draft, s: Situation) -> None:
-    """CheckpointFailing: the trainer's saves fail. Training goes on, but a loss of the pod costs more and more."""
-    known = find_condition(draft, "CheckpointFailing")
-    failing = known is not None and known.status == "True"
-    error = s.report.save_error if s.report else None
-    if failing and s.report is None and s.sight is Sight.RUNNING:
+class _Reported(NamedTuple):
+    """A condition that says what the trainer reports, with its reasons while it is True and while it is False."""
+
+    kind: str
+    true: str
+    false: str
+
+
+# The trainer's saves fail. Training goes on, but a loss of the pod costs more and more.
+_CHECKPOINT_FAILING = _Reported("CheckpointFailing", "SaveFailed", "NotFailing")
+# The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
+_MEMORY_SHORT = _Reported("MemoryShort", "NoRoomForSave", "Enough")
+
+
+def _set_reported(draft: Draft, s: Situation, condition: _Reported, trouble: str | None) -> None:
+    """Set a condition about the trouble that the newest report has; None: it has none."""
+    known = find_condition(draft, condition.kind)
+    was_true = known is not None and known.status == "True"
+    if was_true and s.report is None and s.sight is Sight.RUNNING:
         return  # an operator that has just started has no report yet
-    if failing and error and not draft.changed:
-        return  # every save may fail with another text: that alone is not worth a write
-    if error and not failing:
-        draft.event("CheckpointFailing", error, warning=True)
-    if error or known:
-        _set(draft, "CheckpointFailing", bool(error), "SaveFailed" if error else "NotFailing", error or "")
+    if was_true and trouble and not draft.changed:
+        return  # every report may have another text: that alone is not worth a write
+    if trouble and not was_true:
+        draft.event(condition.kind, trouble, warning=True)
+    if trouble or known:
+        _set(draft, condition.kind, bool(trouble), condition.true if trouble else condition.false, trouble or "")
 
 
 def find_condition(draft: Draft, kind: str) -> Condition | None:

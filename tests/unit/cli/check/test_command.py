@@ -32,6 +32,19 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
     assert "capacityprofile/good: would be accepted" in result.stdout
 
 
+def test_the_memory_of_a_save_is_checked_without_a_cluster(tmp_path: Path) -> None:
+    result = check(written(tmp_path, GOOD, GOOD_PROFILE), "--offline", "--state", "12Gi")
+    assert result.exit_code == 0, "it is a warning"
+    assert "8Gi has no room for the copy of the state that a save makes (12.0Gi: given by --state)" in result.stdout
+
+
+@pytest.mark.parametrize("wrong", ["much", "0", "-1Gi", "1m"])
+def test_a_wrong_size_of_the_state_is_refused(tmp_path: Path, wrong: str) -> None:
+    result = check(written(tmp_path, GOOD), "--offline", "--state", wrong)
+    assert result.exit_code == 2
+    assert "--state" in result.output
+
+
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
 def test_a_bad_file_is_refused(bad: Bad, tmp_path: Path) -> None:
     result = check(written(tmp_path, bad.manifest()), "--offline")

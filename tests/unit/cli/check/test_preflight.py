@@ -7,6 +7,7 @@ import pytest
 from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, changed
 
 from holdfast.cli.check.findings import Report
+from holdfast.cli.check.memory_room import State
 from holdfast.cli.check.preflight import Preflight
 from holdfast.runtime.errors import ApiError
 
@@ -63,6 +64,38 @@ async def test_a_job_that_could_run() -> None:
     assert found == [
         "ok cluster: the API server would create the object",
         "ok spec.capacity.tiers[spot]: 1 of 1 nodes with its labels could run the pod",
+    ]
+
+
+JOB = f"GET {JOBS}/good"
+SAVED = {"step": 900, "uri": "s3://b/p", "bytes": 30 << 30, "committedAt": "2026-11-21T09:00:00Z"}
+SHORT = {"type": "MemoryShort", "status": "True", "reason": "NoRoomForSave", "message": "a save does not fit",
+         "lastTransitionTime": "2026-11-21T09:00:00Z"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"checkpoint": SAVED}, "warning spec.trainer.resources.memory: 8Gi has no room for the copy of the state"),
+        ({"conditions": [SHORT]}, "warning spec.trainer.resources.memory: its trainer reports: a save does not fit"),
+        ({"conditions": [SHORT], "checkpoint": {**SAVED, "bytes": 1}}, "warning spec.trainer.resources.memory: its tr"),
+        ({"attempt": "x"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_job_that_exists_says_if_a_save_fits_into_its_memory(status: dict[str, Any], said: str | None) -> None:
+    """Breaks if a job whose save does not fit is only told so when the kernel has killed it."""
+    found, refused = await findings({JOB: {**GOOD, "status": status}}, {})
+    assert not refused
+    about = [line for line in found if "resources.memory" in line]
+    assert [line.startswith(said or "-") for line in about] == [True] * (said is not None)
+
+
+async def test_the_size_of_the_state_may_be_given() -> None:
+    report = Report("job")
+    await Preflight(FakeApi({}), "vision", [GOOD], State(1 << 20, "given by --state")).check(GOOD, report)
+    assert [f.message for f in report.findings if f.field.endswith("memory")] == [
+        "8Gi has room for the copy of the state that a save makes (0.0Gi: given by --state)"
     ]
 
 

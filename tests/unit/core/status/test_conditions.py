@@ -167,6 +167,19 @@ def reports(error):
     return {"u-1": stepped(received_at=at(59), save_error=error)}
 
 
+def test_a_save_that_does_not_fit_into_the_memory_is_reported_before_it_begins():
+    """Breaks if a trainer that knows that a save may get it killed tells nobody."""
+    words = "a save copies the state: 9.0Gi of memory, of which 4.0Gi are left"
+    given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(memory_warning=words)])
+    first = decide(given)
+    assert told(first)["MemoryShort"] == ("True", "NoRoomForSave")
+    assert [(e.type, e.reason, e.message) for e in first.events] == [("Warning", "MemoryShort", words)]
+    kept = stored(given.job, first.status)
+    assert decide(replace(given, job=kept)).events == ()
+    well = replace(given, now=at(60), job=kept, reports={"u-1": stepped(received_at=at(59))})
+    assert told(settled(well))["MemoryShort"] == ("False", "Enough")
+
+
 def test_another_error_text_alone_is_not_written():
     given = saves_fail()
     told_first = stored(given.job, settled(given).status)

@@ -39,6 +39,13 @@ def test_first_report(pod: Pod, endpoint: Endpoint) -> None:
     assert (report["step"], report["loss"], report["acknowledged"]) == (None, None, 0)
 
 
+def test_what_goes_wrong_with_saves_is_reported(pod: Pod, endpoint: Endpoint) -> None:
+    pod.progress.save_error, pod.progress.memory_warning = "StorageDenied: no", "a save does not fit"
+    pod.reporter.poke()
+    told = endpoint.wait_for(lambda r: r["saveError"] is not None)
+    assert (told["saveError"], told["memoryWarning"]) == ("StorageDenied: no", "a save does not fit")
+
+
 def test_numbers_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
     endpoint.wait_for(lambda r: True)
     small, large = (1e-40, "1e-40"), (-1.25e35, "-1.25e+35")  # the operator refuses a longer number, with its report

@@ -1,6 +1,7 @@
 """The saves of a run: whose result counts."""
 
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from holdfast_train.errors import StorageFullError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
+from holdfast_train.save import memory
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import TrainingState
@@ -69,6 +71,26 @@ def test_a_save_succeeds_although_an_earlier_one_fails_meanwhile(
     monkeypatch.setattr(Checkpoints, "publish", publish_later)
     coordinator.begin(1, 0.0, math.inf)
     assert coordinator.save(1, 0.0, left)
+
+
+@pytest.mark.parametrize("has_torch", [True, False])
+def test_that_a_save_has_no_room_is_reported_before_the_first_one(
+    coordinator: SaveCoordinator, monkeypatch: pytest.MonkeyPatch, has_torch: bool
+) -> None:
+    """Breaks if the operator learns only from the kernel that a save did not fit."""
+    told: list[str | None] = []
+    progress = coordinator._schedule._progress
+    coordinator._on_change = lambda: told.append(progress.memory_warning)
+    monkeypatch.setattr(memory, "_machine", lambda: 0)
+    if has_torch:
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    coordinator.prepare()
+    assert len(told) == has_torch, "the state of a program without torch is small, and copied at its first save"
+    assert coordinator.save(1, 0.0, left)
+    assert told[0] is not None
+    assert told[0].startswith("a save copies the state: 0.0Gi of memory, of which 0.0Gi are left")
 
 
 def test_a_save_that_cannot_begin_has_failed(coordinator: SaveCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ G = 1 << 30
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 500 GiB left, and a process in the group `pod/trainer`."""
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    monkeypatch.setattr(memory, "_own_group", lambda: "pod/trainer")
+    monkeypatch.setattr(memory, "_own_group", lambda _: "pod/trainer")
     monkeypatch.setattr(memory, "_machine", lambda: 500 * G)
     (tmp_path / "pod/trainer").mkdir(parents=True)
     return tmp_path
@@ -41,6 +41,56 @@ def test_the_lowest_limit_counts(groups: Path) -> None:
     assert memory.available() == G
     group(groups / "pod", str(64 * G), 65 * G)
     assert memory.available() == 0
+
+
+def test_version_1_of_control_groups(groups: Path) -> None:
+    """Breaks if a node with version 1 seems to have no limit: then the kernel kills the trainer at a save."""
+    own = groups / "memory/pod/trainer"
+    own.mkdir(parents=True)
+    (own / "memory.limit_in_bytes").write_text(f"{64 * G}\n")
+    (own / "memory.usage_in_bytes").write_text(f"{63 * G}\n")
+    (own / "memory.stat").write_text(f"inactive_file {G}\ntotal_inactive_file {30 * G}\ntotal_active_file {3 * G}\n")
+    (groups / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # none
+    (groups / "memory" / "memory.usage_in_bytes").write_text(f"{300 * G}\n")
+    assert memory.available() == 34 * G
+    assert memory.shortage(40 * G, memory.available()).endswith("set trainer.resources.memory to 71Gi or more")
+
+
+def test_a_copy_that_fits_is_no_shortage(groups: Path) -> None:
+    group(groups / "pod/trainer", str(16 * G), 4 * G)
+    assert memory.shortage(11 * G, 12 * G) == memory.shortage(0, 12 * G) == ""
+    group(groups / "pod/trainer", str(G // 2), G // 4)
+    assert memory.shortage(1 << 20, G // 4) == "", "a small program needs no spare gigabyte"
+
+
+def test_a_copy_that_does_not_fit(groups: Path) -> None:
+    group(groups / "pod/trainer", str(16 * G), 4 * G)
+    assert memory.shortage(20 * G, 12 * G) == (
+        "a save copies the state: 20.0Gi of memory, of which 12.0Gi are left below the limit of 16.0Gi; the trainer "
+        "may be killed while it saves: set trainer.resources.memory to 25Gi or more"
+    )
+    assert memory.shortage(int(11.5 * G), 12 * G), "the program needs some memory too"
+
+
+def test_a_machine_without_a_limit(groups: Path) -> None:
+    group(groups / "pod/trainer", "max", 4 * G)
+    assert memory.shortage(20 * G, 12 * G).endswith(
+        "12.0Gi are left on this machine; the trainer may be killed while it saves"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0::/pod/trainer\n", ("pod/trainer", "")),
+        ("12:cpu,memory:/pod/one\n3:pids:/other\n", ("", "pod/one")),
+        ("4:memory:/a:b\n0::/c\n", ("c", "a:b")),
+    ],
+)
+def test_the_group_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: object) -> None:
+    (tmp_path / "cgroup").write_text(text)
+    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "cgroup")
+    assert (memory._own_group(""), memory._own_group("memory")) == found
 
 
 def test_a_group_without_statistics_has_no_cache(groups: Path) -> None:

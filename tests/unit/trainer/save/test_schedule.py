@@ -20,6 +20,23 @@ def test_a_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.is_due(11, Every(steps=5))
 
 
+def test_a_shortage_of_memory_is_said_once_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    found = SaveSchedule(progress)
+    assert [found.record_memory(words) for words in ("", "no room", "no room", "less room")] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert progress.memory_warning == "less room"
+    assert capsys.readouterr().err == "holdfast: no room\n"
+    assert not found.record_memory("")
+    assert progress.memory_warning is None
+    found.record_memory("x" * 900)
+    assert progress.memory_warning == "x" * 256, "the operator refuses a longer one"
+
+
 class Clock:
     """A clock that moves only if a test moves it."""
 
