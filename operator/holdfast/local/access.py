@@ -9,14 +9,12 @@ from typing import Any
 import yaml
 
 from holdfast.api import rbac
-from holdfast.local.apiclient import ApiClient
 from holdfast.local.components import write_kubeconfig
 from holdfast.local.errors import LocalError
 from holdfast.local.layout import Layout
 from holdfast.local.processes import clean_environment
 
 OPERATOR_NAMESPACE = "holdfast-system"
-_TOKEN_SECONDS = 24 * 3600
 _FIELD_MANAGER = "holdfast-install"
 
 
@@ -44,13 +42,8 @@ def kubectl(layout: Layout, args: Sequence[str], stdin: str | None, timeout: flo
 
 def kubeconfig_for(layout: Layout, server: str, namespace: str, account: str) -> Path:
     """Write a kubeconfig with a token of a service account. Raises LocalError if the account does not exist."""
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": _TOKEN_SECONDS},
-    }
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    token = ApiClient(server, layout).request("POST", path, body)["status"]["token"]
+    arguments = ["create", "token", account, f"--namespace={namespace}", "--duration=24h"]
+    token = kubectl(layout, arguments, None, 30).strip()
     target = layout.kubeconfig(f"{namespace}.{account}")
     return write_kubeconfig(target, server, layout.pki / "ca.crt", {"token": token}, namespace)
 

@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.local import components, processes
+from holdfast.local import access, components, processes
 from holdfast.local.agent.config import AgentConfig
-from holdfast.local.apiclient import ApiClient, answers_ok
 from holdfast.local.config import PORTS, ClusterConfig
-from holdfast.local.errors import PortTakenError, StartError
+from holdfast.local.errors import LocalError, PortTakenError, StartError
 from holdfast.local.layout import Layout
-from holdfast.local.ports import HOST, free
+from holdfast.local.ports import HOST, answers_ok, free
 from holdfast.local.processes import ProcessRecord, ProcessState
 from holdfast.local.progress_bar import Report
 from holdfast.local.state import ClusterState, S3Access
@@ -162,25 +161,24 @@ def _accepts(port: int) -> bool:
 
 
 def _nodes_ready(state: ClusterState) -> bool:
-    layout = Layout(state.config.root)
-    if not layout.agent_socket.exists():
+    if not Layout(state.config.root).agent_socket.exists():
         return False
-    client = ApiClient(state.server, layout)
-    ready = {node["metadata"]["name"] for node in client.request("GET", "/api/v1/nodes")["items"] if is_ready(node)}
-    return ready >= {node.name for node in state.config.nodes if not node.standby}
-
-
-def is_ready(node: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
-    """Whether a Node object's Ready condition is True."""
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    nodes = [f"node/{node.name}" for node in state.config.nodes if not node.standby]
+    return not nodes or _is_met(state, "--for=condition=Ready", *nodes)
 
 
 def _wait_for_accounts(state: ClusterState) -> None:
     """Pods are refused until the controller manager has made the namespace's default service account."""
-    client = ApiClient(state.server, Layout(state.config.root))
-    path = "/api/v1/namespaces/default/serviceaccounts/default"
-    _wait(state, "kube-controller-manager", lambda: client.is_ok(path))
+    _wait(state, "kube-controller-manager", lambda: _is_met(state, "--for=create", "serviceaccount/default"))
+
+
+def _is_met(state: ClusterState, *condition: str) -> bool:
+    """True if `kubectl wait` sees the condition within a second."""
+    try:
+        access.kubectl(Layout(state.config.root), ["wait", "--timeout=1s", *condition], None, timeout=10)
+    except LocalError:
+        return False
+    return True
 
 
 def _create_bucket(state: ClusterState) -> None:
@@ -202,7 +200,7 @@ def _create_bucket(state: ClusterState) -> None:
 
 _READY: dict[str, Callable[[ClusterState], bool]] = {
     "etcd": lambda state: _accepts(state.ports["etcd"]),
-    "kube-apiserver": lambda state: ApiClient(state.server, Layout(state.config.root)).is_ok("/readyz"),
+    "kube-apiserver": lambda state: answers_ok(state.ports["kube-apiserver"], "/readyz", tls=True),
     "kube-controller-manager": lambda state: answers_ok(state.ports["kube-controller-manager"], "/healthz", tls=True),
     "kube-scheduler": lambda state: answers_ok(state.ports["kube-scheduler"], "/healthz", tls=True),
     "s3": lambda state: answers_ok(state.ports["s3"], "/healthz", tls=False),

@@ -1,6 +1,8 @@
-"""Free TCP ports on the loopback interface."""
+"""TCP ports on the loopback interface: free ones, and whether a server answers on one."""
 
+import http.client
 import socket
+import ssl
 from collections.abc import Iterable, Mapping
 
 import psutil
@@ -45,6 +47,26 @@ def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[s
         for listener in held:
             listener.close()
     return ports
+
+
+def answers_ok(port: int, path: str, *, tls: bool, timeout: float = 1.0) -> bool:
+    """True if a server on this machine answers an anonymous GET with 200.
+
+    With `tls` its certificate is not checked: some parts sign their own, and the request contains no secret.
+    """
+    connection: http.client.HTTPConnection
+    if tls:
+        context = ssl._create_unverified_context()  # noqa: S323 - see above
+        connection = http.client.HTTPSConnection(HOST, port, timeout=timeout, context=context)
+    else:
+        connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _user_of(port: int) -> str:

@@ -1,20 +1,20 @@
 """What every part of a local cluster is doing."""
 
+import json
 import time
 from typing import Any
 
 import psutil
 from pydantic import BaseModel, Field
 
-from holdfast.local import processes
-from holdfast.local.apiclient import ApiClient
-from holdfast.local.bringup import is_ready
+from holdfast.local import access, processes
 from holdfast.local.errors import LocalError
 from holdfast.local.layout import Layout
 from holdfast.local.processes import ProcessRecord, ProcessState
 from holdfast.local.state import ClusterState, S3Access
 
 _TAIL = 5
+_PATIENCE = 5  # seconds that the API server has to answer
 
 
 class PartStatus(BaseModel):
@@ -61,9 +61,11 @@ def read_status(state: ClusterState) -> ClusterStatus:
     nodes: list[NodeStatus] = []
     problem = ""
     try:
-        answer = ApiClient(state.server, Layout(state.config.root)).request("GET", "/api/v1/nodes")
-        nodes = [_node(item) for item in answer["items"]]
-    except (LocalError, OSError) as error:
+        # Not `get nodes`: before it, kubectl asks a server that does not answer five times for its API.
+        request = ["get", "--raw", "/api/v1/nodes", f"--request-timeout={_PATIENCE}s"]
+        answer = access.kubectl(Layout(state.config.root), request, None, _PATIENCE + 1)
+        nodes = [_node(item) for item in json.loads(answer)["items"]]
+    except LocalError as error:
         problem = str(error)
     healthy = state.phase == "ready" and not problem and all(part.state == ProcessState.RUNNING for part in parts)
     return ClusterStatus(
@@ -88,9 +90,10 @@ def _part(record: ProcessRecord, ports: dict[str, int]) -> PartStatus:
 
 def _node(item: dict[str, Any]) -> NodeStatus:
     taints = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in item["spec"].get("taints", [])]
+    status = item.get("status", {})
     return NodeStatus(
         name=item["metadata"]["name"],
-        ready=is_ready(item),
+        ready=any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", [])),
         taints=taints,
-        capacity=item.get("status", {}).get("capacity", {}),
+        capacity=status.get("capacity", {}),
     )

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import urllib3
 from tests.support.guard import guarded_cluster, temporary_folder
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.apiclient import ApiClient
 from holdfast.local.cluster import Cluster, ClusterConfig, up
 from holdfast.local.errors import LocalError
 from holdfast.local.layout import Layout
@@ -76,13 +76,21 @@ def _collection(kind: str, namespace: str | None) -> str:
 
 
 def _read(cluster: Cluster, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = _client(cluster.server, cluster.root).request("GET", path, timeout=30)
+    try:
+        answer = _connections(cluster.root).request("GET", f"{cluster.server}{path}", timeout=30)
+    except urllib3.exceptions.HTTPError as error:
+        raise LocalError(f"GET {path}: {error}") from error
+    found: dict[str, Any] = answer.json()
+    if answer.status != 200:
+        raise LocalError(f"GET {path}: HTTP {answer.status}: {found['message']}")
     return found
 
 
 @cache  # reading the certificates takes longer than a request
-def _client(server: str, root: Path) -> ApiClient:
-    return ApiClient(server, Layout(root))
+def _connections(root: Path) -> urllib3.PoolManager:
+    pki = Layout(root).pki
+    files = {"ca_certs": pki / "ca.crt", "cert_file": pki / "admin.crt", "key_file": pki / "admin.key"}
+    return urllib3.PoolManager(**{name: str(file) for name, file in files.items()})
 
 
 def apply(cluster: Cluster, *manifests: dict[str, Any], namespace: str | None = None) -> None:

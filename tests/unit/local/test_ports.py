@@ -2,11 +2,14 @@
 
 import os
 import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
 from holdfast.local.errors import PortTakenError
-from holdfast.local.ports import HOST, free
+from holdfast.local.ports import HOST, answers_ok, free
 
 
 def test_ports_are_different_and_can_be_bound() -> None:
@@ -31,3 +34,33 @@ def test_a_port_in_use_is_refused_and_its_user_named() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(PortTakenError, match=f"port {port} for s3 cannot be used .* process {os.getpid()}"):
             free(["s3"], {"s3": port})
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of a server that answers 200 to /good, and 404 to everything else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/good" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as found:
+        thread = Thread(target=found.serve_forever, args=(0.01,))
+        thread.start()
+        yield found.server_address[1]
+        found.shutdown()
+        thread.join()
+
+
+def test_only_a_200_is_a_good_answer(server: int) -> None:
+    assert answers_ok(server, "/good", tls=False)
+    assert not answers_ok(server, "/bad", tls=False)
+    assert not answers_ok(server, "/good", tls=True), "the server speaks no TLS"
+
+
+def test_a_port_without_a_server_does_not_answer() -> None:
+    assert not answers_ok(free(["a"])["a"], "/good", tls=False)
