@@ -19,7 +19,7 @@ PATIENCE = {
     "image_pull_grace": 4,
     "image_refused_grace": 2,
     "config_error_grace": 3,
-    "silent_hold": 3,
+    "silent_timeout": 3,
     "backoff_base": 0.5,
     "backoff_limit": 4,
     "status_interval": 0.3,

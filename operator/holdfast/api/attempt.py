@@ -186,7 +186,7 @@ class Attempt(Model):
     attempt, or for an order."""
     go: Step | None = None
     """Id of the order that lets it pass the fence, once it was given."""
-    vain: Count = 0
+    failed_successors: Count = 0
     """How many of its successors were given up for a reason that may persist. A successor that was lost does not
     count."""
     return_after: Time | None = None

@@ -83,7 +83,7 @@ class TierKnowledge(Model):
     """Durations from getting a node to the first step: image, program, checkpoint."""
     losses: Count = 0
     """Number of nodes that the tier took back."""
-    had: Duration = timedelta(0)
+    node_time: Duration = timedelta(0)
     """Total node time on the tier. In a job: of the attempts that have ended. In a profile: of all attempts."""
     pace: Duration | None = None
     """Duration of one step in the newest attempt with enough steps. Not set in a profile."""

@@ -176,6 +176,6 @@ class CapacityProfileStatus(Model):
     """When a tier was last observed, exact to some minutes."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """What is known of each tier, including observations of jobs that are deleted. Old observations count less: each
-    time a tier reaches 100 losses, its fields losses and had are halved."""
+    time a tier reaches 100 losses, its fields losses and nodeTime are halved."""
     counted: Annotated[tuple[Counted, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """The part of these counts that comes from the jobs that use the profile now. A new leader continues from it."""

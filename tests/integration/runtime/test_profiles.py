@@ -35,7 +35,7 @@ def writes(cluster: Cluster, profile: str) -> int:
 
 def learn(jobs: Any, name: str, losses: int, **more: Any) -> None:
     """Write into a job's status what the operator would have written."""
-    tiers = [{"tier": "spot", "losses": losses, "had": f"{losses}h", **more}]
+    tiers = [{"tier": "spot", "losses": losses, "nodeTime": f"{losses}h", **more}]
     patch = json.dumps({"status": {"tiers": tiers}})
     jobs.kubectl("patch", "tj", name, "--subresource=status", "--type=merge", "-p", patch)
 
@@ -63,7 +63,9 @@ def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs
     wait_for(lambda: first.metric("holdfast_reconcile_total") > passes, 10, "the operator to see it")
     assert writes(cluster, profile) == 1, "no more than one write in five minutes"
     assert first.stop() == 0
-    assert (spot()["losses"], spot()["had"], spot()["state"]) == (5, "5h", "Lost"), "an operator leaves nothing unsaid"
+    assert (spot()["losses"], spot()["nodeTime"], spot()["state"]) == (5, "5h", "Lost"), (
+        "an operator leaves nothing unsaid"
+    )
 
     second = operators("quiet", profile_writes_every=0.2, resync_every=1).start()
     learn(jobs, "b", 4)

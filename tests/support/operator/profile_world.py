@@ -55,13 +55,15 @@ class World:
             f"{PATH}/{name}", {"metadata": {"name": name, "uid": uid or name}, "spec": {"tiers": grid}}
         )
 
-    def job(self, name: str, profile: str | None = "grid", losses: int = 0, had: float = 0, **status: Any) -> None:
-        """The job as it is now; `losses` of spot, which it had for so many seconds. A new job has none at first."""
-        if name not in self.jobs and (losses or had):
+    def job(
+        self, name: str, profile: str | None = "grid", losses: int = 0, node_time: float = 0, **status: Any
+    ) -> None:
+        """The job as it is now; `losses` of spot, and its node time there in seconds. A new job has none at first."""
+        if name not in self.jobs and (losses or node_time):
             self.job(name, profile)
         self.version += 1
-        tiers = [{"tier": "spot", "losses": losses, "had": format_duration(timedelta(seconds=had))}]
-        raw = raw_job(name, f"u-{name}", self.version, **({"tiers": tiers} if losses or had else {}), **status)
+        tiers = [{"tier": "spot", "losses": losses, "nodeTime": format_duration(timedelta(seconds=node_time))}]
+        raw = raw_job(name, f"u-{name}", self.version, **({"tiers": tiers} if losses or node_time else {}), **status)
         raw["spec"]["capacity"] = {"profile": profile} if profile else raw["spec"]["capacity"]
         raw["metadata"]["generation"] = self.version
         self.jobs[name] = raw
@@ -93,19 +95,19 @@ class World:
 
     def spot(self, name: str = "grid") -> tuple[int, timedelta]:
         found = {one.tier: one for one in self.status(name).tiers}
-        return (found["spot"].losses, found["spot"].had) if "spot" in found else (0, timedelta(0))
+        return (found["spot"].losses, found["spot"].node_time) if "spot" in found else (0, timedelta(0))
 
     def refused(self) -> list[dict[str, Any]]:
         """What a job writes into its status when spot, which it has used before, gave it no node."""
         now = format_time(self.clock.now())
-        return [{"tier": "spot", "state": "Refused", "since": now, "seenAt": now, "had": "1m"}]
+        return [{"tier": "spot", "state": "Refused", "since": now, "seenAt": now, "nodeTime": "1m"}]
 
     def waiting(self, name: str, reason: str, message: str, **status: Any) -> None:
         """The job has used spot before, and its pod waits for a node of it; the scheduler says why."""
         at = format_time(self.clock.now() - timedelta(seconds=90))
         tier = {"name": "spot", "kind": "Spot"}
         current = {"number": 1, "state": "Acquiring", "tier": tier, "raisedAt": at, "createdAt": at}
-        self.job(name, had=60, phase="Acquiring", attempt=1, current=current, **status)
+        self.job(name, node_time=60, phase="Acquiring", attempt=1, current=current, **status)
         pod = raw_pod(f"{name}-1-0", f"p-{name}", self.version, job=name, job_uid=f"u-{name}")
         words = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         pod["status"]["conditions"] = [words]

@@ -32,7 +32,7 @@ NAMESPACE = "demo"
 READY_TIMEOUT = 60.0  # seconds
 LOG_LINES = 15
 # A demo takes minutes, not weeks: the operator reads and writes more often than by default.
-PATIENCE = {"silent_hold": 3.0, "status_interval": 1.0, "leave_margin": 5.0}
+PATIENCE = {"silent_timeout": 3.0, "status_interval": 1.0, "leave_margin": 5.0}
 
 
 @dataclass(slots=True)

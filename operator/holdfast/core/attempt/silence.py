@@ -35,7 +35,7 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
     since = min(node.ready_changed_at, now)
     # Without a fence the pod is deleted, which cannot be undone, and its replacement waits for its end anyway. So it is
     # not urgent; and in a mass outage nodes become silent one after the other, over many seconds.
-    at = since + (config.silent_settle if harmless else config.silent_hold)
+    at = since + (config.silent_settle if harmless else config.silent_timeout)
     if harmless and node.ready_changed_at > now:
         at = now  # the time when it began is not known; a report may still delay the decision
     # The trainer may have reported to an earlier operator, or its reports were lost while this one was cut off.
@@ -44,11 +44,11 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
         draft.snapshot.listening_since if turn.attempt.fenced else None,
     )
     if heard := max((at for at in times if at), default=None):
-        at = max(at, heard + config.silent_hold)
+        at = max(at, heard + config.silent_timeout)
     if cluster.outage(node, now):
         if came_back := cluster.came_back(node, now):
             draft.wake(min(came_back) + TOGETHER)
         if not harmless:
             return False
-        at = max(at, max(since, heard or since) + config.outage_hold)
+        at = max(at, max(since, heard or since) + config.outage_timeout)
     return draft.is_due(at)

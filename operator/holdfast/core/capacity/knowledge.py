@@ -104,7 +104,7 @@ def record_end(
         one.model_copy(
             update={
                 "losses": one.losses + int(lost),
-                "had": min(one.had + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
+                "node_time": min(one.node_time + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
                 "pace": pace,
                 **spell_fields(spell),
             }

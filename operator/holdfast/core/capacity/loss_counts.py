@@ -46,7 +46,7 @@ def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, LossCount]:
 
     Only nodes count that the cluster gave: see PodRecord.granted.
     """
-    found = {one.tier: LossCount(one.losses, one.had) for one in status.tiers if one.losses or one.had}
+    found = {one.tier: LossCount(one.losses, one.node_time) for one in status.tiers if one.losses or one.node_time}
     for attempt in (status.current, status.successor):
         if attempt is not None and attempt.scheduled_at is not None and attempt.granted:
             tier, used = attempt.tier.name, max(now - attempt.scheduled_at, ZERO)
@@ -68,7 +68,7 @@ def take_over(status: CapacityProfileStatus, level: LossCounts) -> dict[str, Los
 
     A level that fell shows that jobs were deleted. The total contains what they had counted.
     """
-    found = {one.tier: LossCount(one.losses, one.had) for one in status.tiers}
+    found = {one.tier: LossCount(one.losses, one.node_time) for one in status.tiers}
     before = {one.tier: LossCount(one.losses, float(one.hours) * _HOUR) for one in status.counted}
     for tier, now in level.items():
         rise = now.minus(before.get(tier, NOTHING))

@@ -18,10 +18,10 @@ def loss_counts(own: TierKnowledge | None, shared: TierKnowledge | None, now: da
 
     Both are 0 if the tier was not seen for 24 hours.
     """
-    known = shared if own is None or (shared and shared.had > own.had) else own
+    known = shared if own is None or (shared and shared.node_time > own.node_time) else own
     if known is None or (known.seen_at is not None and now - known.seen_at > REMEMBERED):
         return 0, ZERO
-    return known.losses, known.had
+    return known.losses, known.node_time
 
 
 def mean_lifetime(kind: TierKind, losses: int, node_time: timedelta, assumed: Assumptions) -> float:

@@ -47,22 +47,22 @@ SECOND: Final = timedelta(seconds=1)
 class JobView(NamedTuple):
     """What one job knows of the tiers, and what it takes to judge a refusal.
 
-    `on` are the tiers on which the job has a node now, `had` those on which it has one or had one.
+    `on` are the tiers on which the job has a node now, `obtained` those on which it has one or had one.
     """
 
     namespace: str
     demand: Demand
     known: Known
     on: frozenset[str] = frozenset()
-    had: frozenset[str] = frozenset()
+    obtained: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, job: TrainingJob, known: Known) -> Self:
         """The view of a job; `known` is what it knows, updated by its present attempts."""
         attempts = (job.status.current, job.status.successor)
         on = frozenset(one.tier.name for one in attempts if one and one.scheduled_at and loss_known_at(one) is None)
-        had = on.union(one.tier for one in known if one.had or one.acquire)
-        return cls(job.metadata.namespace, Demand.of(job.spec.trainer), known, on, had)
+        obtained = on.union(one.tier for one in known if one.node_time or one.acquire)
+        return cls(job.metadata.namespace, Demand.of(job.spec.trainer), known, on, obtained)
 
 
 def profile_status(
@@ -158,7 +158,7 @@ def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[
 
 def _counts_at_home(tier: str, demand: Demand, refused: Sequence[_Sighting], jobs: Sequence[JobView]) -> bool:
     """True if the refusal of a pod with this demand counts in its namespace; these are the namespace's jobs."""
-    fits = any(tier in job.had and job.demand.covers(demand) for job in jobs)
+    fits = any(tier in job.obtained and job.demand.covers(demand) for job in jobs)
     holders = sum(tier in job.on and job.demand.accelerators >= demand.accelerators for job in jobs)
     return fits and sum(one.job.demand.accelerators <= demand.accelerators for one in refused) > holders
 
@@ -240,7 +240,7 @@ def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: LossC
         acquire=merge_measured(before.acquire, pool_measured([one.acquire for one in jobs if one.acquire])),
         start=merge_measured(before.start, pool_measured([one.start for one in jobs if one.start])),
         losses=count.losses,
-        had=count.node_time // SECOND * SECOND,
+        node_time=count.node_time // SECOND * SECOND,
     )
 
 
@@ -254,7 +254,7 @@ def _spread(times: Sequence[timedelta], places: int) -> Iterable[timedelta]:
 
 def _timeless(status: CapacityProfileStatus) -> object:
     """The parts of a status that do not change merely because time passes."""
-    timed = {"seen_at": None, "had": timedelta(0), "shapes": (), "refusals": ()}
+    timed = {"seen_at": None, "node_time": timedelta(0), "shapes": (), "refusals": ()}
     known = [one.model_copy(update=timed) for one in status.tiers]
     shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
     refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]

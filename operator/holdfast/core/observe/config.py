@@ -39,8 +39,10 @@ class OperatorConfig:
     )  # one silent node is judged only after this, so that an outage of many nodes shows first
     # A pod on a silent node is kept while its newest report is younger than this. If no fence makes the pod
     # harmless, it is kept while the node's silence is younger than this.
-    silent_hold: timedelta = timedelta(seconds=35)
-    outage_hold: timedelta = timedelta(minutes=10)  # how long many nodes may be silent together before one is given up
+    silent_timeout: timedelta = timedelta(seconds=35)
+    outage_timeout: timedelta = timedelta(
+        minutes=10
+    )  # how long many nodes may be silent together before one is given up
     unreported_after: timedelta = timedelta(minutes=2)  # silence of a trainer until ProgressUnreachable is set
     end_margin: timedelta = timedelta(
         seconds=30

@@ -37,7 +37,7 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
     elif s.sight is Sight.SILENT and draft.snapshot.cluster.outage(s.node, s.now):
         if current.drain is not None and current.drain.reason == EndReason.NODE_SILENT:
             return  # the order has the same explanation
-        limit = format_duration(draft.snapshot.config.outage_hold)
+        limit = format_duration(draft.snapshot.config.outage_timeout)
         until = f"its pod is kept for {limit}" if is_harmless(draft, current) else f"its pod is kept; {CONFIRM}"
         draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
     elif s.sight is not Sight.SILENT and said and said.action == KEEP_POD:

@@ -177,8 +177,8 @@ def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimate
     draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
     ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
-        vain = current.vain + int(end.kind is not EndKind.LOSS)
-        later = draft.now + backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(vain, 1))
-        draft.set(current=current.model_copy(update={"vain": vain, "return_after": later}))
+        failed = current.failed_successors + int(end.kind is not EndKind.LOSS)
+        later = draft.now + backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(failed, 1))
+        draft.set(current=current.model_copy(update={"failed_successors": failed, "return_after": later}))
     text = f"the successor, attempt {attempt.number} ({attempt.tier.name}), is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)

@@ -141,7 +141,7 @@ def raise_another(turn: Turn) -> None:
     draft, config, node = turn.draft, turn.draft.snapshot.config, turn.pod.node if turn.pod else None
     drain.intend_successor(draft, avoid=(node,) if node else ())
     if successor := draft.status.successor:
-        delay = backoff(config.backoff_base, config.backoff_limit, max(turn.attempt.vain, 1))
+        delay = backoff(config.backoff_base, config.backoff_limit, max(turn.attempt.failed_successors, 1))
         draft.set(successor=successor.model_copy(update={"retry_at": turn.now + delay}))
 
 

@@ -34,7 +34,7 @@ def test_the_example_fits_the_script_and_the_local_cluster() -> None:
 
 
 def test_the_operators_patience_is_known_to_it() -> None:
-    assert Settings(patience=PATIENCE).operator_config().silent_hold.total_seconds() == PATIENCE["silent_hold"]
+    assert Settings(patience=PATIENCE).operator_config().silent_timeout.total_seconds() == PATIENCE["silent_timeout"]
 
 
 @pytest.mark.parametrize(

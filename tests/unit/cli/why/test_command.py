@@ -37,7 +37,7 @@ def running(**changes: Any):
     """On Spot for 10 minutes; what is known of Spot was measured, of the others it was not."""
     spot = known(
         state=Seen.UP, since=-2 * HOUR, observation="Billed", acquire=measured(60, 120, 180), start=measured(240),
-        losses=2, had=at(14 * HOUR) - NOW,
+        losses=2, node_time=at(14 * HOUR) - NOW,
     )  # fmt: skip
     fields: dict[str, Any] = {
         "phase": Phase.RUNNING,
@@ -263,12 +263,12 @@ def test_json_has_every_figure_under_names_that_stay():
     assert found["budget"]["amount"] == "100"
     assert found["cost"]["savedVersusDedicated"] is not None
     spot = found["tiers"][0]
-    assert (spot["name"], spot["here"], spot["available"], spot["heldSeconds"]) == ("spot", True, True, 7200)
+    assert (spot["name"], spot["here"], spot["available"], spot["availabilityAgeSeconds"]) == ("spot", True, True, 7200)
     assert spot["acquireSeconds"] == {"typical": 120, "worst": 240, "measured": True}
     assert spot["startSeconds"] == {"typical": 240, "worst": 480, "measured": True}
     assert spot["changeoverSeconds"] == {"typical": 360, "worst": 720}
-    assert (spot["losses"], spot["hadSeconds"], spot["lifeSeconds"]) == (2, 14 * HOUR, 16 * HOUR / 3)
-    assert spot["nodesStandSeconds"] == 9000
+    assert (spot["losses"], spot["nodeTimeSeconds"], spot["lifeSeconds"]) == (2, 14 * HOUR, 16 * HOUR / 3)
+    assert spot["idleNodeSeconds"] == 9000
     assert (spot["observation"], found["tiers"][1]["observation"]) == ("Billed", "Free")
     assert found["tiers"][1]["acquireSeconds"]["measured"] is False
 

@@ -129,7 +129,7 @@ def test_a_node_that_a_tenant_can_get_hold_of_says_nothing_about_its_tier(cluste
     after = settled(snapshot(job(found), ended(**changes), cluster=gone)).status
     assert after.history[-1].kind in (EndKind.LOSS, EndKind.COMPLETED)
     known = find(after.tiers, "spot")
-    assert known is None or (known.state, known.losses, known.had) == (None, 0, 0 * SECOND)
+    assert known is None or (known.state, known.losses, known.node_time) == (None, 0, 0 * SECOND)
 
 
 def test_a_node_that_is_seen_late_is_granted_once_it_is_seen():

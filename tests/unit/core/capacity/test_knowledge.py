@@ -101,8 +101,8 @@ def test_the_last_few_times_are_kept_and_the_worst_of_all():
 
 
 def test_a_reclaim():
-    found = only(knowledge.record_end((known(**UP, losses=2, had=60 * SECOND),), record(), taken=True))
-    assert found == known(losses=3, had=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
+    found = only(knowledge.record_end((known(**UP, losses=2, node_time=60 * SECOND),), record(), taken=True))
+    assert found == known(losses=3, node_time=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_reclaim():
 def test_an_end_that_the_tier_did_not_cause(changes, taken):
     found = only(knowledge.record_end((), record(**changes), taken=taken))
     assert (found.losses, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
-    assert found.had == 600 * SECOND
+    assert found.node_time == 600 * SECOND
 
 
 def test_a_tier_that_gives_no_node():
@@ -167,7 +167,7 @@ def test_the_pace_of_an_attempt_that_runs():
 
 
 def test_node_time_is_bounded():
-    assert only(knowledge.record_end((known(had=LONGEST),), record())).had == LONGEST
+    assert only(knowledge.record_end((known(node_time=LONGEST),), record())).node_time == LONGEST
 
 
 # Now
@@ -179,9 +179,9 @@ def refused(_):
 
 def test_what_other_jobs_may_learn_now():
     minute = Assumptions().acquire_time
-    given_status = status(attempt(), tiers=(known(had=60 * SECOND),))
+    given_status = status(attempt(), tiers=(known(node_time=60 * SECOND),))
     assert only(knowledge.with_attempts(given_status, NOW, minute, refused)) == known(
-        had=60 * SECOND, **seen("Up", -590, 0)
+        node_time=60 * SECOND, **seen("Up", -590, 0)
     )
     lost = attempt(state=AttemptState.DRAINING, drain=drain())
     assert only(knowledge.with_attempts(status(lost), NOW, minute, refused)) == known(**seen("Lost", -2, -2))

@@ -23,7 +23,9 @@ LEVELS = st.dictionaries(st.sampled_from(("spot", "cpu")), st.builds(LossCount, 
 def test_what_a_job_has_counted() -> None:
     follower = attempt(2, AttemptState.STARTING, tier=tier("dedicated"), scheduled_at=at(-60))
     waits = attempt(3, AttemptState.ACQUIRING)
-    job = status(attempt(), successor=follower, tiers=(known(losses=2, had=HOUR), known("cpu"), known("x", losses=1)))
+    job = status(
+        attempt(), successor=follower, tiers=(known(losses=2, node_time=HOUR), known("cpu"), known("x", losses=1))
+    )
     assert loss_counts.of_job(job, NOW) == {
         "spot": LossCount(2, HOUR + 590 * SECOND),
         "dedicated": LossCount(0, 60 * SECOND),
@@ -35,7 +37,7 @@ def test_what_a_job_has_counted() -> None:
 
 def test_time_on_a_node_that_the_cluster_did_not_give_does_not_count() -> None:
     named = attempt(pods=(PodRecord(uid="u-1", node="n1", node_uid="u-n1"),))
-    assert loss_counts.of_job(status(named, tiers=(known(losses=2, had=HOUR),)), NOW) == {"spot": LossCount(2, HOUR)}
+    assert loss_counts.of_job(status(named, tiers=(known(losses=2, node_time=HOUR),)), NOW) == {"spot": LossCount(2, HOUR)}
 
 
 def test_a_notice_does_not_reduce_the_node_time() -> None:
@@ -58,7 +60,7 @@ def test_a_new_operator_adds_the_rise_of_the_level(
     before: LossCount | None, level: LossCount | None, now: LossCount | None, total: LossCount
 ) -> None:
     written = CapacityProfileStatus(
-        tiers=(known(losses=before.losses, had=before.node_time),) if before else (),
+        tiers=(known(losses=before.losses, node_time=before.node_time),) if before else (),
         counted=loss_counts.stored_level({"spot": level} if level else {}, ("spot",)),
     )
     assert loss_counts.take_over(written, {"spot": now} if now else {}) == {"spot": total}
@@ -76,7 +78,7 @@ def test_a_restart_while_nothing_happens_changes_nothing(
     totals: dict[str, LossCount], level: dict[str, LossCount]
 ) -> None:
     tiers = ("spot", "cpu")
-    known_tiers = tuple(known(name, losses=one.losses, had=one.node_time) for name, one in totals.items())
+    known_tiers = tuple(known(name, losses=one.losses, node_time=one.node_time) for name, one in totals.items())
     stored = CapacityProfileStatus(tiers=known_tiers, counted=loss_counts.stored_level(level, tiers)).to_object()
     after = loss_counts.take_over(CapacityProfileStatus.model_validate(stored), level)
     for name in tiers:

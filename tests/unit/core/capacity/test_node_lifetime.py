@@ -19,7 +19,7 @@ ASSUMED = Assumptions()
 
 
 def seen(losses, hours, ago=timedelta(0)):
-    return known(losses=losses, had=hours * HOUR, seen_at=NOW - ago)
+    return known(losses=losses, node_time=hours * HOUR, seen_at=NOW - ago)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def told(given_status, shared=None):
 
 
 def test_a_pod_is_told_what_is_known_of_its_tier():
-    other = known("dedicated", losses=50, had=HOUR, seen_at=NOW)
+    other = known("dedicated", losses=50, node_time=HOUR, seen_at=NOW)
     assert told(status()) == "7200"
     assert told(status(tiers=(seen(3, 10), other))) == "10800"
     assert told(status(tiers=(seen(3, 10), other)), shared=(seen(9, 98),)) == "36000"

@@ -243,7 +243,7 @@ def test_it_takes_microseconds():
             acquire=measured(1, 2, 3, 4, 5),
             start=measured(1, 2, 3, 4, 5),
             pace=SECOND,
-            had=timedelta(hours=9),
+            node_time=timedelta(hours=9),
             **seen("Up", -500, -100),
         )
         for name in names

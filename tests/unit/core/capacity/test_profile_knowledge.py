@@ -27,9 +27,9 @@ EMPTY = CapacityProfileStatus()
 SHAPE = Demand(1, Fraction(4), Fraction(2**30))
 
 
-def seen_by(job, namespace="vision", demand=SHAPE, on=(), had=NAMES):
+def seen_by(job, namespace="vision", demand=SHAPE, on=(), obtained=NAMES):
     """A job that has had nodes of all tiers, so that its pods are known to fit."""
-    return JobView(namespace, demand, job, frozenset(on), frozenset(had))
+    return JobView(namespace, demand, job, frozenset(on), frozenset(obtained))
 
 
 LATER = at(200_000)
@@ -58,12 +58,18 @@ def spell(state, since, seen_at):
 
 def test_several_jobs():
     one = known(
-        acquire=measured(1, 9), start=measured(7, worst=70), losses=1, had=SECOND, pace=SECOND, observation="Free", **UP
+        acquire=measured(1, 9),
+        start=measured(7, worst=70),
+        losses=1,
+        node_time=SECOND,
+        pace=SECOND,
+        observation="Free",
+        **UP,
     )
-    other = known(acquire=measured(5), losses=2, had=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
+    other = known(acquire=measured(5), losses=2, node_time=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
     counts = {"spot": LossCount(3, 3.5 * SECOND)}
     expected = shaped(known(
-        acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, had=3 * SECOND, observation="Billed",
+        acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, node_time=3 * SECOND, observation="Billed",
         **seen("Lost", -100, -100),
     ))  # fmt: skip
     found = together([(one,), (other, known("cpu"), known("of another grid"))], totals=counts, level=counts)
@@ -132,8 +138,8 @@ def told(namespace, *jobs, accelerators=1, before=EMPTY):
     return spell.state if spell else None
 
 
-def waiting(namespace, count=1, demand=SHAPE, had=NAMES):
-    return [seen_by(WAITS, namespace, demand, had=had) for _ in range(count)]
+def waiting(namespace, count=1, demand=SHAPE, obtained=NAMES):
+    return [seen_by(WAITS, namespace, demand, obtained=obtained) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +150,12 @@ def waiting(namespace, count=1, demand=SHAPE, had=NAMES):
         (waiting("evil", 90), Seen.REFUSED, None),
         # Its own nodes prove nothing to others: neither those that it has now, nor earlier ones.
         ([seen_by(RUNS, "evil", HUGE, **ALSO), *waiting("evil", 9, HUGE)], Seen.REFUSED, Seen.UP),
-        ([seen_by((), "evil", HUGE, had=("spot",)), *waiting("evil", 9, HUGE)], Seen.REFUSED, None),
-        ([seen_by((), "vision", HUGE, had=("spot",)), *waiting("evil", 9, HUGE, had=())], None, None),
+        ([seen_by((), "evil", HUGE, obtained=("spot",)), *waiting("evil", 9, HUGE)], Seen.REFUSED, None),
+        ([seen_by((), "vision", HUGE, obtained=("spot",)), *waiting("evil", 9, HUGE, obtained=())], None, None),
         # At home a pod of that size must be known to fit, and most of the jobs must wait.
-        (waiting("evil", had=()), None, None),
-        ([*waiting("evil", demand=HUGE, had=()), seen_by((), "evil", had=("spot",))], None, None),
-        ([*waiting("evil", had=()), seen_by((), "evil", HUGE, had=("spot",))], Seen.REFUSED, None),
+        (waiting("evil", obtained=()), None, None),
+        ([*waiting("evil", demand=HUGE, obtained=()), seen_by((), "evil", obtained=("spot",))], None, None),
+        ([*waiting("evil", obtained=()), seen_by((), "evil", HUGE, obtained=("spot",))], Seen.REFUSED, None),
         ([*waiting("evil"), *(seen_by(RUNS, "evil", **ALSO) for _ in range(2))], Seen.UP, Seen.UP),
         ([*waiting("evil", 2), seen_by(RUNS, "evil", **ALSO)], Seen.REFUSED, Seen.UP),
         # Another namespace confirms it.
@@ -210,10 +216,10 @@ def test_a_pod_that_cannot_use_a_tier_says_nothing_about_it():
 def views(namespaces, states, **more):
     """Jobs that saw a tier in one of these states in the last half hour."""
 
-    def make(*, namespace, number, state, ago, lasted, on, had):
+    def make(*, namespace, number, state, ago, lasted, on, obtained):
         job = (known(**seen(state, -ago - lasted, -ago), **more),) if state else (known(**more),)
         demand = SHAPE._replace(accelerators=number, cpu=Fraction(number or 1))
-        return seen_by(job, namespace, demand, on=("spot",) if on else (), had=NAMES if had else ())
+        return seen_by(job, namespace, demand, on=("spot",) if on else (), obtained=NAMES if obtained else ())
 
     seconds = st.integers(0, 1800)
     return st.builds(
@@ -224,7 +230,7 @@ def views(namespaces, states, **more):
         ago=seconds,
         lasted=seconds,
         on=st.booleans(),
-        had=st.booleans(),
+        obtained=st.booleans(),
     )
 
 
@@ -242,7 +248,7 @@ def test_no_sequence_of_jobs_of_one_namespace_changes_what_others_read(rounds):
         one, other = (find(status.tiers, "spot") or known() for status in (alone, beside))
         for namespace, accelerators in product(("vision", "language", "new"), (0, 1, 4, 8, 64)):
             assert shared_spell(other, accelerators, namespace) == shared_spell(one, accelerators, namespace)
-        for field in ("shapes", "losses", "had", "acquire", "observation"):
+        for field in ("shapes", "losses", "node_time", "acquire", "observation"):
             assert getattr(other, field) == getattr(one, field)
 
 
@@ -284,7 +290,7 @@ def test_people_see_which_tiers_are_up():
     job = (known(**UP), known("dedicated", **seen("Refused", -9, -5)), known("cpu", losses=1))
     lost = (known("spot-2", **seen("Lost", -9, -9)), known("cpu-2", **UP))
     tiers = (*NAMES, "spot-2", "cpu-2")
-    found = together([seen_by(one, had=tiers) for one in (job, lost)], tiers=tiers, now=NOW)
+    found = together([seen_by(one, obtained=tiers) for one in (job, lost)], tiers=tiers, now=NOW)
     assert (found.up, found.out, found.seen_at) == ("spot, cpu-2", "dedicated, spot-2", at(-5))
     assert (together([]).up, together([]).out, together([]).seen_at) == ("", "", None)
 
@@ -347,17 +353,17 @@ def test_a_time_in_the_future_holds_nothing_back_for_long():
 
 # What is news
 
-STORED = CapacityProfileStatus(tiers=(known(losses=1, had=SECOND, **seen("Up", -900, -300)),))
+STORED = CapacityProfileStatus(tiers=(known(losses=1, node_time=SECOND, **seen("Up", -900, -300)),))
 
 
 @pytest.mark.parametrize(
     ("after", "news", "changed"),
     [
-        (known(losses=1, had=299 * SECOND, **seen("Up", -900, -1)), False, False),
-        (known(losses=1, had=300 * SECOND, **seen("Up", -900, 0)), True, False),
-        (known(losses=2, had=SECOND, **seen("Up", -900, -300)), True, False),
-        (known(losses=1, had=SECOND, **seen("Lost", -290, -290)), True, True),
-        (known(losses=1, had=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
+        (known(losses=1, node_time=299 * SECOND, **seen("Up", -900, -1)), False, False),
+        (known(losses=1, node_time=300 * SECOND, **seen("Up", -900, 0)), True, False),
+        (known(losses=2, node_time=SECOND, **seen("Up", -900, -300)), True, False),
+        (known(losses=1, node_time=SECOND, **seen("Lost", -290, -290)), True, True),
+        (known(losses=1, node_time=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
     ],
 )
 def test_passing_time_alone_is_not_news(after, news, changed):

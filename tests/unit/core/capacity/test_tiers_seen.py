@@ -180,7 +180,7 @@ def test_life():
         )
         return one.lifetime / HOUR
 
-    few, many = {"losses": 3, "had": timedelta(hours=10)}, {"losses": 9, "had": timedelta(hours=48)}
+    few, many = {"losses": 3, "node_time": timedelta(hours=10)}, {"losses": 9, "node_time": timedelta(hours=48)}
     assert life() == 2
     assert life("dedicated") == 720
     assert life(own=few) == life(shared=few) == 12 / 4

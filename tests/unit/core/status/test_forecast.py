@@ -249,7 +249,7 @@ def test_the_expected_cost_includes_the_tiers_losses():
     cost, slack, late = expected(under("Deadline", a_status(training(), decision=RUNS)), pod())
     assert Decimal("28.25") < cost < 2 * Decimal("28.25")
     assert (slack, late) == (timedelta(hours=10), None)
-    kept = known(state=None, losses=0, had=timedelta(days=400))
+    kept = known(state=None, losses=0, node_time=timedelta(days=400))
     reliable, *_ = expected(under("Deadline", a_status(training(), tiers=(kept,), decision=RUNS)), pod())
     assert Decimal("28.24") < reliable < Decimal("28.26")
 

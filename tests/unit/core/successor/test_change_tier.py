@@ -83,12 +83,12 @@ def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
 
 
 def test_a_reason_that_may_last_delays_the_next_try_and_a_loss_does_not():
-    given_job = under("Cheapest", status(training("dedicated", vain=2), successor=follower(STARTING)))
+    given_job = under("Cheapest", status(training("dedicated", failed_successors=2), successor=follower(STARTING)))
     stuck = placed(2, node="n2", trainer=container(waiting="InvalidImageName"))
     failed = settled(snapshot(given_job, pod(), stuck, reports=[says(0)])).status.current
     lost = settled(snapshot(given_job, pod(), placed(2, node="n2"), cluster=ON_N1, reports=[says(0)])).status.current
-    assert (failed.vain, failed.return_after) == (3, at(40 * 60))
-    assert (lost.vain, lost.return_after) == (2, at(20 * 60))
+    assert (failed.failed_successors, failed.return_after) == (3, at(40 * 60))
+    assert (lost.failed_successors, lost.return_after) == (2, at(20 * 60))
 
 
 # Breaks if back-offs add up until the deadline cannot be kept: only the cost of a failed start is calculated.

@@ -42,12 +42,12 @@ def test_that_a_tier_stays_up_is_written_seldom(world: World) -> None:
     assert world.writes == 3, "once, and then every five minutes"
     seen = world.status().tiers[0]
     assert seen.seen_at == world.clock.now()
-    assert (seen.losses, seen.had) == (0, timedelta(seconds=600))
+    assert (seen.losses, seen.node_time) == (0, timedelta(seconds=600))
 
 
 def test_idle_jobs_cost_no_write(world: World) -> None:
     for number in range(20):
-        world.job(f"j{number}", losses=1, had=60, phase="Completed")
+        world.job(f"j{number}", losses=1, node_time=60, phase="Completed")
     world.once()
     for _ in range(60):
         world.pass_by()

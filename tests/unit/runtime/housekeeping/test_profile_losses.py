@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 def test_jobs_that_are_gone_stay_counted(world: World) -> None:
-    world.job("a", losses=3, had=600)
+    world.job("a", losses=3, node_time=600)
     world.delete("a")
     world.job("b")
     world.once()
@@ -154,10 +154,10 @@ def test_a_tier_that_was_taken_out_is_forgotten(world: World) -> None:
 
 
 def test_what_is_long_past_counts_less(world: World) -> None:
-    world.job("a", losses=MEMORY, had=MEMORY * 3600)
+    world.job("a", losses=MEMORY, node_time=MEMORY * 3600)
     world.once()
     assert world.spot() == (MEMORY // 2, MEMORY // 2 * HOUR)
-    world.job("a", losses=MEMORY + 1, had=MEMORY * 3600)
+    world.job("a", losses=MEMORY + 1, node_time=MEMORY * 3600)
     world.pass_by()
     assert world.spot()[0] == MEMORY // 2 + 1
     world.restart()
@@ -235,7 +235,7 @@ class Lives:
 
     def _put(self, letter: str) -> None:
         losses, seconds = self._own[letter]
-        self.world.job(f"{letter}{self._generation[letter]}", losses=losses, had=seconds)
+        self.world.job(f"{letter}{self._generation[letter]}", losses=losses, node_time=seconds)
 
 
 def _sum(*pairs: tuple[int, int]) -> tuple[int, int]:
