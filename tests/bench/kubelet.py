@@ -15,7 +15,7 @@ VERDICT = {
     "v": 1,
     "outcome": "drained",
     "reason": "SavedAndLeft",
-    "message": "told to leave; saved",
+    "message": "notice to leave; saved",
     "exitCode": 0,
     "signal": None,
     "step": 100,

@@ -32,7 +32,7 @@ def test_run(cluster, tmp_path):
 """
 
 
-# Breaks if a test run that is told to leave, or is killed, leaves an API server, an operator, a trainer or a folder.
+# Breaks if a test run that gets SIGTERM, or is killed, leaves an API server, an operator, a trainer or a folder.
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:

@@ -177,9 +177,7 @@ def test_a_second_sigterm_in_a_long_step(tmp_path: Path, launched: bool) -> None
         return
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("drained", "LeftWithoutSaving", 4)
-    assert verdict["message"] == (
-        "told to leave a second time, at step 5: left at once; the newest checkpoint is of step 4"
-    )
+    assert verdict["message"] == ("second notice to leave, at step 5: left at once; the newest checkpoint is of step 4")
 
 
 def test_a_second_sigterm_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
@@ -255,7 +253,7 @@ def test_ranks_leave_at_once_on_a_second_sigterm(tmp_path: Path) -> None:
     pod.signal_again(tmp_path)
     verdict = pod.end()
     assert (verdict["reason"], verdict["signal"]) == ("LeftWithoutSaving", None), pod.output  # nobody had to be killed
-    assert "told to leave a second time, at step 3" in verdict["message"]
+    assert "second notice to leave, at step 3" in verdict["message"]
     wait_for(lambda: not processes_of(env["HOLDFAST_POD_UID"]), 30, "the end of all its processes")
 
 
@@ -334,7 +332,7 @@ dist.destroy_process_group()
 @pytest.mark.thorough
 @pytest.mark.parametrize("told", [False, True])
 def test_ranks_hold_together_until_their_predecessor_hands_over(tmp_path: Path, told: bool) -> None:
-    """Or until they are told to leave: then no rank begins a step, and the predecessor trains on."""
+    """Or until they must leave: then no rank begins a step, and the predecessor trains on."""
     script = tmp_path / "train.py"
     script.write_text(SUCCESSOR)
     prefix = f"file://{tmp_path}/prefix"

@@ -22,7 +22,7 @@ class Numbers(Dataset[torch.Tensor]):
 
 
 def main() -> None:
-    """Train a linear layer on constants until told to leave."""
+    """Train a linear layer on constants until it must leave."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args()

@@ -94,13 +94,13 @@ def _judge(end: End) -> tuple[str, str, str]:
     drained = (("saved", "SavedAndLeft"), ("left", "LeftWithoutSaving"))
     for result, reason in (("fenced", ""), ("misconfigured", ""), *drained):
         if found := by_result.get(result):
-            return result if not reason else "drained", reason or found.reason, found.message or "told to leave"
+            return result if not reason else "drained", reason or found.reason, found.message or "notice to leave"
     done, failure = by_result.get("completed"), by_result.get("failed")
     if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
         return "completed", done.reason or "Completed", done.message
     if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
         how = f"signal {end.signal}" if end.code is None else f"exit code {end.code}"
-        how = f"told to leave: the program ended with {how}"
+        how = f"notice to leave: the program ended with {how}"
         if done is not None:
             return "drained", "SavedAndLeft", f"{done.message}; {how} after that"
         return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
@@ -318,7 +318,7 @@ class Launcher:
                 if not Path(f"/proc/{pid}").exists():
                     del self._running[pid]
             if self.signalled_at is not None and not read_rank_verdicts(folder):
-                self._forward(signal.SIGTERM, again=False)  # a shell that has handled the signal told nobody
+                self._forward(signal.SIGTERM, again=False)  # a shell may handle the signal and not pass it on
             if not self._running or time.monotonic() >= self._deadline:
                 return
             time.sleep(0.05)

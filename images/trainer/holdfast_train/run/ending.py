@@ -77,7 +77,7 @@ class Ending:
         if not self._notice.is_given and self._environment is not None:
             # Another rank has the notice: the time of this one runs from now on.
             self._notice.give(self._environment.grace, reason)
-        self._wait_for_pending(step, f"told to leave ({reason}); finishing the checkpoint that is on its way")
+        self._wait_for_pending(step, f"notice to leave ({reason}); finishing the checkpoint that is on its way")
         left, saved, costs = self._ranks.share(
             (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs)
         )
@@ -85,17 +85,17 @@ class Ending:
             # The costs of uploads with a limit say nothing of the last one, which has none.
             limited = self._environment is not None and self._environment.upload_rate is not None
             rule = choose_last_save(left, costs[-1].size if costs else 0, () if limited else costs)
-            say(f"told to leave ({reason}) in {left:.1f} s; {rule.why}")
+            say(f"notice to leave ({reason}) in {left:.1f} s; {rule.why}")
             saved = rule.save and self._save(left)
         newest = self._schedule.saved_step
         known = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint"
-        message = f"told to leave ({reason}) at step {step}; " + ("it is saved" if saved else known)
+        message = f"notice to leave ({reason}) at step {step}; " + ("it is saved" if saved else known)
         self._end_loop("saved" if saved else "left", step, message)
 
     def leave_fence(self, predecessor: int) -> None:
         """End before the first step: a notice came before attempt `predecessor` had handed over."""
         reason = self._agreed_reason()
-        self._end_loop("left", 0, f"told to leave ({reason}) before attempt {predecessor} had handed over")
+        self._end_loop("left", 0, f"notice to leave ({reason}) before attempt {predecessor} had handed over")
 
     def leave_now(self, step: int) -> NoReturn:
         """End this process at the second SIGTERM. Called in a signal handler."""

@@ -57,7 +57,7 @@ class FenceWait:
             over.set()
         if ranks.first:
             if must_leave:
-                reason = f"told to leave ({notice.reason or 'another rank has to leave'})"
+                reason = f"notice to leave ({notice.reason or 'another rank has to leave'})"
             say(f"waited at the fence for {self._clock() - started:.1f} s, until: {reason}")
         return not must_leave
 

@@ -59,7 +59,7 @@ def end_now(
     try:
         known = "no checkpoint is saved" if newest is None else f"the newest checkpoint is of step {newest}"
         rest = ", and one is on its way" if busy else ""
-        verdict(f"told to leave a second time, at step {step}: left at once; {known}{rest}")
+        verdict(f"second notice to leave, at step {step}: left at once; {known}{rest}")
         if last_act is not None and not busy:  # after a handover the log refuses that checkpoint
             last_act(NOW_SECONDS)
     finally:

@@ -28,7 +28,7 @@ class OneRun:
             return
         state = _states.get(self._key)
         if state == "has left":
-            say("this pod was told to leave, and its Run has left: no other Run begins")
+            say("this pod must leave, and its Run has left: no other Run begins")
             raise SystemExit(0)
         if state is not None:
             self._key = None  # the other Run keeps its state

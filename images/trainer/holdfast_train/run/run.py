@@ -382,7 +382,7 @@ class Run:
         elif order.type == "checkpoint":
             self._saving.requested = True
         elif order.type == "go":
-            self._fence_wait.end(f"told to go on ({order.reason or 'an order'})")
+            self._fence_wait.end(f"ordered to pass the fence ({order.reason or 'an order'})")
 
     def _on_notice(self, reason: str) -> None:
         """Every wait ends by the new deadline. May be called in a signal handler."""

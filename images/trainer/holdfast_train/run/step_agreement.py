@@ -110,7 +110,7 @@ class StepAgreement:
         begun = time.monotonic()
         while not self._changed.wait_for(lambda: condition() or self._error is not None, HELD_SECONDS):
             if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
-                raise ConnectionError("told to leave, and another rank does not answer: its process hangs or has ended")
+                raise ConnectionError("must leave, and another rank does not answer: its process hangs or has ended")
         if self._error is not None:
             raise self._error
 

@@ -10,7 +10,7 @@ SPARE: Final = 10.0  # seconds left after the last save: to hand over, and for a
 
 
 class LastSave(NamedTuple):
-    """Whether to `save`, and `why`, as the end of the line "told to leave in 27.0 s; ..."."""
+    """Whether to `save`, and `why`, as the end of the line "notice to leave in 27.0 s; ..."."""
 
     save: bool
     why: str

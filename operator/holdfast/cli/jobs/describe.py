@@ -72,7 +72,7 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
     born = f"created {formats.ago(meta.creation_timestamp, now)}, image {job.spec.trainer.image}"
     lines = [title, Text(born, style="dim")]
     if meta.deletion_timestamp:
-        lines.append(Text("the job is being deleted: its pod is told to leave; its checkpoints stay", style="yellow"))
+        lines.append(Text("the job is being deleted: its pod is asked to leave; its checkpoints stay", style="yellow"))
     if decision := status.decision:
         said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
         lines.append(Text(said))
@@ -133,7 +133,7 @@ def _training(job: TrainingJob, attempt: Attempt) -> str:
         return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
     doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
     return (
-        f"The program {doing}. If its node is taken away, the program is told to leave, and starts again on another "
+        f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
         "node. Nothing shows that it uses Holdfast's checkpoints, so what it saves and where it resumes is not known."
     )
 

@@ -84,7 +84,7 @@ def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
         ({}, "it saves, moves, and resumes at the step that it saved"),
         ({"checkpoint": None, "library": True}, "it saves, moves, and resumes"),
         ({"checkpoint": None, "current": {**CURRENT, "fenced": True}}, "it saves, moves, and resumes"),
-        ({"checkpoint": None}, "The program trains. If its node is taken away, the program is told to leave"),
+        ({"checkpoint": None}, "The program trains. If its node is taken away, the program is asked to leave"),
         ({"checkpoint": None, "current": QUIET}, "The program runs, and has reported nothing."),
     ],
 )

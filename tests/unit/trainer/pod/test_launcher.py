@@ -32,7 +32,7 @@ def end(
 
 
 CLASSES = [
-    # Without the library: exit code, signal and whether we were told to leave.
+    # Without the library: exit code, signal and whether the launcher got SIGTERM.
     (end(0), "completed", "Completed"),
     (end(0, told=10.0), "drained", "LeftWithoutSaving"),
     (end(1, told=10.0), "drained", "LeftWithoutSaving"),

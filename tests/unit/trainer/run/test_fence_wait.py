@@ -68,13 +68,13 @@ def waiting() -> Iterator[Waiting]:
 
 
 def test_order_ends_it_at_once(waiting: Waiting, capsys: pytest.CaptureFixture[str]) -> None:
-    waiting.then(lambda: waiting.fence_wait.end("told to go on (a test)"))
+    waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence (a test)"))
     assert waiting.wait()
-    assert capsys.readouterr().err.strip().endswith("until: told to go on (a test)")
+    assert capsys.readouterr().err.strip().endswith("until: ordered to pass the fence (a test)")
 
 
 def test_order_may_come_first(waiting: Waiting) -> None:
-    waiting.fence_wait.end("told to go on")
+    waiting.fence_wait.end("ordered to pass the fence")
     assert waiting.wait()
 
 
@@ -92,7 +92,7 @@ def test_log_is_read_again_and_again(waiting: Waiting, monkeypatch: pytest.Monke
 def test_log_is_read_no_more_afterwards(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if the thread reads the log as long as training lasts."""
     quick(monkeypatch)
-    waiting.then(lambda: waiting.fence_wait.end("told to go on"))
+    waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence"))
     assert waiting.wait()
     for thread in threading.enumerate():
         if thread.name == "holdfast-fence-wait":
@@ -112,7 +112,7 @@ def test_log_that_cannot_be_read_is_said_once(
             waiting.looked.set()
         raise error
 
-    waiting.then(lambda: waiting.fence_wait.end("told to go on"))
+    waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence"))
     assert waiting.wait(fail)
     assert waiting.looks >= 3
     assert capsys.readouterr().err.count(str(error)) == 1
@@ -141,7 +141,9 @@ def test_storage_that_hangs_delays_nobody(waiting: Waiting, order: bool) -> None
         return None
 
     waiting.then(
-        lambda: waiting.fence_wait.end("told to go on") if order else waiting.notice.give(5.0, "a drain order")
+        lambda: (
+            waiting.fence_wait.end("ordered to pass the fence") if order else waiting.notice.give(5.0, "a drain order")
+        )
     )
     assert waiting.wait(hang) == order
     released.set()
@@ -151,7 +153,7 @@ def test_sigterm_ends_it_at_once(waiting: Waiting, capsys: pytest.CaptureFixture
     waiting.notice.listen()
     waiting.then(lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert not waiting.wait()
-    assert capsys.readouterr().err.strip().endswith("until: told to leave (SIGTERM)")
+    assert capsys.readouterr().err.strip().endswith("until: notice to leave (SIGTERM)")
 
 
 def test_notice_before_it_begins(waiting: Waiting) -> None:
@@ -160,7 +162,7 @@ def test_notice_before_it_begins(waiting: Waiting) -> None:
 
 
 def test_leaving_is_stronger_than_an_order(waiting: Waiting) -> None:
-    waiting.fence_wait.end("told to go on")
+    waiting.fence_wait.end("ordered to pass the fence")
     waiting.notice.give(5.0, "a drain order")
     assert not waiting.wait()
 
@@ -168,9 +170,9 @@ def test_leaving_is_stronger_than_an_order(waiting: Waiting) -> None:
 def test_says_how_long(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter([100.0, 112.34])
     one = FenceWait(clock=lambda: next(times))
-    one.end("told to go on (a test)")
+    one.end("ordered to pass the fence (a test)")
     assert one.wait(ALONE, Notice(20.0), lambda: None)
-    assert "waited at the fence for 12.3 s, until: told to go on (a test)\n" in capsys.readouterr().err
+    assert "waited at the fence for 12.3 s, until: ordered to pass the fence (a test)\n" in capsys.readouterr().err
 
 
 class Pair(Ranks):

@@ -232,7 +232,7 @@ def test_an_order_before_the_wait(uri: str, capsys: pytest.CaptureFixture[str]) 
             run.left = True
         first.left = True
     assert kinds(uri)[-1] == ("fence", 2)
-    assert "until: told to go on (attempt 1 has ended)" in capsys.readouterr().err
+    assert "until: ordered to pass the fence (attempt 1 has ended)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [StorageUnreachableError("down"), StorageDeniedError("a rotated key")])
@@ -259,7 +259,7 @@ def test_a_successor_of_a_completed_training_does_the_rest_when_it_is_told_to(ur
     trained(environment(uri), 5)
     before = kinds(uri)
     run = Run(counter=Counter(), environment=successor(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)))
-    run._fence_wait.end("told to go on")
+    run._fence_wait.end("ordered to pass the fence")
     with run:
         assert list(run.steps(9)) == []
     assert (verdict(tmp_path)["reason"], run.step, kinds(uri)) == ("AlreadyComplete", 5, before)
@@ -357,4 +357,4 @@ def test_a_drain_order_during_the_wait_at_the_fence(uri: str, endpoint: Endpoint
     run, _ = future.result(WAIT)
     assert (run.left, run.step) == (True, 0)
     found = verdict(tmp_path)
-    assert found["message"] == "told to leave (not needed any more) before attempt 1 had handed over"
+    assert found["message"] == "notice to leave (not needed any more) before attempt 1 had handed over"
