@@ -192,8 +192,9 @@ class ElasticSampler:
         self.step = step
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, and the order that it belongs to. The same on every rank."""
-        return {"step": self.step, "seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
+        """The position, and the order and the data that it belongs to. The same on every rank."""
+        order = {"seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
+        return {"step": self.step, **order, "data": self._data}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over the position. StateError if the order differs. Other data is allowed; `Run` warns of it."""

@@ -22,7 +22,7 @@ class Description:
     """The state that some tensors belong to. `names`: of its objects. `tree`: of a single object, or of all by name.
 
     `tied`: names of tied tensors, each with the name of the tensor that it equals. `arrays`: names of NumPy arrays
-    and of byte strings, with type and shape.
+    and of byte strings, with type and shape. `facts`: about the data (see `program.data_facts`).
     """
 
     step: int
@@ -30,10 +30,12 @@ class Description:
     tree: Tree
     tied: Mapping[str, str] = field(default_factory=dict)
     arrays: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> str:
         """As JSON."""
-        body = {"v": VERSION, **vars(self), "tied": dict(self.tied), "arrays": dict(self.arrays)}
+        plain = {"tied": dict(self.tied), "arrays": dict(self.arrays), "facts": dict(self.facts)}
+        body = {"v": VERSION, **vars(self), **plain}
         return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -47,7 +49,8 @@ class Description:
                     f"{VERSION - 1} and {VERSION}"
                 )
             arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
-            return cls(int(body["step"]), tuple(body["names"]), body["tree"], dict(body["tied"]), arrays)
+            step, names, facts = int(body["step"]), tuple(body["names"]), dict(body.get("facts", {}))
+            return cls(step, names, body["tree"], dict(body["tied"]), arrays, facts)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the description of the state cannot be read: {error!r}") from error
 
@@ -123,8 +126,11 @@ class Content:
     description: Description
 
     @classmethod
-    def of(cls, step: int, objects: Mapping[str, Any]) -> "Content":
-        """Of outlines. With several objects, the names of tensors begin with the name of the object."""
+    def of(cls, step: int, objects: Mapping[str, Any], facts: Mapping[str, str]) -> "Content":
+        """Of outlines; `facts` are about the data.
+
+        With several objects, the names of tensors begin with the name of the object.
+        """
         walk = _Naming()
         (value, *more) = objects.values()
         tree = walk.tree(dict(objects) if more else value, "")
@@ -133,7 +139,7 @@ class Content:
             for name, lazy in walk.tensors.items()
             if lazy.entry.kind != "torch"
         }
-        return cls(walk.tensors, Description(step, tuple(objects), tree, walk.tied, arrays))
+        return cls(walk.tensors, Description(step, tuple(objects), tree, walk.tied, arrays, facts))
 
     @property
     def size(self) -> int:

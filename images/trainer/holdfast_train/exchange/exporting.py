@@ -12,6 +12,7 @@ from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.exchange.content import Content
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.program import data_facts
 from holdfast_train.format.selection import Only, dotted, select
 from holdfast_train.restore.lazy_tensors import outline
 from holdfast_train.restore.source import read_newest_intact
@@ -58,7 +59,7 @@ def export(
         objects = select(outline(found.manifest.state, found.manifest)["objects"], only)
         if not objects:
             raise StateError(f"{found.uri} has no objects: there is nothing to export")
-        content = Content.of(found.manifest.step, objects)
+        content = Content.of(found.manifest.step, objects, data_facts(found.manifest.program, {}))
         advance = begin(content.size)
         destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".exporting-") as folder:

@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Identity
 from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
+from holdfast_train.exchange.content import Description
 from holdfast_train.format import manifest
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.program import IMPORTED
+from holdfast_train.format.program import IMPORTED, data_facts
 from holdfast_train.format.tree import Leaf, Tree, Walk
 from holdfast_train.restore.chunk_reader import THREADS
 from holdfast_train.restore.lazy_tensors import memory_of
@@ -32,11 +33,15 @@ __all__ = ["SourceFiles", "import_checkpoint", "open_source"]
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """What was read from files: states of objects by name, the format, and the step if the files say it."""
+    """What was read from files: states of objects by name, and the format.
+
+    The step and the facts about the data (see `program.data_facts`) are those of an export, if it is one.
+    """
 
     objects: Mapping[str, Any]
     form: str
-    step: int | None
+    step: int | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -50,26 +55,29 @@ def open_source(path: Path, name: str | None) -> Iterator[SourceFiles]:
         raise StateError(f"{path} does not exist")
     if (path / torch_files.METADATA).exists():
         state, description = torch_files.read_dcp(path)
-        objects = (
-            _name_objects(path, state, name)
-            if description is None
-            else _rename_object(path, description.objects(state), name)
-        )
-        yield SourceFiles(objects, "dcp", None if description is None else description.step)
+        if description is None:
+            yield SourceFiles(_name_objects(path, state, name), "dcp")
+        else:
+            yield _exported(path, description, state, name, "dcp")
     elif path.is_dir() or path.name.endswith((safetensors_files.SUFFIX, safetensors_files.INDEX)):
         with safetensors_files.read(path) as (tensors, description):
             if not tensors and description is None:
                 raise StateError(
                     f"{path} has no safetensors files, and is not a folder of torch.distributed.checkpoint"
                 )
-            objects = (
-                {name or "model": tensors}
-                if description is None
-                else _rename_object(path, description.objects(tensors), name)
-            )
-            yield SourceFiles(objects, "safetensors", None if description is None else description.step)
+            if description is None:
+                yield SourceFiles({name or "model": tensors}, "safetensors")
+            else:
+                yield _exported(path, description, tensors, name, "safetensors")
     else:
-        yield SourceFiles(_name_objects(path, torch_files.read_torch(path), name), "torch", None)
+        yield SourceFiles(_name_objects(path, torch_files.read_torch(path), name), "torch")
+
+
+def _exported(
+    path: Path, description: Description, tensors: Mapping[str, Any], name: str | None, form: str
+) -> SourceFiles:
+    objects = _rename_object(path, description.objects(tensors), name)
+    return SourceFiles(objects, form, description.step, description.facts)
 
 
 def _name_objects(path: Path, state: Any, name: str | None) -> dict[str, Any]:
@@ -115,6 +123,7 @@ def import_checkpoint(
     begun = time.monotonic()
     walk = Walk()
     tree: Tree = {"$dict": [["objects", walk.tree(dict(source.objects), "")]]}
+    facts = data_facts(source.facts, source.objects) if step else {}  # a training that begins has seen no data
     plan = make_plan(walk.leaves, len(walk.leaves), 0, 1)
     name = CheckpointName.new(step, 1)
     identity = Identity(IMPORTED_NAMESPACE, "import", str(uuid.uuid4()), name.attempt, name.nonce)
@@ -129,7 +138,7 @@ def import_checkpoint(
             job_uid=identity.job_uid,
             at=now(),
             versions={},
-            program={IMPORTED: source.form},
+            program={IMPORTED: source.form, **facts},
             metrics={},
             parts=parts,
             tensors=(*plan.common, *merge_entries([(plan.own_tensors, plan.share)])),

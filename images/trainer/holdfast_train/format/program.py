@@ -23,6 +23,7 @@ __all__ = [
     "Severity",
     "check_rules",
     "compare",
+    "data_facts",
     "describe",
     "refusal",
     "versions",
@@ -34,6 +35,7 @@ DIGITS: Final = 12  # of the hash of one value of the configuration: enough to d
 SHOWN: Final = 6  # changed values that a message names
 CONFIG: Final = "config"
 DATA: Final = "data/"
+SAMPLER_STATE: Final = frozenset({"step", "seed", "batch", "samples", "order"})  # keys of the state of ElasticSampler
 IMPORTED: Final = "imported"
 OBJECT: Final = "object/"  # only in comparisons: a manifest lists its objects as state
 ALWAYS_REFUSED: Final = frozenset({"SeedChanged", "BatchChanged"})  # no sampler could continue
@@ -158,6 +160,27 @@ def _data_words(name: str, thing: object) -> dict[str, str]:
     return words
 
 
+def data_facts(words: Mapping[str, str], states: Mapping[str, Any]) -> dict[str, str]:
+    """The facts about data that an import keeps: those in `words`, and those in states of `ElasticSampler`.
+
+    Without seed and batch: a sampler without a state of its own may have others.
+    """
+    found = {
+        f"{DATA}{name}/{key}": str(state[key])
+        for name, state in states.items()
+        if isinstance(state, Mapping) and state.keys() >= SAMPLER_STATE
+        for key in ("samples", "data")
+        if state.get(key) is not None
+    }
+    kept = {word: value for word, value in words.items() if word.startswith(DATA) and not _is_order(word)}
+    return {**found, **kept}
+
+
+def _is_order(word: str) -> bool:
+    """True if a fact about data decides which samples a step has: no sampler could continue after a change."""
+    return word.rpartition("/")[2] in ("seed", "batch")
+
+
 # The rules.
 
 
@@ -198,17 +221,17 @@ def _revision_changed(saved: Program, now: Program) -> str | None:
 
 
 def _seed_changed(saved: Program, now: Program) -> str | None:
-    what = _data(saved, now, lambda key: key == "seed")
+    what = _data(saved, now, lambda word: word.endswith("/seed"))
     return what and f"{what}: each step would see other samples, some samples of this epoch twice and some not at all"
 
 
 def _batch_changed(saved: Program, now: Program) -> str | None:
-    what = _data(saved, now, lambda key: key == "batch")
+    what = _data(saved, now, lambda word: word.endswith("/batch"))
     return what and f"{what}: the same step would be another place in the data, with gradients over other batches"
 
 
 def _data_changed(saved: Program, now: Program) -> str | None:
-    what = _data(saved, now, lambda key: key not in ("seed", "batch"))
+    what = _data(saved, now, lambda word: not _is_order(word))
     return what and f"{what}: training continues with other data"
 
 
@@ -309,7 +332,7 @@ def _pair(saved: Mapping[str, str], now: Mapping[str, str], word: str) -> tuple[
 
 
 def _data(saved: Program, now: Program, wanted: Callable[[str], bool]) -> str | None:
-    words = [word for word in saved.words if word.startswith(DATA) and wanted(word.rpartition("/")[2])]
+    words = [word for word in saved.words if word.startswith(DATA) and wanted(word)]
     pairs = [(word.removeprefix(DATA), pair) for word in words if (pair := _pair(saved.words, now.words, word))]
     return "; ".join(f"{word} is {pair[1]}, the checkpoint's was {pair[0]}" for word, pair in pairs) or None
 

@@ -123,3 +123,57 @@ def test_a_sampler_at_another_step_is_refused(tmp_path: Path, capsys: pytest.Cap
     with Run(**objects, environment=where) as found:
         assert found.step == 14
         found.left = True
+
+
+class Samples:
+    """A data set of 100 samples with a fingerprint."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __len__(self) -> int:
+        return 100
+
+    def fingerprint(self) -> str:
+        return self.name
+
+
+def trained_on(data: Samples, prefix: Path, batch: int = 10, **variables: Any) -> Run:
+    """Train the model up to step 5 with batches of `data`, and save."""
+    objects = {"model": Net(), "sampler": ElasticSampler(data, batch=batch)}
+    with Run(**objects, environment=environment(f"file://{prefix}", 1, **variables)) as found:
+        for _ in found.steps(5):
+            pass
+    return found
+
+
+# Breaks if an export or an import loses what the checkpoint knows about the data.
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ["faces", "dogs"])
+def test_a_sampler_that_continues_after_an_import_with_other_data_is_reported(
+    prefix: Path, tmp_path: Path, form: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained_on(Samples("faces"), prefix)
+    run("export", prefix, tmp_path / "out", "--format", form)
+    run("import", tmp_path / "out", "--to", tmp_path / "back", "--step", 5)
+    capsys.readouterr()
+    trained_on(Samples(name), tmp_path / "own", HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
+    said = capsys.readouterr().err
+    assert "resumed from step 5" in said
+    assert ("DataChanged: sampler/data is dogs, the checkpoint's was faces" in said) == (name == "dogs")
+
+
+# Breaks if an import of weights keeps the batch size, whose change is always refused, or if it forgets the data.
+def test_weights_alone_keep_the_facts_about_the_data_but_not_the_batch_size(
+    prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained_on(Samples("faces"), prefix)
+    run("export", prefix, tmp_path / "out", "--only", "model")
+    for step, warned in ((5, True), (0, False)):
+        run("import", tmp_path / "out", "--to", tmp_path / f"back{step}", "--step", step)
+        capsys.readouterr()
+        resume = {"HOLDFAST_CHECKPOINT_RESUME": f"file://{tmp_path}/back{step}"}
+        trained_on(Samples("dogs"), tmp_path / f"own{step}", batch=20, **resume)
+        said = capsys.readouterr().err
+        assert f"resumed from step {step}" in said
+        assert ("DataChanged" in said) == warned, "a training that begins has seen no data"
