@@ -26,14 +26,7 @@ Colours and live screens appear on a terminal only; elsewhere a command prints p
 `holdfast --install-completion` installs completion for your shell; it completes names of jobs, tiers and namespaces
 from the cluster.
 
-| exit code | meaning |
-|---|---|
-| 0 | done |
-| 1 | the command did not do what was requested, or the watched job failed |
-| 2 | wrong command line |
-| 3 | no cluster: no kubeconfig, or no answer |
-| 4 | the job, checkpoint or bucket does not exist, or Holdfast is not installed in the cluster |
-| 5 | not allowed |
+All commands have [one list of exit codes](exit-codes.md).
 """
 
 

@@ -55,7 +55,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
         wait_for(lambda: [line for line in lines if " Running " in line], 180, "the job to run")
         assert any("holdfast.runtime run" in line for line in processes_below(folder))
         demo.send_signal(number)
-        assert demo.wait(60) == 1, "".join(lines)
+        assert demo.wait(60) == 130, "".join(lines)
     finally:
         demo.kill()
         demo.wait()

@@ -22,6 +22,7 @@ HoldfastTrainError
         +-- NoCheckpointError
 """
 
+from enum import IntEnum
 from typing import ClassVar, Final
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "AlreadyCompleteError",
     "CheckpointCorruptError",
     "CheckpointVersionError",
+    "CommandCode",
     "EnvironmentVariableError",
     "FencedError",
     "HoldfastTrainError",
@@ -55,15 +57,29 @@ EXIT_FENCED: Final = 76
 EXIT_MISCONFIGURED: Final = 78  # EX_CONFIG: a person has to change the configuration first
 
 
+class CommandCode(IntEnum):
+    """Exit codes of `holdfast-train`, as those of `holdfast`. docs/reference/exit-codes.md says what they mean."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NO_ANSWER = 3
+    NOT_FOUND = 4
+    FORBIDDEN = 5
+    INTERRUPTED = 130
+
+
 class HoldfastTrainError(Exception):
     """Base of all errors of holdfast_train.
 
-    `outcome`: in the verdict (`failed`, `misconfigured`, `fenced` or `completed`). `exit_code`: of the process.
+    `outcome`: in the verdict (`failed`, `misconfigured`, `fenced` or `completed`). `exit_code`: of a process in a
+    training pod. `command_code`: of a command that ends with this error.
     """
 
     reason: ClassVar[str] = "HoldfastError"
     outcome: ClassVar[str] = "failed"
     exit_code: ClassVar[int] = 1
+    command_code: ClassVar[CommandCode] = CommandCode.FAILED
 
 
 class EnvironmentVariableError(HoldfastTrainError):
@@ -129,6 +145,7 @@ class StorageUnreachableError(StorageError):
 
     reason = "StorageUnreachable"
     exit_code = EXIT_UNAVAILABLE
+    command_code = CommandCode.NO_ANSWER
 
 
 class StorageFullError(StorageError):
@@ -177,18 +194,21 @@ class StorageDeniedError(MisconfiguredStorageError):
     """The credentials are wrong, have expired or lack a permission."""
 
     reason = "StorageDenied"
+    command_code = CommandCode.FORBIDDEN
 
 
 class StorageNotFoundError(MisconfiguredStorageError):
     """The bucket or the volume's folder does not exist."""
 
     reason = "StorageNotFound"
+    command_code = CommandCode.NOT_FOUND
 
 
 class StorageInvalidError(MisconfiguredStorageError):
     """The address of the storage is invalid."""
 
     reason = "StorageInvalid"
+    command_code = CommandCode.USAGE
 
 
 class StorageNotAtomicError(MisconfiguredStorageError):
@@ -207,3 +227,4 @@ class NoCheckpointError(MisconfiguredStorageError):
     """`resume` names a checkpoint that does not exist or is broken."""
 
     reason = "CheckpointNotFound"
+    command_code = CommandCode.NOT_FOUND

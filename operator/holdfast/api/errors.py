@@ -16,7 +16,9 @@
     ├── UnreachableError            runtime: nobody can reach this operator, and another one can lead
     ├── WatchDiedError              runtime: the watches ended unexpectedly
     ├── ReleaseError                runtime: an uninstallation could not remove everything; says how to go on
-    ├── ConfigurationError          runtime: the operator cannot start with these settings
+    ├── ConfigurationError          runtime: the operator cannot start
+    │   ├── SettingsError           runtime: a setting on the command line or in the environment is not valid
+    │   └── NoClusterError          runtime: there is no kubeconfig, or it cannot be used
     ├── CliError                    cli: a command cannot continue; has an exit code
     │   └── DemoError               cli: the demo cannot continue
     ├── LocalError                  local: base of the errors of the local cluster
@@ -33,14 +35,32 @@ distribution: the tree of its errors is in holdfast_train/errors.py.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 
-__all__ = ["HoldfastError", "RuleError", "ScalarError", "SchemaError", "SpecError", "Unquoted", "Violation"]
+__all__ = ["ExitCode", "HoldfastError", "RuleError", "ScalarError", "SchemaError", "SpecError", "Unquoted", "Violation"]
 
 _SHOWN = 120  # characters of a bad value that a message repeats
 
 
+class ExitCode(IntEnum):
+    """Exit codes of `holdfast` and `holdfast-operator`. docs/reference/exit-codes.md says what they mean."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NO_ANSWER = 3
+    NOT_FOUND = 4
+    FORBIDDEN = 5
+    INTERRUPTED = 130
+
+
 class HoldfastError(Exception):
-    """Base of every error that Holdfast raises on purpose. Its text is for people."""
+    """Base of every error that Holdfast raises on purpose. Its text is for people.
+
+    `exit_code` is that of a command that ends with this error.
+    """
+
+    exit_code = ExitCode.FAILED
 
 
 class ScalarError(HoldfastError, ValueError):

@@ -65,8 +65,17 @@ def _problems(error: ValidationError) -> Iterator[SpecError]:
 def what_is_allowed(detail: Mapping[str, Any]) -> str:
     """What one of pydantic's errors says is allowed, in the words of a SpecError."""
     allowed = _ALLOWED.get(detail["type"])
-    text = allowed.format(**detail.get("ctx", {})) if allowed else detail["msg"]
+    text = (
+        allowed.format(**{name: _plain(value) for name, value in detail.get("ctx", {}).items()})
+        if allowed
+        else detail["msg"]
+    )
     return str(text).removeprefix("Value error, ")
+
+
+def _plain(bound: object) -> object:
+    """1 for 1.0: nobody types a limit with a zero behind the point."""
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def _found(detail: Mapping[str, Any]) -> object:

@@ -19,7 +19,7 @@ from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError
 from holdfast.local.layout import default_root
 from holdfast.local.progress_bar import ConsoleReport
-from holdfast.local.toolchain import TOOLS, build
+from holdfast.local.toolchain import TOOLS, ToolName, build
 
 app = typer.Typer(
     name="local",
@@ -58,24 +58,16 @@ def _absolute(root: Path | None) -> Path:
     return (root or default_root()).expanduser().absolute()
 
 
-def _tool_names() -> list[str]:
-    return sorted(TOOLS)
-
-
 @app.command("build")
 def build_command(
     tools: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOOL]...", help="Names of tools.", show_default="all", autocompletion=_tool_names),
+        list[ToolName] | None, typer.Argument(metavar="TOOL", help="Names of tools.", show_default="all")
     ] = None,
 ) -> None:
     """Build tools in advance: kubernetes, versitygw (S3), helm and kwok. The first build takes minutes.
 
     A tool that is already in the cache is not built again.
     """
-    for name in tools or TOOLS:
-        if name not in TOOLS:
-            raise ConfigError(f"{name!r} is not a tool of the local cluster: use {', '.join(TOOLS)}")
     for name in tools or TOOLS:
         _say(str(build(name, ConsoleReport(error_console()))))
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import typer
 from rich.text import Text
 
-from holdfast.api.errors import HoldfastError
+from holdfast.api.errors import HoldfastError, shown
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.lazy_commands import LazyGroup, Place
 from holdfast.cli.ui.console import error_console
@@ -59,19 +59,33 @@ class Group(LazyGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _in_words(error)
+            raise
         except HoldfastError as error:
             raise typer.Exit(complain(error)) from error
+
+
+def _in_words(wrong: typer.BadParameter) -> str:
+    """What an option may be, if typer repeats the words of pydantic; otherwise its own message."""
+    from pydantic import ValidationError  # noqa: PLC0415 - only a wrong command line needs it
+
+    from holdfast.api.problems import what_is_allowed  # noqa: PLC0415
+
+    if not isinstance(wrong.__cause__, ValidationError):
+        return wrong.message
+    problem = wrong.__cause__.errors()[0]
+    allowed = what_is_allowed(problem)
+    return allowed if problem["type"] == "value_error" else f"{shown(problem['input'])}: {allowed}"
 
 
 def complain(error: HoldfastError) -> ExitCode:
     """Print an error for people; return its exit code."""
     err = error_console()
     err.print(Text.assemble(("error: ", "bold red"), str(error)))
-    if isinstance(error, CliError):
-        if error.hint:
-            err.print(Text.assemble(("hint:  ", "dim"), error.hint))
-        return error.code
-    return ExitCode.FAILED
+    if isinstance(error, CliError) and error.hint:
+        err.print(Text.assemble(("hint:  ", "dim"), error.hint))
+    return error.exit_code
 
 
 app = typer.Typer(
@@ -81,7 +95,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 1 failed, 2 wrong command line, 3 no cluster, 4 not found, 5 not allowed.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no answer, 4 not found, 5 not allowed.",
 )
 
 

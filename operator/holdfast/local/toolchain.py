@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from holdfast.local import golang
@@ -51,6 +52,17 @@ class Tool:
 
 
 _VERSION = "k8s.io/component-base/version"
+
+
+class ToolName(StrEnum):
+    """Keys of TOOLS."""
+
+    KUBERNETES = "kubernetes"
+    VERSITYGW = "versitygw"
+    KWOK = "kwok"
+    HELM = "helm"
+
+
 TOOLS = {
     tool.name: tool
     for tool in (

@@ -14,11 +14,11 @@ from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 
-from holdfast.api.errors import HoldfastError
+from holdfast.api.errors import HoldfastError, shown
 from holdfast.api.problems import what_is_allowed
 from holdfast.runtime import logs, operator
 from holdfast.runtime.apiserver.client import Client
-from holdfast.runtime.errors import ConfigurationError
+from holdfast.runtime.errors import SettingsError
 from holdfast.runtime.housekeeping.uninstall import DEADLINE, release_all
 from holdfast.runtime.settings import DEFAULT_NAMESPACE, Settings
 
@@ -78,17 +78,16 @@ def options() -> tuple[Option, ...]:
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Settings from option values; None means not given. Raises ConfigurationError, which names every wrong option."""
+    """Settings from option values; None means not given. Raises SettingsError, which names every wrong option."""
     given = {name: value for name, value in values.items() if value is not None}
     pairs = [pair.partition("=") for pair in given.pop("patience", ())]
-    try:
-        patience = {name: float(seconds) for name, _, seconds in pairs}
-    except ValueError as error:
-        raise ConfigurationError(f"--patience: NAME=SECONDS is allowed; {error}") from error
+    if wrong := next((name for name, equals, _ in pairs if not equals), None):
+        raise SettingsError(f"--patience: {shown(wrong)}: must be NAME=SECONDS, for example start_timeout=600")
+    patience = {name: seconds for name, _, seconds in pairs}
     try:
         return Settings.model_validate({**given, "patience": patience})
     except ValidationError as error:
-        raise ConfigurationError("; ".join(map(_line, error.errors()))) from error
+        raise SettingsError("; ".join(map(_line, error.errors()))) from error
 
 
 def _line(problem: Any) -> str:
@@ -97,7 +96,10 @@ def _line(problem: Any) -> str:
         return text
     name, *keys = map(str, problem["loc"])
     flag = f"--{name.replace('_', '-')}"
-    return f"{' '.join((flag, *keys))}: {text}"
+    if not keys and (examples := Settings.model_fields[name].examples):
+        text = f"{text}, for example {examples[0]}"
+    found = "" if isinstance(problem["input"], dict) else f"{shown(problem['input'])}: "
+    return f"{' '.join((flag, *keys))}: {found}{text}"
 
 
 def run(settings: Settings) -> int:
@@ -112,7 +114,7 @@ def release(kubeconfig: Path | None, namespace: str, deadline: float) -> str:
     Raises ReleaseError if something is left after `deadline` seconds.
     """
     if not deadline >= 1:
-        raise ConfigurationError(f"--deadline: at least 1 (second) is allowed; got {deadline:g}")
+        raise SettingsError(f"--deadline: at least 1 (second) is allowed; got {deadline:g}")
 
     async def work() -> int:
         async with await Client.auto(kubeconfig) as client:
@@ -158,7 +160,7 @@ def _from_environment(option: Option) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The `holdfast-operator` program; its exit code: 1 if it did not work, 2 for a wrong command line."""
+    """The `holdfast-operator` program; its exit code is as in docs/reference/exit-codes.md."""
     parser = _parser()
     typed = vars(parser.parse_args(arguments))
     try:
@@ -169,4 +171,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(settings_from(given))
     except HoldfastError as error:
         sys.stderr.write(f"error: {error}\n")
-        return 1
+        return error.exit_code

@@ -1,6 +1,15 @@
 """Errors of the operator process. The tree of all errors is in holdfast/api/errors.py."""
 
-from holdfast.api.errors import HoldfastError
+from typing import Final
+
+from holdfast.api.errors import ExitCode, HoldfastError
+
+_EXIT_CODES: Final = {
+    0: ExitCode.NO_ANSWER,
+    401: ExitCode.FORBIDDEN,
+    403: ExitCode.FORBIDDEN,
+    404: ExitCode.NOT_FOUND,
+}
 
 
 class ApiError(HoldfastError):
@@ -16,6 +25,7 @@ class ApiError(HoldfastError):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+        self.exit_code = _EXIT_CODES.get(status, ExitCode.FAILED)
 
     @property
     def not_found(self) -> bool:
@@ -55,4 +65,16 @@ class ReleaseError(HoldfastError):
 
 
 class ConfigurationError(HoldfastError):
-    """The operator cannot start with these settings."""
+    """The operator cannot start."""
+
+
+class SettingsError(ConfigurationError):
+    """A setting on the command line or in the environment is not valid. The message names every wrong one."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NoClusterError(ConfigurationError):
+    """There is no kubeconfig and no service account, or it cannot be used."""
+
+    exit_code = ExitCode.NO_ANSWER

@@ -12,7 +12,12 @@ from holdfast.core.observe.config import OperatorConfig
 
 DEFAULT_NAMESPACE = "holdfast-system"
 Address = Annotated[
-    str, Field(pattern=r"^[^\s]*:[0-9]{1,5}$", description="HOST:PORT; an empty host means all addresses")
+    str,
+    Field(
+        pattern=r"^[^\s]*:[0-9]{1,5}$",
+        description="HOST:PORT; an empty host means all addresses",
+        examples=["127.0.0.1:8443, or :8443 for all addresses"],
+    ),
 ]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -23,7 +28,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespace: str = Field(
-        DEFAULT_NAMESPACE, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="namespace of the operator"
+        DEFAULT_NAMESPACE,
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        description="namespace of the operator",
+        examples=[DEFAULT_NAMESPACE],
     )
     kubeconfig: Path | None = Field(None, description="kubeconfig file; default: the pod's service account")
     identity: str = Field(
@@ -41,6 +49,7 @@ class Settings(BaseModel):
     progress_url: str | None = Field(
         None,
         pattern=r"^https://[^\s/]+$",
+        examples=["https://holdfast.example:8443"],
         description="URL of the progress endpoint for pods; default: the Service `holdfast`",
     )
     health_bind: Address = Field(":8080", description="address of /healthz and /readyz")
@@ -93,8 +102,8 @@ class Settings(BaseModel):
     def _lease_fits(self) -> "Settings":
         if self.lease_renew * 2 > self.lease_duration:
             raise ValueError(
-                f"lease_renew is {self.lease_renew}s: at most half of lease_duration ({self.lease_duration}s) is"
-                " allowed, because otherwise one slow answer loses the leadership"
+                f"--lease-renew: {self.lease_renew:g}: must be at most half of --lease-duration"
+                f" ({self.lease_duration:g} seconds): otherwise one slow answer loses the leadership"
             )
         return self
 

@@ -67,9 +67,9 @@ def test_import_train_and_export(s3: S3Server, prefix: str, tmp_path: Path) -> N
 
 def test_errors_of_the_storage(s3: S3Server, prefix: str, tmp_path: Path) -> None:
     for args, secret, code, said in (
-        (("export", prefix, tmp_path / "out"), None, 78, "contains no checkpoint"),
-        (("export", prefix, tmp_path / "out"), "wrong", 78, "SignatureDoesNotMatch"),
-        (("export", "s3://no-such-bucket/x", tmp_path / "out"), None, 78, "does not exist"),
+        (("export", prefix, tmp_path / "out"), None, 4, "contains no checkpoint"),
+        (("export", prefix, tmp_path / "out"), "wrong", 5, "SignatureDoesNotMatch"),
+        (("export", "s3://no-such-bucket/x", tmp_path / "out"), None, 4, "does not exist"),
     ):
         done = holdfast_train_command(s3, *args, secret=secret)
         assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr

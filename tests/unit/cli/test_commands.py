@@ -257,7 +257,7 @@ def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     result = holdfast("watch")
-    assert result.exit_code == ExitCode.NO_CLUSTER
+    assert result.exit_code == ExitCode.NO_ANSWER
     assert "holdfast local up" in result.output
 
 
@@ -265,7 +265,7 @@ def test_no_answer(tmp_path: Path) -> None:
     with fake_api() as gone:
         config = gone.kubeconfig(tmp_path / "config")
     result = holdfast("watch", "--kubeconfig", str(config))
-    assert result.exit_code == ExitCode.NO_CLUSTER
+    assert result.exit_code == ExitCode.NO_ANSWER
     assert "no answer from the cluster" in result.output
 
 

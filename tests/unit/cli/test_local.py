@@ -116,10 +116,3 @@ def test_options_reach_the_cluster(monkeypatch: pytest.MonkeyPatch, crashed: Pat
     assert (config.audit, config.timings.node_grace, config.timings.lease) == (True, 90.0, 0.5)
     assert [node.name for node in config.nodes] == ["big-1"]
     assert config.ports == {"kube-apiserver": 6443}
-
-
-def test_build_refuses_a_tool_that_it_does_not_know() -> None:
-    result = runner.invoke(app, ["local", "build", "minikube"])
-    assert result.exit_code != 0
-    assert "minikube" in f"{result.output}{result.exception}"
-    assert "versitygw" in f"{result.output}{result.exception}"

@@ -1,9 +1,12 @@
-"""What `holdfast` says when the packages of an extra are not installed."""
+"""What `holdfast` says of packages that are not installed, and of options with wrong values."""
 
 import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli.main import app
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,22 @@ def test_a_missing_extra_is_named(missing: str, command: str, wanted: str) -> No
     assert done.returncode == 1
     assert wanted in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# Breaks if an error repeats the words of the library that reads the value ("Input should be a valid integer, ...").
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("simulate --synthetic --windows x", """'--windows': "x": must be a whole number"""),
+        ("simulate --synthetic --windows 0", """'--windows': "0": must be at least 1"""),
+        ("simulate --synthetic --zones x", "'--zones': 'x' is not one of 'apart', 'together'."),
+        ("simulate --synthetic --load x", "--load: must be numbers with commas, such as 0.6,0.85; got 'x'"),
+        ("watch --every x", """'--every': "x": must be a number"""),
+        ("operator run --workers x", """'HOLDFAST_WORKERS'): "x": must be a whole number"""),
+        ("local build minikube", "'minikube' is not one of 'kubernetes', 'versitygw', 'kwok', 'helm'."),
+    ],
+)
+def test_a_wrong_value_says_what_was_found_and_what_is_allowed(line: str, words: str) -> None:
+    result = CliRunner().invoke(app, line.split())
+    assert (result.exit_code, words in result.output) == (2, True), result.output
+    assert "Input should" not in result.output

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for
 
 from holdfast.local import toolchain
 from holdfast.local.errors import ToolError
-from holdfast.local.toolchain import TOOLS, build, cache_key, cached, flags
+from holdfast.local.toolchain import TOOLS, ToolName, build, cache_key, cached, flags
 
 VERSION = 'if [ "$1" = env ]; then echo go1.99.0; exit; fi\n'
 # $OUT is the argument after -o.
@@ -180,3 +180,7 @@ def test_the_s3_server_is_one_with_a_single_winner() -> None:
     """Up to v1.7.0 two create-only PUTs of one key could both succeed, which breaks the checkpoint log."""
     version = tuple(map(int, toolchain.module_version(TOOLS["versitygw"]).removeprefix("v").split(".")))
     assert version >= (1, 8, 0)
+
+
+def test_every_tool_has_its_name_on_the_command_line() -> None:
+    assert [*ToolName] == [*TOOLS]

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.runtime.command import settings_from
-from holdfast.runtime.errors import ConfigurationError
+from holdfast.runtime.errors import SettingsError
 from holdfast.runtime.settings import Settings, split_address
 
 
@@ -23,19 +23,28 @@ def test_durations_of_the_core_can_be_set_by_name() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"lease_duration": 5.0, "lease_renew": 4.0}, "lease_renew"),
-        ({"workers": 0}, "--workers"),
-        ({"progress_url": "http://plain"}, "--progress-url"),
-        ({"namespace": "Not A Name"}, "--namespace"),
-        ({"health_bind": "nowhere"}, "--health-bind"),
-        ({"patience": ["nonsense=3"]}, "unknown duration"),
-        ({"patience": ["start_timeout"]}, "NAME=SECONDS"),
-        ({"patience": ["start_timeout=0"]}, "--patience"),
+        (
+            {"lease_duration": 5.0, "lease_renew": 4.0},
+            "--lease-renew: 4: must be at most half of --lease-duration (5 seconds)",
+        ),
+        ({"workers": "0"}, '--workers: "0": must be at least 1'),
+        ({"workers": "x"}, '--workers: "x": must be a whole number'),
+        ({"qps": "0"}, '--qps: "0": must be at least 1'),
+        ({"log_level": "loud"}, "--log-level: \"loud\": must be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ({"progress_url": "http://plain"}, '--progress-url: "http://plain": must match ^https://'),
+        ({"progress_url": "http://plain"}, ", for example https://holdfast.example:8443"),
+        ({"namespace": "Not A Name"}, '--namespace: "Not A Name": must match '),
+        ({"health_bind": "nowhere"}, ", for example 127.0.0.1:8443, or :8443 for all addresses"),
+        ({"patience": ["nonsense=3"]}, "--patience: nonsense: unknown duration; allowed are acknowledge_timeout, "),
+        ({"patience": ["start_timeout"]}, '--patience: "start_timeout": must be NAME=SECONDS, for example start_'),
+        ({"patience": ["start_timeout=x"]}, '--patience start_timeout: "x": must be a number'),
+        ({"patience": ["start_timeout=0"]}, '--patience start_timeout: "0": must be greater than 0'),
     ],
 )
-def test_bad_settings_are_named(values: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
+def test_an_error_names_the_option_what_was_found_and_what_is_allowed(values: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError) as refused:
         settings_from(values)
+    assert words in str(refused.value)
 
 
 def test_unknown_settings_are_refused() -> None:

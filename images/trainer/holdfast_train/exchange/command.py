@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast_train.errors import HoldfastTrainError, StateError
+from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED: Final = 130
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EXPORT: Final = """\
 Write a checkpoint to files that other programs can read.
@@ -45,7 +44,7 @@ formats of files:
 
 sizes: the command prints KiB, MiB and GiB (1024 bytes and its powers).
 
-exit codes: 0 done, 1 failed, 2 wrong command line, 75 try again later, 78 change something first"""
+exit codes: 0 done, 1 failed, 2 wrong command line, 3 no answer, 4 not found, 5 not allowed"""
 
 
 def size(text: str) -> int:
@@ -55,6 +54,13 @@ def size(text: str) -> int:
     if found is None or unit is None or float(found[1]) * unit < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; allowed: a number with MB, GB, MiB or GiB, as 5GB")
     return int(float(found[1]) * unit)
+
+
+def step(text: str) -> int:
+    """`48000` as a number. ArgumentTypeError if it is not a step."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step; allowed: a whole number from 0 on, as 48000")
+    return int(text)
 
 
 def local(text: str) -> Path:
@@ -110,7 +116,7 @@ def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", type=local, help="a file, an index of safetensors, or a folder")
     parser.add_argument("--to", metavar="PREFIX", required=True, help="an unused prefix: s3://, file://, or a path")
     parser.add_argument(
-        "--step", metavar="N", type=int, help="step of the checkpoint (default: that of an export, or 0)"
+        "--step", metavar="N", type=step, help="step of the checkpoint (default: that of an export, or 0)"
     )
     parser.add_argument("--name", metavar="NAME", help="name of the object in Run (default: model)")
 
@@ -136,17 +142,15 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    if options.step is not None and options.step < 0:
-        raise StateError(f"--step {options.step}: a step is 0 or more")
     storage, name = open_address(options.to, endpoint=options.endpoint, region=options.region)
     if name is not None:
         raise StateError(f"--to {options.to} is a checkpoint; name an unused prefix")
     with open_source(options.source, options.name) as source, ProgressBar("importing") as bar:
-        step = options.step if options.step is not None else source.step or 0
-        saved = import_checkpoint(storage, source, step, bar.begin)
+        number = options.step if options.step is not None else source.step or 0
+        saved = import_checkpoint(storage, source, number, bar.begin)
         names = ", ".join(source.objects)
     _print(f"{saved.uri}")
-    _print(f"step {step:,} from {source.form}: {names}, {format_size(saved.size)}")
+    _print(f"step {number:,} from {source.form}: {names}, {format_size(saved.size)}")
     if options.step is None and source.step is None:
         _print(f"{options.source} does not say its step, so it is step 0; use --step to say another")
     _print(f"a new job starts from it with checkpoint.resume: {storage.uri}")
@@ -164,23 +168,23 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {"export": _e
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Export or import. Return the exit code: 0, that of the error, or 1."""
+    """Export or import. Return the exit code, as in docs/reference/exit-codes.md."""
     options = make_parser().parse_args(argv)
     try:
         COMMANDS[options.command](options)
     except HoldfastTrainError as error:
         sys.stderr.write(f"holdfast-train {options.command}: {error}\n")
-        return error.exit_code
+        return error.command_code
     except ModuleNotFoundError as error:
         sys.stderr.write(f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `torch`\n")
-        return 1
+        return CommandCode.FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"holdfast-train {options.command}: {where}{error.strerror or error}\n")
-        return 1
+        return CommandCode.FAILED
     except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
+        return CommandCode.INTERRUPTED
+    return CommandCode.OK
 
 
 if __name__ == "__main__":

@@ -95,6 +95,6 @@ async def _ask(target: Target, manifests: Sequence[Manifest], reports: Sequence[
                 if report.checked and not report.refused:
                     await preflight.check(manifest, report)
     except CliError as error:
-        if error.code is ExitCode.NO_CLUSTER:
+        if error.exit_code is ExitCode.NO_ANSWER:
             error.hint = "holdfast check --offline needs no cluster"
         raise

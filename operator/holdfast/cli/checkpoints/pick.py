@@ -8,6 +8,8 @@ from holdfast_train.commitlog.records import Commit, LogState
 from holdfast_train.format.names import CheckpointName
 
 LATEST = "latest"
+_CHOOSE = "give one of these steps, latest, or a name or its start; holdfast checkpoints list shows all names"
+_WAIT = "try again after the job's first save"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ def select(prefix: Prefix, text: str) -> Selected:
     commits = prefix.state.commits
     if text == LATEST:
         if not commits:
-            raise CliError(f"nothing is committed below {prefix.uri} yet", code=ExitCode.NOT_FOUND)
+            raise CliError(f"nothing is committed below {prefix.uri} yet", code=ExitCode.NOT_FOUND, hint=_WAIT)
         return Selected(commits[-1].name, commits[-1])
     if text.isdecimal():
         found = [c for c in commits if c.step == int(text)]
@@ -35,9 +37,13 @@ def select(prefix: Prefix, text: str) -> Selected:
     if len(alike) == 1:
         return Selected(alike[0], known.get(alike[0]))
     if alike:
-        raise CliError(f"{text!r} is the start of {len(alike)} names: {', '.join(map(str, alike))}")
+        raise CliError(
+            f"{text!r} is the start of {len(alike)} names: {', '.join(map(str, alike))}", hint="type more of the name"
+        )
     raise CliError(
-        f"there is no checkpoint {text!r} below {prefix.uri}; {_known(prefix.state)}", code=ExitCode.NOT_FOUND
+        f"there is no checkpoint {text!r} below {prefix.uri}; {_known(prefix.state)}",
+        code=ExitCode.NOT_FOUND,
+        hint=_CHOOSE if commits else _WAIT,
     )
 
 

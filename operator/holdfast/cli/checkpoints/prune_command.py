@@ -176,7 +176,7 @@ def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:
         except StorageError as error:
             raise CliError(
                 f"{done} of {len(items)} were deleted, then: {error}",
-                code=explain(error).code,
+                code=explain(error).exit_code,
                 hint="the log no longer names the rest; run it again with --older-than 0s while nothing trains",
             ) from error
 

@@ -31,6 +31,11 @@ from holdfast_train.storage.retrying import RetryingStorage
 
 PATIENCE: Final = 15.0  # seconds that a storage may not answer
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_HINTS: Final[Mapping[type[HoldfastTrainError], str]] = {
+    StorageDeniedError: "these keys are wrong or lack this right",
+    StorageNotFoundError: "check the name of the bucket or folder",
+    StorageUnreachableError: "if the address works only in the cluster, forward a port to it and give --endpoint",
+}
 _OWN: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 
 
@@ -187,14 +192,5 @@ def explained() -> Iterator[None]:
 
 def explain(error: HoldfastTrainError) -> CliError:
     """The CliError for an error of holdfast_train."""
-    match error:
-        case StorageDeniedError():
-            return CliError(str(error), code=ExitCode.FORBIDDEN, hint="these keys are wrong or lack this right")
-        case StorageNotFoundError():
-            return CliError(str(error), code=ExitCode.NOT_FOUND, hint="check the name of the bucket or folder")
-        case StorageUnreachableError():
-            return CliError(
-                str(error), hint="if the address works only in the cluster, forward a port to it and give --endpoint"
-            )
-        case _:
-            return CliError(str(error))
+    hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
+    return CliError(str(error), code=ExitCode(error.command_code), hint=hint)

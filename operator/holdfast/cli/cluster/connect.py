@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.errors import CliError
+from holdfast.runtime.apiserver import kubeconfig
 from holdfast.runtime.apiserver.client import Client
-from holdfast.runtime.errors import ApiError, ConfigurationError
+from holdfast.runtime.errors import ApiError, NoClusterError
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LOCAL_HINT = 'for a cluster on this machine: holdfast local up, then eval "$(holdfast local env)"'
@@ -30,34 +28,18 @@ class Target:
             return self.namespace
         if self.kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST") and IN_CLUSTER_NAMESPACE.exists():
             return IN_CLUSTER_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
-        return _context_namespace(self._files()) or "default"
-
-    def source(self) -> str | None:
-        """The kubeconfig files to read, as $KUBECONFIG writes them; None for the pod's own account.
-
-        Raises CliError if no file exists: the client's own error does not help.
-        """
-        if self.kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            return None
-        files = self._files()
-        if not any(file.is_file() for file in files):
-            looked = ", ".join(str(file) for file in files)
-            raise CliError(
-                f"no cluster: there is no kubeconfig at {looked}", code=ExitCode.NO_CLUSTER, hint=_LOCAL_HINT
-            )
-        return os.pathsep.join(str(file) for file in files if file.is_file())
-
-    def _files(self) -> list[Path]:
-        if self.kubeconfig:
-            return [self.kubeconfig]
-        listed = os.environ.get("KUBECONFIG", "")
-        files = [Path(part) for part in listed.split(os.pathsep) if part]
-        return files or [Path.home() / ".kube" / "config"]
+        return _context_namespace(kubeconfig.candidates(self.kubeconfig)) or "default"
 
 
 def _context_namespace(files: list[Path]) -> str | None:
-    """The context's namespace. As in kubectl, the first current-context and the first context of that name count."""
-    contents = [content for file in files if (content := _read(file))]
+    """The context's namespace. As in kubectl, the first current-context and the first context of that name count.
+
+    A file that cannot be read has none: `connect` reports what is wrong with it.
+    """
+    contents = []
+    for file in files:
+        with suppress(NoClusterError):
+            contents.append(kubeconfig.read(file))
     current = next((name for content in contents if (name := content.get("current-context"))), None)
     for content in contents:
         for entry in content.get("contexts") or ():
@@ -67,22 +49,13 @@ def _context_namespace(files: list[Path]) -> str | None:
     return None
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """A kubeconfig, or {}: the client reports what is wrong with the file."""
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 @asynccontextmanager
 async def connect(target: Target) -> AsyncIterator[Client]:
     """A client for the target. Every error of the API or the kubeconfig inside becomes a CliError."""
     try:
-        client = await Client.auto(target.source())
-    except ConfigurationError as error:
-        raise CliError(f"no cluster: {error}", code=ExitCode.NO_CLUSTER, hint=_LOCAL_HINT) from error
+        client = await Client.auto(target.kubeconfig)
+    except NoClusterError as error:
+        raise CliError(f"no cluster: {error}", code=error.exit_code, hint=_LOCAL_HINT) from error
     async with client:
         with explained(client.host):
             yield client
@@ -103,28 +76,28 @@ def explain(error: ApiError, server: str) -> CliError:
         case 0:
             return CliError(
                 f"no answer from the cluster at {server}: {error.message}",
-                code=ExitCode.NO_CLUSTER,
+                code=error.exit_code,
                 hint="check the kubeconfig, and that the cluster is up",
             )
         case 401:
             return CliError(
                 f"the cluster at {server} does not know this user (401)",
-                code=ExitCode.FORBIDDEN,
+                code=error.exit_code,
                 hint="log in again, or give another --kubeconfig",
             )
         case 403:
             return CliError(
                 f"not allowed: {error.message}",
-                code=ExitCode.FORBIDDEN,
+                code=error.exit_code,
                 hint="ask for the role holdfast-view (to look) or holdfast-edit (to act) in this namespace",
             )
         case 404 if "could not find the requested resource" in error.message or not error.message:
             return CliError(
                 f"the cluster at {server} has no TrainingJobs: Holdfast is not installed there",
-                code=ExitCode.NOT_FOUND,
+                code=error.exit_code,
                 hint="helm install holdfast charts/holdfast --namespace holdfast-system --create-namespace",
             )
         case 404:
-            return CliError(error.message, code=ExitCode.NOT_FOUND, hint="holdfast watch -A lists all jobs")
+            return CliError(error.message, code=error.exit_code, hint="holdfast watch -A lists all jobs")
         case _:
             return CliError(f"the cluster refused: {error}")

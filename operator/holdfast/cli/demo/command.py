@@ -72,7 +72,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.FAILED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)

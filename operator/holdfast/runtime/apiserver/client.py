@@ -17,7 +17,8 @@ from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from holdfast.runtime.errors import ApiError, ConfigurationError
+from holdfast.runtime.apiserver import kubeconfig
+from holdfast.runtime.errors import ApiError, NoClusterError
 
 __all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "ApiError", "Client", "resource_of"]
 
@@ -98,41 +99,39 @@ class Client:
         self.observer: Observer | None = None
 
     @classmethod
-    async def from_kubeconfig(cls, path: str | Path | None = None) -> Self:
+    async def from_kubeconfig(cls, path: Path | None = None) -> Self:
         """Connect with a kubeconfig file; None uses $KUBECONFIG or ~/.kube/config.
 
-        Raises ConfigurationError if there is no usable file.
+        Raises NoClusterError if there is no usable file.
         """
-        _check_that_there_is_one(path)
+        files = os.pathsep.join(map(str, kubeconfig.existing(path)))
         configuration = Configuration()
 
         async def load() -> None:
             await kube_config.load_kube_config(
-                config_file=str(path) if path else None, client_configuration=configuration, persist_config=False
+                config_file=files, client_configuration=configuration, persist_config=False
             )
 
         try:
             await load()
             return cls(configuration, load)
         except (kube_config.ConfigException, OSError) as error:
-            raise ConfigurationError(
-                f"cannot use kubeconfig {path or '($KUBECONFIG or ~/.kube/config)'}: {error}. Set --kubeconfig FILE."
-            ) from error
+            raise NoClusterError(f"kubeconfig {files} cannot be used: {error}") from error
 
     @classmethod
     async def in_cluster(cls) -> Self:
-        """Connect with the pod's service account. Raises ConfigurationError outside a pod."""
+        """Connect with the pod's service account. Raises NoClusterError outside a pod."""
         configuration = Configuration()
         try:
             kube_config.load_incluster_config(client_configuration=configuration)
         except (kube_config.ConfigException, OSError) as error:
-            raise ConfigurationError(
-                f"cannot use the pod's service account: {error}. Set --kubeconfig FILE."
+            raise NoClusterError(
+                f"the pod's service account cannot be used: {error}; give --kubeconfig FILE"
             ) from error
         return cls(configuration)
 
     @classmethod
-    async def auto(cls, path: str | Path | None = None) -> Self:
+    async def auto(cls, path: Path | None = None) -> Self:
         """Connect with the kubeconfig at `path`; without one as a pod, outside a pod with the default kubeconfig."""
         if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             return await cls.in_cluster()
@@ -280,9 +279,3 @@ class Client:
         async for page, version in self.pages(path, params):  # noqa: B007 - used after the loop
             items += page
         return items, version
-
-
-def _check_that_there_is_one(path: str | Path | None) -> None:
-    """Refuse a kubeconfig that does not exist: the client library reports an empty one."""
-    if path and not any(Path(file).is_file() for file in str(path).split(os.pathsep)):
-        raise ConfigurationError(f"there is no kubeconfig at {path}. Set --kubeconfig FILE.")

@@ -85,7 +85,7 @@ def test_standard_input_is_a_file_too() -> None:
 def test_without_a_cluster_it_says_how_to_do_without(tmp_path: Path) -> None:
     result = check(written(tmp_path, GOOD), "--kubeconfig", str(tmp_path / "none"))
     assert isinstance(result.exception, CliError)
-    assert result.exception.code is ExitCode.NO_CLUSTER
+    assert result.exception.exit_code is ExitCode.NO_ANSWER
     assert "--offline" in result.exception.hint
 
 

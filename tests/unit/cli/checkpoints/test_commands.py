@@ -146,7 +146,9 @@ def test_a_checkpoint_is_named_in_many_ways(folder: FolderStorage, text: str) ->
 def test_a_checkpoint_that_is_not_there(folder: FolderStorage) -> None:
     result = holdfast("show", folder.uri, "25")
     assert result.exit_code == ExitCode.NOT_FOUND
+    assert "there is no checkpoint '25' below" in result.output
     assert "committed steps: 10, 20, 30" in result.output
+    assert "hint:  give one of these steps, latest, or a name or its start" in result.output
     attempt(folder, 2).complete(30)
     assert holdfast("prune", folder.uri, "--keep-last", "1", "--yes").exit_code == 0
     assert "committed step: 30" in holdfast("show", folder.uri, "25").output
@@ -280,7 +282,7 @@ def test_a_place_without_a_log(tmp_path: Path) -> None:
     assert result.exit_code == ExitCode.NOT_FOUND
     assert "no attempt has started yet" in result.output
     result = holdfast("list", "ftp://x")
-    assert (result.exit_code, "allowed: s3://bucket/prefix" in result.output) == (ExitCode.FAILED, True)
+    assert (result.exit_code, "allowed: s3://bucket/prefix" in result.output) == (ExitCode.USAGE, True)
 
 
 def test_a_folder_by_its_path(folder: FolderStorage, monkeypatch: pytest.MonkeyPatch) -> None:

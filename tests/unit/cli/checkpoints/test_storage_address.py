@@ -75,7 +75,7 @@ def test_without_the_secret_own_keys_are_used_and_it_is_said(
     api.answers["GET", SECRET] = answer
     with pytest.raises(CliError, match="there are no AWS credentials of your own") as refused:
         find(Where("job"))
-    assert (refused.value.code, why in str(refused.value)) == (ExitCode.FORBIDDEN, True)
+    assert (refused.value.exit_code, why in str(refused.value)) == (ExitCode.FORBIDDEN, True)
     own_keys(monkeypatch)
     found = find(Where("job"))
     assert found.credentials == Credentials()

@@ -37,7 +37,8 @@ def test_what_a_job_has_counted() -> None:
 
 def test_time_on_a_node_that_the_cluster_did_not_give_does_not_count() -> None:
     named = attempt(pods=(PodRecord(uid="u-1", node="n1", node_uid="u-n1"),))
-    assert loss_counts.of_job(status(named, tiers=(known(losses=2, node_time=HOUR),)), NOW) == {"spot": LossCount(2, HOUR)}
+    counted = status(named, tiers=(known(losses=2, node_time=HOUR),))
+    assert loss_counts.of_job(counted, NOW) == {"spot": LossCount(2, HOUR)}
 
 
 def test_a_notice_does_not_reduce_the_node_time() -> None:

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from holdfast.runtime.apiserver.client import Client, resource_of
-from holdfast.runtime.errors import ApiError, ConfigurationError
+from holdfast.runtime.errors import ApiError, NoClusterError
 
 
 @pytest.mark.parametrize(
@@ -23,8 +25,14 @@ def test_the_resource_of_a_path(path: str, expected: tuple[str, bool]) -> None:
 
 
 async def test_a_missing_kubeconfig_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="/nowhere"):
-        await Client.from_kubeconfig("/nowhere")
+    with pytest.raises(NoClusterError, match="/nowhere"):
+        await Client.from_kubeconfig(Path("/nowhere"))
+
+
+async def test_a_kubeconfig_without_a_context_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("{}")
+    with pytest.raises(NoClusterError, match=f"kubeconfig {tmp_path}/config cannot be used: .*current-context"):
+        await Client.from_kubeconfig(tmp_path / "config")
 
 
 def test_kinds_of_errors() -> None:

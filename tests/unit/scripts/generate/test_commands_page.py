@@ -1,5 +1,7 @@
 """The generated command reference."""
 
+import re
+
 from scripts.generate import commands_page
 
 
@@ -14,3 +16,8 @@ def test_every_command_is_there() -> None:
 
 def test_no_line_ends_in_blanks() -> None:
     assert not [line for line in commands_page.markdown().splitlines() if line != line.rstrip()]
+
+
+# Breaks if the help of an option or argument that may be repeated shows a type of Python, such as list[Path].
+def test_no_type_of_python_is_shown_for_values_that_repeat() -> None:
+    assert re.findall(r"<list\[\w+\]>", commands_page.markdown()) == []

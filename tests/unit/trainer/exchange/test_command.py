@@ -48,8 +48,9 @@ def test_wrong_arguments(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFix
     train(prefix)
     said = fails(capsys, "export", prefix, tmp_path / "out", "--only", "modle")
     assert "there is nothing at 'modle'; there is model, optimizer" in said
-    assert "contains no checkpoint" in fails(capsys, "export", tmp_path / "none", tmp_path / "out", code=78)
-    for args in (["export", "a", "s3://b/c"], ["export", "a", "b", "--max-shard-size", "big"], []):
+    assert "contains no checkpoint" in fails(capsys, "export", tmp_path / "none", tmp_path / "out", code=4)
+    export, import_ = ["export", "a"], ["import", "a", "--to", "b"]
+    for args in ([*export, "s3://b/c"], [*export, "b", "--max-shard-size", "big"], [*import_, "--step", "-1"], []):
         with pytest.raises(SystemExit) as ended:
             main(args)
         assert ended.value.code == 2

@@ -133,11 +133,11 @@ def test_a_prefix_with_a_log_is_refused(prefix: Path, tmp_path: Path, capsys: py
     train(prefix)
     before = sorted(prefix.rglob("*"))
     safetensors.torch.save_file({"x": torch.ones(2)}, tmp_path / "x.safetensors")
-    said = fails(capsys, "import", tmp_path / "x.safetensors", "--to", prefix, code=78)
+    said = fails(capsys, "import", tmp_path / "x.safetensors", "--to", prefix, code=1)
     assert "the prefix belongs to the job ns/job; import to a prefix of its own" in said
     assert sorted(prefix.rglob("*")) == before
     run("import", tmp_path / "x.safetensors", "--to", tmp_path / "back", "--step", 3)
-    said = fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=78)
+    said = fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=1)
     assert "contains an imported checkpoint already, as step 3" in said
 
 
@@ -161,7 +161,7 @@ def test_an_interrupted_import_can_be_repeated(
     monkeypatch.setattr("holdfast_train.exchange.importing.PATIENCE_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(FolderStorage, "write", down)
-        assert "down" in fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=75)
+        assert "down" in fails(capsys, "import", tmp_path / "x.safetensors", "--to", tmp_path / "back", code=3)
     run("import", tmp_path / "x.safetensors", "--to", tmp_path / "back")
     assert list(holdfast_train.load(str(tmp_path / "back"))["model"]) == ["x"]
 

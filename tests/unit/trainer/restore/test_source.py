@@ -25,7 +25,7 @@ class Training:
 
 
 def test_what_is_deleted_while_it_is_read_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    """Breaks if a reader of a prefix that somebody trains on ends with NoCheckpointError and exit code 78."""
+    """Breaks if a reader of a prefix that somebody trains on ends with NoCheckpointError."""
     training = Training()
     asked: list[int] = []
 
