@@ -69,7 +69,7 @@ def count_fruitless(turn: Turn, end: End) -> bool:
 
 
 def _is_reclaim(turn: Turn, end: End) -> bool:
-    """True if a taken node is what Spot is about. A node that fell silent may have been brought down by the program."""
+    """True if the tier is Spot, and the node did not fall silent: its program may bring a node down."""
     return turn.attempt.tier.kind == "Spot" and end.reason != EndReason.NODE_SILENT
 
 
