@@ -36,7 +36,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 @pytest.mark.parametrize("given", ["0", "-3", "nan"])
 def test_a_release_needs_some_time(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["release", "--deadline", given]) == 1
+    assert command.main(["release", "--deadline", given]) == 2
     assert "--deadline: at least 1 (second) is allowed; got" in capsys.readouterr().err
 
 

@@ -85,6 +85,7 @@ def test_a_pod_that_may_not_be_released_does_not_stop_the_others() -> None:
         release(client)
     assert kept(client) == ["p1-1-0"]
     assert lease not in client.objects
+    assert caught.value.exit_code == 1, "the Job of the chart does not run again after this exit code"
     assert f"{caught.value}" == (
         "released 2 pods; 1 pods keep Holdfast's finalizer and cannot be deleted: ns/p1-1-0; the last error: 403 "
         "Forbidden: no; go on with: holdfast-operator release --namespace system"
