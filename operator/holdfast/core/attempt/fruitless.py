@@ -26,7 +26,7 @@ from holdfast.core.turn import Turn
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 COUNTED = (EndKind.LOSS, EndKind.FAILURE)
-TRIES = 3  # attempts in vain on a tier until it rests
+TRIES = 3  # fruitless attempts on a tier until it rests
 # Losses in which the node has no part: the storage, another attempt, or the way to the operator is the cause.
 _NOT_THE_NODE = STORAGE_BROKEN | {EndReason.FENCED, EndReason.UNREACHABLE}
 
@@ -80,12 +80,12 @@ def _was_lost_with_node(turn: Turn, end: End) -> bool:
 
 
 def _let_rest(draft: Draft, tier: str) -> None:
-    """Count an attempt in vain on the tier. From the third in a row on, the tier rests; each time for longer."""
+    """Count a fruitless attempt on the tier. From the third in a row on, the tier rests; each time for longer."""
     config, known = draft.snapshot.config, knowledge.find(draft.status.tiers, tier)
     count = ((known and known.fruitless) or 0) + 1
     rest = backoff(config.rest_base, config.rest_limit, count - TRIES + 1) if count >= TRIES else None
     until = draft.now + rest if rest else None
-    draft.set(tiers=knowledge.record_vain(draft.status.tiers, tier, count, until))
+    draft.set(tiers=knowledge.record_fruitless(draft.status.tiers, tier, count, until))
 
 
 def is_hopeless(draft: Draft) -> bool:

@@ -118,7 +118,7 @@ def record_progress(known: Known, tier: str) -> Known:
     return _put(known, one.model_copy(update={"fruitless": None, "rests_until": None})) if one else known
 
 
-def record_vain(known: Known, tier: str, count: int, rests_until: datetime | None) -> Known:
+def record_fruitless(known: Known, tier: str, count: int, rests_until: datetime | None) -> Known:
     """`count` attempts in a row lost a node of the tier before they made progress."""
     return _put(known, _open(known, tier).model_copy(update={"fruitless": count, "rests_until": rests_until}))
 

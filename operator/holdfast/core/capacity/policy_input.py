@@ -20,7 +20,7 @@ class TierView:
     does no useful work. `worst_changeover` is the longest changeover to plan with, at least `changeover`. `lifetime` is
     for how long the job may expect to keep a node of the tier. `refused_ago` is how long ago the tier refused this
     job's present search for a node; None if it did not, or if the tier came up after that. `speed_assumed`: the speed
-    was neither measured nor stated, so nothing may depend on it. `resting`: attempts on it were in vain, so policy
+    was neither measured nor stated, so nothing may depend on it. `resting`: attempts on it were fruitless, so policy
     Ordered does not go there now.
     """
 

@@ -52,8 +52,10 @@ class OperatorConfig:
     backoff_base: timedelta = timedelta(seconds=10)
     backoff_limit: timedelta = timedelta(minutes=5)
     outage_backoff_limit: timedelta = timedelta(hours=1)  # after many losses in a row that the platform caused
-    rest_base: timedelta = timedelta(minutes=10)  # how long a tier rests on which three attempts in a row were in vain
-    rest_limit: timedelta = timedelta(hours=2)  # the rest doubles up to this with each further attempt in vain
+    rest_base: timedelta = timedelta(
+        minutes=10
+    )  # how long a tier rests on which three attempts in a row were fruitless
+    rest_limit: timedelta = timedelta(hours=2)  # the rest doubles up to this with each further fruitless attempt
     status_interval: timedelta = timedelta(seconds=15)  # progress is written to a job's status at most this often
     look_again: timedelta = timedelta(hours=1)  # a job that is not over is decided again after this at the latest
     assumed: Assumptions = field(default_factory=Assumptions)  # of capacity policies, before anything was measured

@@ -1,4 +1,4 @@
-"""TierResting: the condition of a job that leaves a tier out for a while, because its attempts there were in vain."""
+"""TierResting: the condition of a job that leaves a tier out for a while, because its attempts there were fruitless."""
 
 from holdfast.api.scalars import format_time
 from holdfast.core.attempt.placement import in_order
