@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.support.operator.fake_api_server import Clock, FakeClient, raw_job, raw_pod
+from tests.support.operator.whole_lists import replace_all
 
 from holdfast.api import names
 from holdfast.api.profile import CapacityProfileStatus
@@ -45,8 +46,8 @@ class World:
             writer, self.cache, self.queue, every=EVERY, acquire_time=timedelta(minutes=1), now=self.clock.now,
             clock=self.clock,
         )  # fmt: skip
-        self.cache.replace_all("profiles", self.client.objects.values(), self.client.version)
-        self.cache.replace_all("jobs", self.jobs.values(), self.version)
+        replace_all(self.cache, "profiles", self.client.objects.values(), self.client.version)
+        replace_all(self.cache, "jobs", self.jobs.values(), self.version)
         self.profiles.begin()
 
     def put_profile(self, name: str, uid: str = "", tiers: Iterable[str] = TIERS) -> dict[str, Any]:
@@ -73,7 +74,7 @@ class World:
         self.version += 1
         raw = self.jobs.pop(name)
         raw["metadata"]["resourceVersion"] = str(self.version)
-        self.cache.drop_job(raw)
+        self.cache.drop("jobs", raw)
 
     def once(self) -> None:
         self.runner.run(self.profiles.once())

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.support.operator.every_metric import AT, Told, every_metric, job_with_everything, operator
 from tests.support.operator.fake_api_server import Clock, FakeClient, raw_pod
+from tests.support.operator.whole_lists import replace_all
 from tests.support.waiting import wait_for
 
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
@@ -52,7 +53,7 @@ def test_what_a_job_lived_through_is_counted_once() -> None:
     assert 'holdfast_recovery_seconds_sum{phase="restore"} 7.0' in text
     client: Any = FakeClient()
     second = Operator(Settings(namespace="ns"), client)
-    second._cache.replace_all("jobs", [after], 3)
+    replace_all(second._cache, "jobs", [after], 3)
     text = asyncio.run(second.exposition.page()).decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
     assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text

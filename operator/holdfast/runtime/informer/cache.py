@@ -1,6 +1,6 @@
 """The operator's copy of the cluster: the newest known version of every object.
 
-Every `put_*` and `drop_*` returns the keys of the jobs whose decision may change: the caller enqueues exactly these.
+Every `put` and `drop` returns the keys of the jobs whose decision may change: the caller enqueues exactly these.
 An older version never replaces a newer one, and a deleted object does not come back, because watch events, lists and
 the answers to own writes arrive in any order.
 """
@@ -74,6 +74,18 @@ class Cache:
         self.strays = Strays()
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, Versions] = defaultdict(Versions)
+        self._puts: Mapping[str, Callable[[Raw], set[Key]]] = {
+            "jobs": self.put_job,
+            "pods": self.put_pod,
+            "nodes": self.put_node,
+            "profiles": self.put_profile,
+        }
+        self._drops: Mapping[str, Callable[[Key, str, int], set[Key]]] = {
+            "jobs": self._drop_job,
+            "pods": self._drop_pod,
+            "nodes": self._drop_node,
+            "profiles": self._drop_profile,
+        }
 
     def _notify(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         for listener in self.listeners:
@@ -124,10 +136,6 @@ class Cache:
             self._notify(before, job)
         return {key}
 
-    def drop_job(self, raw: Raw) -> set[Key]:
-        """Remove a deleted TrainingJob."""
-        return self._drop_job(_key(raw), raw["metadata"]["uid"], version_of(raw))
-
     def forget_job(self, key: Key, uid: str) -> None:
         """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""
         if (job := self.jobs.get(key)) and job.metadata.uid == uid:
@@ -170,10 +178,6 @@ class Cache:
             self._by_node[view.node].add(view.uid)
         return touched | {key} if _differs(before, view) else touched
 
-    def drop_pod(self, raw: Raw) -> set[Key]:
-        """Remove a deleted pod."""
-        return self._drop_pod(_key(raw), raw["metadata"]["uid"], version_of(raw))
-
     def forget_pod(self, name: Key, uid: str) -> None:
         """Remove a pod that the API server did not find: an interrupted watch may never report its deletion."""
         self._versions["pods"].forget(name, uid)
@@ -215,15 +219,11 @@ class Cache:
             touched |= self._acquiring_jobs()
         return touched
 
-    def drop_node(self, raw: Raw) -> set[Key]:
-        """Remove a deleted node."""
-        return self._drop_node(raw["metadata"]["name"], raw["metadata"]["uid"], version_of(raw))
-
-    def _drop_node(self, name: str, uid: str, version: int) -> set[Key]:
-        if not self._versions["nodes"].record_deletion(("", name), uid, version):
+    def _drop_node(self, key: Key, uid: str, version: int) -> set[Key]:
+        if not self._versions["nodes"].record_deletion(key, uid, version):
             return set()
-        rest = {n: node for n, node in self.cluster.nodes.items() if n != name}
-        return self._set_nodes(rest, (name,)) | self._acquiring_jobs()
+        rest = {name: node for name, node in self.cluster.nodes.items() if name != key.name}
+        return self._set_nodes(rest, (key.name,)) | self._acquiring_jobs()
 
     def _set_nodes(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> set[Key]:
         was = self.cluster
@@ -283,44 +283,24 @@ class Cache:
         self.bad_status.pop(name, None)
         return self.profiles.pop(name, None)
 
-    def drop_profile(self, raw: Raw) -> set[Key]:
-        """Remove a deleted CapacityProfile."""
-        return self._drop_profile(raw["metadata"]["name"], raw["metadata"]["uid"], version_of(raw))
-
-    def _drop_profile(self, name: str, uid: str, version: int) -> set[Key]:
-        if not self._versions["profiles"].record_deletion(("", name), uid, version):
+    def _drop_profile(self, key: Key, uid: str, version: int) -> set[Key]:
+        if not self._versions["profiles"].record_deletion(key, uid, version):
             return set()
-        self._forget_profile(name)
-        return self._jobs_using(name)
+        self._forget_profile(key.name)
+        return self._jobs_using(key.name)
 
     def _jobs_using(self, profile: str) -> set[Key]:
         return {key for key, job in self.jobs.items() if job.spec.capacity.profile == profile}
 
-    # --- everything at once
-
-    def replace_all(self, kind: str, listed: Iterable[Raw], version: int) -> set[Key]:
-        """Apply a complete list of `jobs`, `pods`, `nodes` or `profiles`: put every object, drop every other one.
-
-        `version` is the list's resourceVersion: newer objects in the cache stay.
-        """
-        present: set[str] = set()
-        touched: set[Key] = set()
-        for raw in listed:
-            present.add(raw["metadata"]["uid"])
-            touched |= self.put(kind, raw)
-        return touched | self.drop_missing(kind, present, version)
+    # --- by kind: `jobs`, `pods`, `nodes` or `profiles`
 
     def put(self, kind: str, raw: Raw) -> set[Key]:
-        """Store the current version of an object of `jobs`, `pods`, `nodes` or `profiles`."""
-        match kind:
-            case "jobs":
-                return self.put_job(raw)
-            case "pods":
-                return self.put_pod(raw)
-            case "nodes":
-                return self.put_node(raw)
-            case _:
-                return self.put_profile(raw)
+        """Store the current version of an object."""
+        return self._puts[kind](raw)
+
+    def drop(self, kind: str, raw: Raw) -> set[Key]:
+        """Remove a deleted object."""
+        return self._drops[kind](_key(raw), raw["metadata"]["uid"], version_of(raw))
 
     def drop_missing(self, kind: str, present: Set[str], version: int) -> set[Key]:
         """Drop every object that is missing from a complete list: its UID is not in `present`.
@@ -329,15 +309,7 @@ class Cache:
         """
         touched: set[Key] = set()
         for (namespace, name), uid in self._versions[kind].missing(present, version):
-            match kind:
-                case "jobs":
-                    touched |= self._drop_job(Key(namespace, name), uid, version)
-                case "pods":
-                    touched |= self._drop_pod(Key(namespace, name), uid, version)
-                case "nodes":
-                    touched |= self._drop_node(name, uid, version)
-                case _:
-                    touched |= self._drop_profile(name, uid, version)
+            touched |= self._drops[kind](Key(namespace, name), uid, version)
         return touched
 
 

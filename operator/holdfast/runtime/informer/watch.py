@@ -134,30 +134,23 @@ class Watches:
 
         kopf.on.login(registry=registry)(login)
 
-        def watch(where: tuple[str, ...], put: Callable[[Any], set[Key]], drop: Callable[[Any], set[Key]]) -> None:
+        def watch(kind: str, *where: str) -> None:
             async def seen(event: Any, **_: Any) -> None:
-                change = drop if event["type"] == "DELETED" else put
-                for key in change(event["object"]):
-                    self._queue.add(key)
+                raw = event["object"]
+                touched = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, raw)
+                pod = cache.pod(raw["metadata"]["uid"])  # None for other kinds
+                for key in touched:
+                    if pod and pod.calm:
+                        self._queue.after(key, CALM, calm=True)
+                    else:
+                        self._queue.add(key)
 
             kopf.on.event(*where, id=f"see-{where[-1]}", registry=registry)(seen)
 
-        watch(("", "v1", "nodes"), cache.put_node, cache.drop_node)
-
-        @kopf.on.event("", "v1", "pods", id="see-pods", registry=registry)  # type: ignore[untyped-decorator]
-        async def seen_pod(event: Any, **_: Any) -> None:
-            raw = event["object"]
-            gone = event["type"] == "DELETED"
-            touched = cache.drop_pod(raw) if gone else cache.put_pod(raw)
-            pod = cache.pod(raw["metadata"]["uid"])
-            for key in touched:
-                if pod and pod.calm:
-                    self._queue.after(key, CALM, calm=True)
-                else:
-                    self._queue.add(key)
-
-        watch((names.GROUP, names.VERSION, names.PROFILE_PLURAL), cache.put_profile, cache.drop_profile)
-        watch((names.GROUP, names.VERSION, names.JOB_PLURAL), cache.put_job, cache.drop_job)
+        watch("nodes", "", "v1", "nodes")
+        watch("pods", "", "v1", "pods")
+        watch("profiles", names.GROUP, names.VERSION, names.PROFILE_PLURAL)
+        watch("jobs", names.GROUP, names.VERSION, names.JOB_PLURAL)
 
     async def run(self) -> None:
         """Watch until `stop`. Raises WatchDiedError, or kopf's own error, if the watches end before."""

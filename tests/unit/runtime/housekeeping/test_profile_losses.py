@@ -136,7 +136,7 @@ def test_a_profile_that_was_made_anew_knows_what_its_jobs_know(world: World, not
     world.once()
     raw = world.client.objects.pop(f"{PATH}/grid")
     if noticed:
-        world.cache.drop_profile(raw)
+        world.cache.drop("profiles", raw)
         world.pass_by()
     world.cache.put_profile(world.put_profile("grid", uid="new"))
     world.pass_by()

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from tests.support.operator.fake_api_server import raw_job, raw_node, raw_pod
+from tests.support.operator.whole_lists import replace_all
 
 from holdfast.runtime.informer.cache import Cache, Key
 
@@ -33,7 +34,7 @@ def test_resource_versions_are_numbers_not_text(cache: Cache) -> None:
 
 def test_a_deleted_object_does_not_come_back(cache: Cache) -> None:
     cache.put_job(raw_job(version=10))
-    assert cache.drop_job(raw_job(version=11)) == {A}
+    assert cache.drop("jobs", raw_job(version=11)) == {A}
     assert cache.put_job(raw_job(version=11)) == set()
     assert A not in cache.jobs
     assert cache.put_job(raw_job(uid="u2", version=13)) == {A}
@@ -43,7 +44,7 @@ def test_a_deleted_object_does_not_come_back(cache: Cache) -> None:
 def test_the_late_end_of_an_earlier_job_does_not_remove_its_namesake(cache: Cache) -> None:
     cache.put_job(raw_job(uid="u1", version=10))
     cache.put_job(raw_job(uid="u2", version=12))
-    assert cache.drop_job(raw_job(uid="u1", version=11)) == set()
+    assert cache.drop("jobs", raw_job(uid="u1", version=11)) == set()
     assert cache.jobs[A].metadata.uid == "u2"
 
 
@@ -67,7 +68,7 @@ def test_a_pod_touches_its_job_and_only_when_a_decision_could_tell(cache: Cache)
     assert cache.put_pod(raw_pod(version=2)) == set()
     assert cache.pods(A)[0].resource_version == "2"
     assert cache.put_pod(raw_pod(version=3, phase="Running", node="n1")) == {A}
-    assert cache.drop_pod(raw_pod(version=4)) == {A}
+    assert cache.drop("pods", raw_pod(version=4)) == {A}
     assert cache.pods(A) == ()
     assert cache.put_pod(raw_pod(version=3)) == set()
 
@@ -133,7 +134,7 @@ def test_a_new_node_touches_jobs_that_wait_for_one(cache: Cache) -> None:
     cache.put_job(acquiring("a", "u1"))
     cache.put_job(raw_job("b", "u2", phase="Running"))
     assert cache.put_node(raw_node("new")) == {A}
-    assert cache.drop_node(raw_node("new", version=9)) == {A}
+    assert cache.drop("nodes", raw_node("new", version=9)) == {A}
     assert cache.cluster.nodes == {}
 
 
@@ -188,12 +189,12 @@ def test_what_becomes_of_jobs_is_told(cache: Cache) -> None:
     cache.put_job(raw_job(version=10))
     cache.put_job(raw_job(version=12))
     cache.put_job(raw_job(version=12))  # the answer to a write, and its event
-    cache.replace_all("jobs", [raw_job(version=12)], 12)
+    replace_all(cache, "jobs", [raw_job(version=12)], 12)
     cache.put_job(raw_job(version=11))
     cache.put_job(raw_job(version=13, phase=7))  # it cannot be read, but is not gone
     cache.put_job(raw_job(version=14))
     cache.put_job(raw_job(uid="u2", version=15))
-    cache.drop_job(raw_job(uid="u2", version=16))
+    cache.drop("jobs", raw_job(uid="u2", version=16))
     cache.put_job(raw_job(uid="u3", version=17))
     cache.forget_job(A, "u3")
     assert told == [
@@ -217,7 +218,7 @@ def test_a_sweep_drops_what_is_not_listed_and_not_newer(cache: Cache) -> None:
     cache.put_job(raw_job("old", "u1", version=5))
     cache.put_job(raw_job("kept", "u2", version=6))
     cache.put_job(raw_job("new", "u3", version=50))
-    touched = cache.replace_all("jobs", [raw_job("kept", "u2", version=6), raw_job("seen", "u4", version=7)], 40)
+    touched = replace_all(cache, "jobs", [raw_job("kept", "u2", version=6), raw_job("seen", "u4", version=7)], 40)
     assert touched == {Key("ns", "old"), Key("ns", "seen")}
     assert {key.name for key in cache.jobs} == {"kept", "new", "seen"}
 
@@ -225,15 +226,15 @@ def test_a_sweep_drops_what_is_not_listed_and_not_newer(cache: Cache) -> None:
 def test_a_sweep_of_every_kind(cache: Cache) -> None:
     cache.put_pod(raw_pod(node="n1"))
     cache.put_node(raw_node("n1"))
-    assert cache.replace_all("nodes", [], 100) == {A}
-    assert cache.replace_all("pods", [], 100) == {A}
+    assert replace_all(cache, "nodes", [], 100) == {A}
+    assert replace_all(cache, "pods", [], 100) == {A}
     assert cache.job_keys() == set()
 
 
 def test_a_pod_that_lost_its_label_may_come_back() -> None:
     cache = Cache()
     cache.put_pod(raw_pod(version=10))
-    cache.drop_pod(raw_pod(version=12))
+    cache.drop("pods", raw_pod(version=12))
     assert cache.put_pod(raw_pod(version=11)) == set()  # an answer to a write that was made before
     assert cache.pods(Key("ns", "a")) == ()
     assert cache.put_pod(raw_pod(version=13)) == {Key("ns", "a")}

@@ -54,7 +54,7 @@ def test_the_cache_finds_strays_and_their_jobs() -> None:
     assert cache.put_pod(forged(version=11, deleted=DELETED)) == {A}
     assert cache.job_keys() == {A}
     assert cache.pods(A) == ()
-    cache.drop_pod(forged(version=12))
+    cache.drop("pods", forged(version=12))
     assert cache.job_keys() == set()
 
 
