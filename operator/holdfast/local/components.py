@@ -48,11 +48,11 @@ def write_pki(layout: Layout, server: str) -> None:
     pki.issue("kube-apiserver", "kube-apiserver", hosts=_SERVER_NAMES)
     pki.issue("kubelet-client", "kube-apiserver-kubelet-client", _MASTERS)
     pki.issue("agent", "holdfast-node-agent", hosts=(HOST, "localhost"))
+    pki.issue("agent-client", "holdfast-node-agent", _MASTERS)
     pki.signing_key("service-accounts")
     layout.kubeconfigs.mkdir(mode=0o700)
     users = (
         ("admin", "holdfast-admin", _MASTERS, layout.admin_kubeconfig),
-        ("agent-client", "holdfast-node-agent", _MASTERS, layout.agent_kubeconfig),
         ("controller-manager", "system:kube-controller-manager", "", layout.kubeconfig("kube-controller-manager")),
         ("scheduler", "system:kube-scheduler", "", layout.kubeconfig("kube-scheduler")),
     )

@@ -88,11 +88,6 @@ class Layout:
         return self.root / "admin.kubeconfig"
 
     @property
-    def agent_kubeconfig(self) -> Path:
-        """The node agent's kubeconfig."""
-        return self.root / "agent.kubeconfig"
-
-    @property
     def agent_socket(self) -> Path:
         """The node agent's control socket."""
         return self.root / "agent.sock"

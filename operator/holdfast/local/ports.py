@@ -49,17 +49,17 @@ def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[s
     return ports
 
 
-def answers_ok(port: int, path: str, *, tls: bool, timeout: float = 1.0) -> bool:
-    """True if a server on this machine answers an anonymous GET with 200.
+def answers_ok(port: int, path: str, *, tls: bool) -> bool:
+    """True if a server on this machine answers an anonymous GET with 200 within a second.
 
     With `tls` its certificate is not checked: some parts sign their own, and the request contains no secret.
     """
     connection: http.client.HTTPConnection
     if tls:
         context = ssl._create_unverified_context()  # noqa: S323 - see above
-        connection = http.client.HTTPSConnection(HOST, port, timeout=timeout, context=context)
+        connection = http.client.HTTPSConnection(HOST, port, timeout=1.0, context=context)
     else:
-        connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
+        connection = http.client.HTTPConnection(HOST, port, timeout=1.0)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200
