@@ -11,7 +11,7 @@ from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.local.cluster import Cluster
 
-POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a pool that nobody uses after it
+POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a pool that no later test uses
 
 # Everything that an operator waits for, short: the local cluster calls a node silent after 6 s.
 PATIENCE = {

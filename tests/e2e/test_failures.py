@@ -65,7 +65,7 @@ def test_program_that_fails_too_often_ends_the_job_with_its_own_words(
 def test_mistakes_are_named_in_seconds_and_burn_no_tier(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a job that can never work waits, tries other tiers, or is told to be a failure of the program."""
+    """Breaks if a job that can never work waits, tries other tiers, or counts as a failure of the program."""
     tiers = [calm_pool.tier("cpu"), {**calm_pool.tier("cpu"), "name": "other"}]
     wrong_keys = s3_secret(cluster, AWS_SECRET_ACCESS_KEY="wrong")
     apply(cluster, {**wrong_keys, "metadata": {"name": "wrong-keys"}}, namespace=namespace)
@@ -198,7 +198,7 @@ def test_limit_range_refuses_one_tier_after_the_other(
 def test_namespace_with_restricted_pod_security(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a program with a user of its own is not let in, or one without is not told which rule keeps it out."""
+    """Breaks if a program with a user of its own is refused, or one without is refused and the rule is not named."""
     level = "pod-security.kubernetes.io/enforce"
     cluster.kubectl("label", "--overwrite", "namespace", namespace, f"{level}=restricted")
     root = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT)

@@ -35,13 +35,13 @@ KILL_AFTER = timedelta(seconds=30)  # all pods of a group leave at once: on a bu
 PLAN = {
     "goal": {"steps": STEPS},
     "checkpoint": {"every": "800 steps"},
-}  # rarely, or those who go on crowd those who save
+}  # rarely, otherwise trainers that resume slow down those that save
 TRAIN = """
 if [ "$HOLDFAST_ATTEMPT" = 1 ]; then pace=0.1; else pace=0.001; fi
 exec python -m holdfast_train.examples.stub --step-seconds $pace
 """
 # No progress writes between the others: the writes of a failover are then the same for each job. Trainers report as
-# rarely, but after each save too, so that an operator that was just started soon hears of them.
+# rarely, but after each save too, so that an operator that has just started soon knows them.
 STEADY = {"status_interval": 600}
 
 
@@ -119,7 +119,7 @@ def assert_failed_over_once(job: Job) -> None:
     assert loss.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(loss['number'])[-2000:]}"
     printed = job.logs(last["number"])
     resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
-    # No operator may have heard of the last attempt before its end; then nobody knows that the one before came further.
+    # Perhaps no operator got a report of the last attempt; then none knows that the attempt before it came further.
     assert resumed == loss["lastStep"] or ("firstStep" not in last and resumed > loss["lastStep"]), status["history"]
     assert f"total {STEPS * (STEPS + 1) // 2}" in printed
     known = {entry["number"] for entry in status["history"]}
@@ -217,7 +217,7 @@ def test_operator_down_while_the_job_completes_and_its_pod_is_deleted(
 def test_operator_down_while_the_pod_ends_and_is_lost(
     cluster: Cluster, namespace: str, lone_operator: Make, pool: Pool
 ) -> None:
-    """Breaks if a job whose end nobody saw is trained anew, though its log says that it is complete."""
+    """Breaks if a job that ended without an operator is trained again although its log says that it is complete."""
     operator = lone_operator().start()
     job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.02))
     job.wait_step(1)

@@ -75,7 +75,7 @@ def test_etcd_is_killed_while_a_job_trains(
 def test_operator_is_killed_and_started_again_while_a_job_trains(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], calm_pool: Pool
 ) -> None:
-    """Breaks if an operator that starts cannot tell from status and pods what runs, and begins anew."""
+    """Breaks if an operator that starts does not find in status and pods what runs, and begins again."""
     operator = lone_operator().start()
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], ENDLESS, goal=GOAL)
     job.wait_checkpoint(20)
@@ -155,7 +155,7 @@ def wait_commit(job: Job, steps: int) -> None:
 
 
 def given_up_twice(log: str) -> str:
-    """The log if it tells of two saves that failed."""
+    """The log if it contains two saves that failed."""
     return log if log.count("could not be saved") >= 2 else ""
 
 
@@ -165,7 +165,7 @@ def newest_step(log: str) -> int:
 
 
 def end_untouched(job: Job) -> None:
-    """Wait for a report of steps taken from now on. Nothing else may have happened, and the job is obeyed as ever."""
+    """Wait for a report of new steps. Nothing else may have happened, and the job still carries out requests."""
     step = commits(job)[-1]
     assert_untouched(job, job.wait(f"a report beyond step {step}", lambda s: s["progress"]["step"] > step))
     job.patch({"suspend": True})

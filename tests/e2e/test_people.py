@@ -139,7 +139,7 @@ def test_delete_while_training(cluster: Cluster, namespace: str, operator: Opera
 
 @pytest.mark.usefixtures("collector")
 def test_delete_during_a_save(cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool) -> None:
-    """Breaks if a save in flight is broken off or begun anew when the pod is told to go."""
+    """Breaks if a save in flight is stopped or begins again when the pod is deleted."""
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.02, "--save-seconds", 7))
     job.wait_phase("Running")
     wait_for(lambda: "step 20 " in job.logs(1), 30, "the save at step 20 to begin")

@@ -35,9 +35,9 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
 def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if acquireTimeout is not kept, a walk does not start at the top, or the ledger is not what was written.
+    """Breaks if acquireTimeout is not kept, or if an attempt does not begin with the first tier.
 
-    Or if the operator's metrics tell something else than was written.
+    Or if the ledger or the operator's metrics differ from the status.
     """
     prices = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
     tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in prices.items()]
@@ -101,7 +101,7 @@ def test_dead_node_costs_only_what_was_not_saved(
     assert last["resumedStep"] % 20 == 0, "it resumes from a checkpoint that was due every 20 steps"
 
 
-def test_pod_deleted_by_somebody_is_a_loss(
+def test_a_pod_that_a_person_deletes_is_a_loss(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if a trainer that saves on SIGTERM and exits with 0 counts as complete."""
@@ -155,7 +155,7 @@ def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")
 
 
-def test_torchrun_with_loader_workers_saves_when_told_to_leave(
+def test_torchrun_with_loader_workers_saves_on_a_notice(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if loader workers die of SIGTERM before the rank has saved, or torchrun's exit 1 counts as a failure."""

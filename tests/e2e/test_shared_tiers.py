@@ -16,7 +16,7 @@ QUICK = stub("--step-seconds", 0.02, "--steps", 50)
 def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], pool: Pool
 ) -> None:
-    """Breaks if knowledge goes with the job that has it, with the operator that was told, or is not heeded."""
+    """Breaks if knowledge is lost with the job or the operator that has it, or if no other job uses it."""
     for name in ("spot-1", "spot-2"):
         cluster.crash(pool.node(name))
         cluster.kubectl("delete", "node", pool.node(name))

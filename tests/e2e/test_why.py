@@ -22,7 +22,7 @@ def holdfast(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def viewer(cluster: Cluster, namespace: str) -> Path:
-    """A kubeconfig of somebody who may see the jobs of this namespace, and nothing else."""
+    """A kubeconfig of a user who may see the jobs of this namespace, and nothing more."""
     cluster.kubectl("create", "serviceaccount", USER, "-n", namespace)
     rule = ["--verb=get,list", "--resource=trainingjobs.holdfast.dev"]
     cluster.kubectl("create", "role", USER, "-n", namespace, *rule)

@@ -30,7 +30,7 @@ def test_save_intervals_are_read(text: str, every: Every) -> None:
 @pytest.mark.parametrize(
     "text", ["", "500", "0 steps", "500steps", "often", "0s", "8d", "1.5h", "Auto", "auto ", 500, None, True]
 )
-def test_what_is_no_save_interval_is_refused(text: object) -> None:
+def test_a_text_that_is_not_a_save_interval_is_refused(text: object) -> None:
     with pytest.raises(ValidationError, match="500 steps or 10m"):
         Every.model_validate(text)
 

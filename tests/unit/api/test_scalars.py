@@ -63,7 +63,7 @@ def test_durations_are_read(text: str, value: timedelta) -> None:
     "text",
     ["", "5", "1.5h", "-1s", "+1s", "1h 30m", "30m1h", "1w", "1H", "1m\n", "1_0s", "١s", "99999d", 5, None, "1s" * 40],
 )
-def test_what_is_no_duration_is_refused(text: object) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: object) -> None:
     with pytest.raises(ScalarError, match="1h30m"):
         parse_duration(text)
 
@@ -93,7 +93,7 @@ def test_a_time_survives_being_written(value: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["2026-11-21", "2026-11-21T09:00:00", "2026-13-21T09:00:00Z", "now", 5, 1.5, "0001-01-01T00:00:00+01:00"]
 )
-def test_what_is_no_time_is_refused(text: object) -> None:
+def test_a_text_that_is_not_a_time_is_refused(text: object) -> None:
     with pytest.raises(ScalarError, match="RFC 3339"):
         parse_time(text)
 
@@ -124,7 +124,7 @@ def test_moments_that_people_write(text: object, read: bool) -> None:
     assert moments.validate_python(value) == value
 
 
-def test_times_are_utc_whatever_their_zone() -> None:
+def test_times_of_every_zone_become_utc() -> None:
     assert format_time(parse_time("2026-11-21T10:00:00.5+01:00")) == "2026-11-21T09:00:00.500000Z"
     assert parse_time("0999-01-01T00:00:00Z") == datetime(999, 1, 1, tzinfo=UTC)
 

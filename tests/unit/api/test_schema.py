@@ -128,7 +128,7 @@ def test_nothing_is_left_that_a_structural_schema_does_not_know() -> None:
     assert not names(structural(Outer)) & {"$ref", "$defs", "anyOf", "const", "title", "patternProperties"}
 
 
-def test_a_status_is_filled_in_by_nobody() -> None:
+def test_the_schema_of_a_status_has_no_defaults() -> None:
     assert not any("default" in field for field in structural(Outer, defaults=False)["properties"].values())
 
 

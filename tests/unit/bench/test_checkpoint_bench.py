@@ -60,7 +60,7 @@ def test_what_a_save_costs_is_the_median_of_all_but_the_first() -> None:
     }
 
 
-def test_what_is_lost_in_the_noise_is_no_peer() -> None:
+def test_a_peer_whose_stall_is_lost_in_the_noise_is_not_measured() -> None:
     found = list(stalls.verdicts([stall(OURS, 0.004, 1.0, 1.0), stall(stalls.ASYNC, 0.1, 1.0, -0.1)], "1 MB"))
     assert [verdict.cells[-1] for verdict in found] == ["met", "not measured", "not measured", "met"]
 

@@ -1,4 +1,4 @@
-"""Commands from the command line to the API and back, against an API server that answers as told."""
+"""Commands from the command line to the API and back, against an API server with scripted answers."""
 
 import json
 from collections.abc import Iterator
@@ -202,7 +202,7 @@ def test_checkpoint_asks_by_annotation_and_waits(api: FakeApi) -> None:
     assert "saved step 251" in result.output
 
 
-def test_a_request_that_nobody_answers_ends_and_says_so(api: FakeApi) -> None:
+def test_a_request_that_the_operator_does_not_answer_ends_with_a_message(api: FakeApi) -> None:
     api.answers["PATCH", JOB] = raw_job()
     result = holdfast("checkpoint", "job", "--timeout", "1")
     assert result.exit_code == ExitCode.FAILED

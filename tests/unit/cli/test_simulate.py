@@ -60,7 +60,7 @@ def test_made_up_markets_together_and_billed() -> None:
     assert " 0.8 " in simulate(*arguments)
 
 
-# Breaks if a wrong option is not told from a simulation that went wrong, or is not named.
+# Breaks if a wrong option has the exit code of a simulation that failed, or is not named.
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

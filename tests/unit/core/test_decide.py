@@ -114,7 +114,7 @@ def test_a_pod_is_promised_if_its_number_was_in_status_and_the_old_one_was_seen_
     assert promised(pod(), **successor) == [False]  # lost touch with: only status can say that it is over
 
 
-def test_where_the_fence_tells_programs_apart_the_next_number_is_promised():
+def test_an_attempt_with_a_fence_gets_the_next_number_before_its_pod():
     training = attempt(state=AttemptState.RUNNING, fenced=True, first_step=1)
     going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
 

@@ -312,7 +312,7 @@ def test_the_pod_satisfies_pod_security_baseline():
     assert not any("hostPath" in volume for volume in spec["volumes"])
 
 
-def test_the_digest_of_the_program_tells_programs_and_storages_apart_and_nothing_else():
+def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_else():
     def digest(**changes):
         return build(**changes)["metadata"]["annotations"]["holdfast.dev/program"]
 

@@ -90,7 +90,7 @@ def test_a_tier_that_gave_no_node():
     assert learned(status(waits), pending()) == {"spot": knows(**seen("Refused", -300, 0))}
 
 
-def test_a_successor_that_waited_in_vain():
+def test_a_successor_that_got_no_node():
     """It is given up without a record, since it had no node; what was learned of the tier stays."""
     waits = follower(ACQUIRING, created_at=at(-90))
     given_job = under("Deadline", status(training(), successor=waits), slack=600)

@@ -85,7 +85,7 @@ def test_both_operator_commands_have_the_same_code(arguments: list[str], code: E
 
 
 @pytest.mark.parametrize("arguments", [["watch"], ["describe", "job"], ["operator", "release"], ["move", "job"]])
-def test_a_missing_kubeconfig_is_no_answer(arguments: list[str]) -> None:
+def test_a_missing_kubeconfig_has_the_code_of_a_cluster_that_does_not_answer(arguments: list[str]) -> None:
     assert holdfast(*arguments, "--kubeconfig", "/nowhere") == ExitCode.NO_ANSWER
 
 

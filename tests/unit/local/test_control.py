@@ -57,7 +57,7 @@ def test_an_order_is_one_json_line(agent: Agent, tmp_path: Path) -> None:
         (b"[]\n", "which is not an answer"),
     ],
 )
-def test_a_refusal_is_told_in_words(agent: Agent, tmp_path: Path, answer: bytes, words: str) -> None:
+def test_a_refusal_has_a_message_for_people(agent: Agent, tmp_path: Path, answer: bytes, words: str) -> None:
     agent(answer)
     with pytest.raises(ControlError, match=words):
         order(Layout(tmp_path), "crash", "spot-9")

@@ -1,4 +1,4 @@
-"""Go comes from PATH if it is new enough, else from the locked wheel; without either the message says what to do."""
+"""Go comes from PATH if it is new enough, otherwise from the locked wheel; without both a message says what to do."""
 
 import sys
 from collections.abc import Callable

@@ -29,7 +29,7 @@ def test_a_server_certificate_names_its_hosts_and_is_signed_by_the_authority(pki
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
 
 
-def test_a_client_certificate_carries_user_and_group_and_is_no_server(pki: Pki) -> None:
+def test_a_client_certificate_has_user_and_group_and_cannot_serve(pki: Pki) -> None:
     cert = load(pki.issue("admin", "ada", "system:masters").cert)
     assert cert.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "ada"
     assert cert.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)[0].value == "system:masters"

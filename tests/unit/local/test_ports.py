@@ -38,7 +38,7 @@ def test_a_port_in_use_is_refused_and_its_user_named() -> None:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """The port of a server that answers 200 to /good, and 404 to everything else."""
+    """The port of a server that answers 200 to /good, and 404 to other paths."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

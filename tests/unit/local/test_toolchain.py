@@ -1,4 +1,4 @@
-"""A cached tool is always whole, is rebuilt when anything that decides it changes, and failures are told in words."""
+"""A cached tool is always whole, is rebuilt after a change of its inputs, and failures have a message for people."""
 
 import os
 import platform

@@ -26,7 +26,7 @@ def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> 
     assert not operator._may_answer()
 
 
-# Breaks if a metric is added, renamed or dropped and its page goes on to tell of what was.
+# Breaks if a metric is added, renamed or dropped and its page is not changed.
 def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md").read_text()
     told: dict[str, Told] = {}

@@ -177,7 +177,7 @@ def test_slack_runs_out_while_a_job_waits(phase: str, left: float) -> None:
     assert f"holdfast_job_slack_seconds{{{WHERE}}} {300.0 if left > 4000 else 0.0}" in lines
 
 
-# Breaks if an alert goes on for what nobody knows, or any condition that is added makes series.
+# Breaks if an alert fires for a condition that is Unknown, or if each new condition makes series.
 def test_conditions_that_are_at_risk() -> None:
     at = "2026-11-21T11:00:00Z"
     conditions = [
@@ -192,7 +192,7 @@ def test_conditions_that_are_at_risk() -> None:
     ]
 
 
-# Breaks if a tier that left the profile stays on screens, or one that nobody has tried looks as if it were out.
+# Breaks if a tier that left the profile stays on screens, or if a tier that was never tried looks as if it were out.
 def test_tiers_of_a_profile_of_which_something_is_known() -> None:
     known = [
         TierKnowledge(tier="spot", state=Seen.LOST),

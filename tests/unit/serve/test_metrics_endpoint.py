@@ -66,7 +66,9 @@ async def ask(site: Site) -> AsyncIterator[Ask]:
         ("down", 503, "try again"),
     ],
 )
-async def test_who_may_read(site: Site, ask: Ask, token: str | None, status: int, words: str) -> None:
+async def test_only_users_with_the_right_may_read(
+    site: Site, ask: Ask, token: str | None, status: int, words: str
+) -> None:
     found, text = await ask(token)
     assert (found, words in text) == (status, True)
     assert site.pages == (status == 200)

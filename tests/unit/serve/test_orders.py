@@ -60,7 +60,7 @@ async def test_a_waiting_pod_gets_a_new_order_at_once() -> None:
     assert orders.waiting == 0
 
 
-async def test_an_order_that_is_known_wakes_nobody() -> None:
+async def test_an_order_that_the_pod_knows_ends_no_long_poll() -> None:
     orders, _ = board()
     orders.replace("u1", (order(1),))
     waiter = asyncio.ensure_future(orders.wait("p1", 1, 30))

@@ -150,5 +150,5 @@ async def test_bad_polls(site: Site, query: str, expected: int) -> None:
     assert (await site.orders(query))[0] == expected
 
 
-async def test_the_token_is_never_told_back(site: Site) -> None:
+async def test_no_answer_contains_the_token(site: Site) -> None:
     assert "wrong" not in json.dumps((await site.post(token="wrong"))[1])

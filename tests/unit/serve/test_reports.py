@@ -134,7 +134,7 @@ def test_what_was_said_once_still_holds(desk: Desk) -> None:
 
 def test_a_failed_save_holds_only_until_one_succeeds(desk: Desk) -> None:
     desk.say(saveError="StorageDenied: no")
-    desk.say(saveError="StorageDenied: still no")  # another text alone is no news
+    desk.say(saveError="StorageDenied: still no")  # another message alone does not wake the job
     assert (desk.report.save_error, desk.woken) == ("StorageDenied: still no", [True])
     desk.say()
     assert (desk.report.save_error, desk.woken) == (None, [True, True])

@@ -43,7 +43,7 @@ def test_times_stay_text_and_anchors_work(tmp_path: Path) -> None:
         (b"\xff\xfe\xfa", "is not UTF-8"),
     ],
 )
-def test_what_is_no_manifest_is_named(tmp_path: Path, text: str | bytes, words: str) -> None:
+def test_a_document_that_is_not_a_manifest_is_named(tmp_path: Path, text: str | bytes, words: str) -> None:
     with pytest.raises(CliError, match=words):
         read(written(tmp_path, text))
 

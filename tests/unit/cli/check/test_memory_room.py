@@ -30,7 +30,7 @@ def test_a_copy_that_fits():
 
 
 def test_a_copy_that_does_not_fit_beside_the_program():
-    """Breaks if the first save of a job is killed for its memory, and nobody was warned."""
+    """Breaks if the first save of a job is killed for its memory, and no message came before."""
     assert said("12Gi", 12) == (
         "warning: 12Gi has no room for the copy of the state that a save makes (12.0Gi: given by --state); the trainer "
         "may be killed while it saves: set 13Gi or more"

@@ -84,7 +84,7 @@ SHORT = {"type": "MemoryShort", "status": "True", "reason": "NoRoomForSave", "me
     ],
 )
 async def test_a_job_that_exists_says_if_a_save_fits_into_its_memory(status: dict[str, Any], said: str | None) -> None:
-    """Breaks if a job whose save does not fit is only told so when the kernel has killed it."""
+    """Breaks if a job whose save does not fit gets no message before the kernel kills it."""
     found, refused = await findings({JOB: {**GOOD, "status": status}}, {})
     assert not refused
     about = [line for line in found if "resources.memory" in line]
@@ -128,7 +128,7 @@ async def test_a_cluster_without_holdfast_is_named() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 401, 503])
-async def test_no_answer_is_no_refusal(status: int) -> None:
+async def test_a_cluster_that_does_not_answer_has_not_refused_the_job(status: int) -> None:
     with pytest.raises(ApiError):
         await findings({f"POST {JOBS}": ApiError(status, "X", "y")}, {})
 

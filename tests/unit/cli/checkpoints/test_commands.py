@@ -75,7 +75,7 @@ def test_list(folder: FolderStorage) -> None:
     assert "\x1b" not in result.output
 
 
-def test_list_tells_every_state(folder: FolderStorage) -> None:
+def test_list_shows_every_state_of_a_checkpoint(folder: FolderStorage) -> None:
     """Breaks if a retired checkpoint, whose deletion was interrupted, passes for one that was never committed."""
     path(folder, "manifests", 30).unlink()
     old = path(folder, "data", 10).read_bytes(), path(folder, "manifests", 10).read_bytes()

@@ -134,7 +134,7 @@ def test_a_listing_that_lags_behind_hides_no_commit(ended: MemoryStorage) -> Non
     assert wanted(prefix) == [15, 35]
 
 
-def test_what_was_committed_while_a_person_thought_stays() -> None:
+def test_a_checkpoint_committed_while_the_question_is_open_stays() -> None:
     storage = MemoryStorage()
     first = attempt(storage, 1)
     save(first, 10)
@@ -190,7 +190,7 @@ def calls() -> int:
 
 
 def test_a_prune_at_any_point_of_attempts_lives_costs_them_nothing() -> None:
-    """One prune before each of their calls to the store. Breaks without the fence's rule for what nobody names."""
+    """One prune before each call to the storage. Breaks without the fence's rule for objects that no record names."""
     for moment in range(calls()):
         storage, seen = MemoryStorage(), {"calls": 0, "inside": False}
 
@@ -247,7 +247,7 @@ def test_attempts_at_any_point_of_a_prune_lose_nothing(ended: MemoryStorage) -> 
 
 @pytest.mark.parametrize("keep", [Keep(1), None])
 def test_a_save_that_begins_at_any_point_of_a_prune_is_committed_whole(ended: MemoryStorage, keep: Keep | None) -> None:
-    """Breaks if the log is read before the objects are listed: what a fence between wrote looks like nobody's."""
+    """Breaks if the log is read before the objects are listed: what an attempt wrote in between looks like orphans."""
     moment, over = 0, False
     while not over:
         storage, seen = MemoryStorage(), {"calls": 0, "inside": False}

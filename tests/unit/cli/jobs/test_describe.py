@@ -1,4 +1,4 @@
-"""What people are told at three in the morning."""
+"""The screen of `holdfast describe` for each state of a job."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -41,7 +41,7 @@ def test_screen_fits_a_narrow_terminal() -> None:
     assert max(len(line) for line in lines) <= 70
 
 
-def test_screen_of_a_job_that_nobody_has_looked_at() -> None:
+def test_screen_of_a_job_without_a_status() -> None:
     new = running_job().model_copy(update={"status": type(running_job().status)()})
     shown = text(view.job_screen(new, [], NOW, view.Losses()))
     assert "New" in shown
@@ -56,7 +56,7 @@ def test_only_the_newest_events_are_shown() -> None:
     assert "Event11" not in shown
 
 
-def test_a_completed_job_is_done_whatever_its_last_report_said() -> None:
+def test_a_completed_job_shows_all_steps_as_done() -> None:
     job = running_job({"phase": "Completed", "current": None})
     assert view.fraction(job) == 1.0
     assert view.eta(job, NOW) == "-"

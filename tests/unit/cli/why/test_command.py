@@ -152,7 +152,7 @@ def test_a_tier_that_left_the_grid_is_shown_as_long_as_the_job_is_on_it():
 
 
 def test_where_nodes_may_not_be_seen_it_says_so_and_goes_on():
-    """Breaks if a tier counts as out for the reason alone that nobody was allowed to look."""
+    """Breaks if a tier counts as out only because the user may not list nodes."""
     tiers = [{**TIERS[0], "observation": "Free"}, TIERS[1]]
     given = under("Deadline", running(current=None, tiers=(known(state=None),)), tiers=tiers)
     seen = {view.name: view for view, _ in asked(given, nodes=None).rows}
@@ -174,7 +174,7 @@ def test_what_a_policy_lacks_is_named():
     assert "unknown (PaceUnknown)" in screen
 
 
-def test_a_job_that_nobody_has_looked_at():
+def test_a_job_without_a_status():
     screen = shown(asked(under("Deadline")), width=120)
     assert "no decision yet" in screen
     assert "The operator has not read the job yet" in screen

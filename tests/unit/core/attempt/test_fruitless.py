@@ -74,7 +74,7 @@ def test_the_launcher_says_what_was_saved_while_no_operator_listened(message, co
     assert lost(RESUMED, ended(1, 1, message), cluster=nodes()).fruitless_attempts == count
 
 
-def test_a_checkpoint_that_an_earlier_operator_was_told_of_counts_only_if_this_attempt_made_it():
+def test_a_checkpoint_reported_to_an_earlier_operator_counts_only_if_this_attempt_made_it():
     def told(seconds):
         return {"checkpoint": {"step": 800, "uri": "s3://b/p", "committed_at": at(seconds)}}
 
@@ -142,7 +142,7 @@ def draining(reason, **changes):
         (attempt(state=AttemptState.DRAINING, fenced=True, drain=stopped()), ended(), HERE, 0, 0),
     ],
 )
-def test_an_attempt_in_vain_is_counted_where_its_cause_is(current, seen, cluster, of_job, of_tier):
+def test_a_fruitless_attempt_counts_for_the_job_or_for_the_tier(current, seen, cluster, of_job, of_tier):
     """Breaks if a storm of Spot losses ends a job, or if a program that brings nodes down is never stopped."""
     after = lost(current, seen, cluster=cluster)
     seen_of_tier = find(after.tiers, current.tier.name)
@@ -150,15 +150,15 @@ def test_an_attempt_in_vain_is_counted_where_its_cause_is(current, seen, cluster
     assert after.history[-1].fruitless is bool(of_job)
 
 
-def vain(count, seconds=None, name="spot"):
+def fruitless_on(count, seconds=None, name="spot"):
     return known(name, fruitless=count, rests_until=None if seconds is None else at(seconds))
 
 
 @pytest.mark.parametrize(
     ("before", "minutes"), [(0, None), (1, None), (2, 10), (3, 20), (4, 40), (5, 80), (6, 120), (400, 120)]
 )
-def test_a_tier_rests_longer_with_each_attempt_in_vain(before, minutes):
-    after = find(lost(RESUMED, pod(), cluster=GONE, status={"tiers": (vain(before),)}).tiers, "spot")
+def test_a_tier_rests_longer_after_each_fruitless_attempt(before, minutes):
+    after = find(lost(RESUMED, pod(), cluster=GONE, status={"tiers": (fruitless_on(before),)}).tiers, "spot")
     assert after.fruitless == before + 1
     assert after.rests_until == (None if minutes is None else at(minutes * 60))
 
@@ -166,7 +166,11 @@ def test_a_tier_rests_longer_with_each_attempt_in_vain(before, minutes):
 def test_progress_ends_the_rest():
     saved_more = {"reports": [stepped(step=900, checkpoint=saved(501))]}
     after = lost(
-        RESUMED, pod(), cluster=GONE, status={"tiers": (vain(5, 3000), vain(3, 500, "dedicated"))}, **saved_more
+        RESUMED,
+        pod(),
+        cluster=GONE,
+        status={"tiers": (fruitless_on(5, 3000), fruitless_on(3, 500, "dedicated"))},
+        **saved_more,
     )
     assert [(one.tier, one.fruitless, one.rests_until) for one in after.tiers] == [
         ("spot", None, None), ("dedicated", 3, at(500)),
@@ -214,7 +218,7 @@ def test_an_attempt_that_completes_or_moves_is_never_too_many():
 
 
 def test_a_resumed_job_begins_the_counts_again():
-    given = job(status(suspended_at=at(-9), fruitless_attempts=19, tiers=(vain(5, 3000),)))
+    given = job(status(suspended_at=at(-9), fruitless_attempts=19, tiers=(fruitless_on(5, 3000),)))
     resumed = settled(snapshot(given)).status
     assert (resumed.fruitless_attempts, resumed.tiers) == (0, (known("spot"),))
     assert resumed.current.tier.name == "spot"

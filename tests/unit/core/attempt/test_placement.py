@@ -81,7 +81,7 @@ def test_the_only_node_of_a_tier_falls_silent():
     assert decision.status.current.avoid_nodes == ("n1",)
 
 
-def in_vain(tier, seconds):
+def fruitless_on(tier, seconds):
     return known(tier, fruitless=2, rests_until=at(seconds))
 
 
@@ -89,10 +89,13 @@ def in_vain(tier, seconds):
     ("tiers", "begins"),
     [
         ((), "spot"),
-        ((in_vain("spot", 60),), "dedicated"),
-        ((in_vain("spot", 0),), "spot"),  # it has rested
-        ((in_vain("spot", 60), in_vain("dedicated", 90)), "cpu"),
-        ((in_vain("spot", 60), in_vain("dedicated", 30), in_vain("cpu", 90)), "dedicated"),  # the first to be rested
+        ((fruitless_on("spot", 60),), "dedicated"),
+        ((fruitless_on("spot", 0),), "spot"),  # it has rested
+        ((fruitless_on("spot", 60), fruitless_on("dedicated", 90)), "cpu"),
+        (
+            (fruitless_on("spot", 60), fruitless_on("dedicated", 30), fruitless_on("cpu", 90)),
+            "dedicated",
+        ),  # the first to be rested
     ],
 )
 def test_an_attempt_begins_on_the_first_tier_that_does_not_rest(tiers, begins):
@@ -118,7 +121,7 @@ def test_a_successor_that_was_raised_on_the_notice_leaves_a_tier_that_must_rest_
 
 def test_a_person_may_move_a_job_to_a_tier_that_rests():
     leaves = attempt(state=AttemptState.DRAINING, fenced=True, first_step=500, drain=stopped(), tier=tier("dedicated"))
-    given = job(status(leaves, successor=attempt(2, AttemptState.INTENDED), tiers=(in_vain("spot", 60),)))
+    given = job(status(leaves, successor=attempt(2, AttemptState.INTENDED), tiers=(fruitless_on("spot", 60),)))
     assert settled(snapshot(given, ended())).status.current.tier.name == "spot"
 
 

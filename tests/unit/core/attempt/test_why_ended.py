@@ -46,7 +46,7 @@ def sidecar(**state):
 
 
 def lost(reason: str, code: int = 255):
-    """The trainer container whose end nobody saw."""
+    """The trainer container, with an end that the kubelet did not see."""
     return replace(container(ended=True, exit_code=code), reason=reason)
 
 
@@ -261,7 +261,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("message", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_message_is_no_verdict(message):
+def test_a_termination_message_of_another_form_is_not_a_verdict(message):
     assert parse_verdict(message) is None
     assert classify(ended(1, 1, message), None).reason == "ExitCode"
 

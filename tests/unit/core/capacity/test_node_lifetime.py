@@ -72,7 +72,7 @@ def told(given_status, shared=None):
     return {var["name"]: var.get("value") for var in container["env"]}["HOLDFAST_SECONDS_BETWEEN_LOSSES"]
 
 
-def test_a_pod_is_told_what_is_known_of_its_tier():
+def test_a_pod_gets_the_lifetime_that_is_known_of_its_tier():
     other = known("dedicated", losses=50, node_time=HOUR, seen_at=NOW)
     assert told(status()) == "7200"
     assert told(status(tiers=(seen(3, 10), other))) == "10800"

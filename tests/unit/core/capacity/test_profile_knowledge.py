@@ -326,7 +326,11 @@ FRESH_S = FRESH.total_seconds()
         (spell("Up", -9000, -60), [spell("Up", -50, 0)], spell("Up", -9000, 0)),
         (spell("Refused", -9000, -60), [spell("Refused", -50, 0)], spell("Refused", -9000, 0)),
         (spell("Lost", -9000, -60), [spell("Refused", -50, 0)], spell("Refused", -9000, 0)),
-        (spell("Up", -9000, -60 - FRESH_S), [spell("Up", -59, 0)], spell("Up", -59, 0)),  # nobody looked for too long
+        (
+            spell("Up", -9000, -60 - FRESH_S),
+            [spell("Up", -59, 0)],
+            spell("Up", -59, 0),
+        ),  # the last observation is too old
         (spell("Up", -9000, -60), [spell("Lost", -50, -50)], spell("Lost", -50, -50)),
         # One job keeps its node, and another one is refused.
         (spell("Up", -9000, -10), [spell("Refused", -50, -20)], spell("Refused", -50, -20)),

@@ -59,7 +59,7 @@ def test_on_a_tier_that_was_refused_to_others_the_promise_holds():
     assert risk(SPOT, refused, tier="dedicated", policy=ordered).reason == "InTime"
 
 
-def test_a_slow_tier_that_is_left_in_time_is_no_risk():
+def test_a_slow_tier_that_is_left_in_time_does_not_put_the_deadline_at_risk():
     """Half as fast as the net, and the work would take 80 h there; the net is gone to long before."""
     slow = replace(SPOT, speed=0.5)
     assert risk(slow, DEDICATED, tier="spot", left=60 * HOUR).reason == "InTime"

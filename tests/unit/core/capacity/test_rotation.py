@@ -39,7 +39,7 @@ HAD = record()
         ((waited("a", -90), waited("b", -60)), waited("a", -90).raised_at),  # as far as the history goes
     ],
 )
-def test_since_when_a_job_has_had_no_node(history, begun):
+def test_the_time_since_the_job_last_had_a_node(history, begun):
     assert search_begun(history) == begun
 
 
@@ -64,11 +64,11 @@ def test_the_outlook_says_for_how_long_the_job_has_searched():
         ((waited("a", -9000), waited("b", -8900, "BudgetExceeded")), {}),
     ],
 )
-def test_what_was_asked_in_vain_since_the_last_node(history, found):
+def test_the_tiers_that_refused_since_the_last_node(history, found):
     assert refusals(history) == {tier: at(ago) for tier, ago in found.items()}
 
 
-def test_whose_turn_it_is():
+def test_tiers_without_a_refusal_come_first_then_the_one_refused_longest_ago():
     asked, earlier = replace(SPOT, name="asked", refused_ago=60.0), replace(SPOT, name="earlier", refused_ago=90.0)
     just_now = replace(SPOT, name="now", refused_ago=0.0)
     assert list(whose_turn([asked, DEDICATED, CPU])) == [DEDICATED, CPU]
@@ -76,17 +76,17 @@ def test_whose_turn_it_is():
     assert list(whose_turn([])) == []
 
 
-IN_VAIN = (HAD, waited(ended=-100))
+REFUSED_ONCE = (HAD, waited(ended=-100))
 LONG_AGO = (HAD, waited(ended=-1000))
 
 
 @pytest.mark.parametrize(
     ("given_status", "cluster", "refused"),
     [
-        (status(history=IN_VAIN), {}, 100),
+        (status(history=REFUSED_ONCE), {}, 100),
         (status(history=LONG_AGO, tiers=(known(**seen("Refused", -1100, -1000)),)), {}, 1000),
-        (status(attempt(2, AttemptState.ACQUIRING), history=IN_VAIN), {}, 100),
-        (status(attempt(2), history=IN_VAIN), {}, None),  # it is somewhere
+        (status(attempt(2, AttemptState.ACQUIRING), history=REFUSED_ONCE), {}, 100),
+        (status(attempt(2), history=REFUSED_ONCE), {}, None),  # it is somewhere
         (status(history=LONG_AGO), {"ready_changed_at": at(-2000)}, 1000),  # what stood there then had no room
         (status(history=LONG_AGO), {"ready_changed_at": at(-500), "created_at": at(-500)}, None),  # a new node
         (status(history=(HAD, waited(ended=5))), {}, 0),  # a clock that jumped back
@@ -97,12 +97,12 @@ def test_what_a_rule_sees_of_it(given_status, cluster, refused):
     assert tier_view("spot", given_status, stands).refused_ago == refused
 
 
-def test_a_tier_that_others_had_since_is_asked_again():
+def test_a_tier_that_gave_others_a_node_since_is_asked_again():
     up = [known(**seen("Up", -50, -10))]
-    assert tier_view("spot", status(history=IN_VAIN), shared=up).refused_ago is None
-    older = [known(**seen("Up", -500, -10))]  # somebody keeps a node: that does not show that there is another one
+    assert tier_view("spot", status(history=REFUSED_ONCE), shared=up).refused_ago is None
+    older = [known(**seen("Up", -500, -10))]  # another job keeps its node: that does not show that there is another one
     assert tier_view("spot", status(history=LONG_AGO), shared=older).refused_ago is None
-    assert tier_view("spot", status(history=IN_VAIN), shared=older).refused_ago == 100
+    assert tier_view("spot", status(history=REFUSED_ONCE), shared=older).refused_ago == 100
 
 
 IN_A_DAY = format_time(at(30 * 3600))  # less than 2 h more than the work, far too little for a CPU tier
@@ -149,7 +149,7 @@ WAITS = st.floats(MINUTE, 60 * MINUTE)
 @given(st.data())
 @pytest.mark.parametrize(("rule", "others"), [(cheapest, ["Spot", "Dedicated", "CPU"]), (deadline, ["Spot", "CPU"])])
 def test_every_tier_is_asked_before_any_is_asked_again(rule, others, data):
-    """Breaks if a tier whose refusal is forgotten comes before those that nobody has asked: they would never be."""
+    """Breaks if a tier whose refusal is forgotten comes before untried tiers: their turn would never come."""
     kinds = ["Spot", *data.draw(st.lists(st.sampled_from(others), min_size=1, max_size=15))]
     waits = data.draw(st.lists(WAITS, min_size=len(kinds), max_size=len(kinds)))
     assert sorted(search(rule, kinds, waits)) == sorted(f"t{n}" for n in range(len(kinds)))

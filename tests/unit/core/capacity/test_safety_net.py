@@ -24,7 +24,7 @@ def test_the_fastest_is_the_net():
     assert find_net(view(SPOT, CPU, DEDICATED, fast)).tier is fast
 
 
-def test_a_tier_that_cannot_be_had_is_the_net_only_if_there_is_no_other():
+def test_a_tier_that_is_out_is_the_safety_net_only_if_there_is_no_other():
     gone = replace(DEDICATED, name="gone", speed=2.0, available=False)
     assert find_net(view(SPOT, gone, DEDICATED)).tier is DEDICATED
     assert find_net(view(SPOT, gone)).tier is gone
@@ -40,7 +40,7 @@ def test_close_to_the_deadline_a_changeover_counts_more_than_speed():
 @pytest.mark.parametrize(
     ("tier", "given", "room"),
     [
-        (None, {}, 7200 - 1200 - 600),  # a step in which nobody asks, then the worst changeover
+        (None, {}, 7200 - 1200 - 600),  # a step without a decision, then the worst changeover
         (SPOT, {}, 7200 - 1200 - 1200),  # lost at the end of the worst changeover, then the next one
         (SPOT, {"at_risk": 500}, 7200 - 1200 - 1700),
         (SPOT, {"tier": "spot", "changing": 400}, 7200 - 400 - 1200),

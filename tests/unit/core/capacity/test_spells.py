@@ -45,7 +45,7 @@ def test_what_status_remembers():
         (spell(UP, -900, -100), LOST, -30, -30, spell(LOST, -30, -30)),
         (spell(LOST, -900, -100), REFUSED, -60, -30, spell(REFUSED, -900, -30)),  # both are out
         (spell(REFUSED, -900, -100), UP, -60, -30, spell(UP, -60, -30)),
-        (spell(UP, -9000, -961), UP, -60, -30, spell(UP, -60, -30)),  # nobody looked for over 15 minutes
+        (spell(UP, -9000, -961), UP, -60, -30, spell(UP, -60, -30)),  # no observation for over 15 minutes
         (spell(UP, -9000, -960), UP, -60, -30, spell(UP, -9000, -30)),
         (spell(UP, -900, -20), LOST, -60, -30, spell(UP, -900, -20)),  # older news
         (None, UP, -30, -60, spell(UP, -60, -60)),  # a clock that jumped back
@@ -105,12 +105,12 @@ def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
         ((spell(UP, -900, -30), spell(REFUSED, -300, -60)), 1),  # to keep a node is not to get one
         ((spell(LOST, -30, -30), spell(REFUSED, -300, -60)), 1),
         ((spell(REFUSED, -900, -30), spell(REFUSED, -300, -60)), 0),
-        ((spell(UP, -50, -30), spell(REFUSED, -300, -60)), 0),  # a node was had since
+        ((spell(UP, -50, -30), spell(REFUSED, -300, -60)), 0),  # a node was granted since
         ((spell(UP, -9000, -30), spell(REFUSED, -3000, -931)), 0),  # too long ago
         ((spell(UP, -9000, -30), spell(REFUSED, -3000, -930)), 1),
     ],
 )
-def test_whom_to_believe(spells, believed):
+def test_the_observation_that_prevails(spells, believed):
     assert prevailing_spell(spells) == prevailing_spell(spells[::-1]) == spells[believed]
 
 
@@ -125,7 +125,7 @@ UNFIT = Seen.UNFIT
         ((spell(UP, -50, 871),), UP),  # it is 15 minutes ago
     ],
 )
-def test_a_job_whose_own_pod_does_not_fit_does_not_believe_others(others, believed):
+def test_a_job_whose_own_pod_does_not_fit_keeps_its_own_observation(others, believed):
     assert prevailing_spell((spell(UNFIT, -300, -30), *others)).state is believed
 
 
@@ -146,7 +146,7 @@ def shapes(*several):
         (((1, "Up"), (8, "Refused")), 4, None),
     ],
 )
-def test_a_profile_tells_a_job_what_was_seen_by_pods_of_its_shape(given_shapes, accelerators, told):
+def test_a_job_reads_from_the_profile_what_pods_of_its_shape_observed(given_shapes, accelerators, told):
     found = shared_spell(shapes(*given_shapes), accelerators, "vision")
     assert (found.state if found else None) is told
 
@@ -166,12 +166,12 @@ def refusal(namespace, accelerators=1, seen_at=-5):
         ((refusal("vision", seen_at=-901),), UP),  # it is too old
     ],
 )
-def test_what_one_namespace_was_refused_is_told_to_its_own_jobs_alone(refusals, told):
+def test_refusals_of_one_namespace_count_only_for_its_own_jobs(refusals, told):
     has_nodes = shapes((1, "Up")).shapes
     assert shared_spell(known(shapes=has_nodes, refusals=refusals), 1, "vision").state is told
 
 
-def test_what_people_see_of_a_tier_is_not_told_to_jobs_of_other_namespaces():
+def test_the_state_that_people_read_is_not_used_by_jobs_of_other_namespaces():
     out = known(refusals=(refusal("language"),), **seen("Refused", -90, -5))
     assert shared_spell(out, 1, "language").state is REFUSED
     assert shared_spell(out, 1, "vision") is None
@@ -183,7 +183,7 @@ def test_a_profile_names_no_namespace():
     assert namespace_digest("vision") != namespace_digest("language")
 
 
-def test_nobody_saw_anything():
+def test_no_observation_gives_no_spell():
     assert prevailing_spell(()) is None
 
 

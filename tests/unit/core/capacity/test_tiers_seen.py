@@ -1,4 +1,4 @@
-"""What is made of all that was seen of a tier: whether it can be had, what a move costs, who pays for the watch."""
+"""What follows from all observations of a tier: if it is up, what a move costs, and if watching it costs money."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -15,7 +15,7 @@ from holdfast.core.observe.nodes import ClusterView
 HOUR = 3600.0
 
 
-# Whether a tier can be had
+# If a tier is up
 
 STANDING = nodes()  # four nodes of tier spot, ready for 9,000 s
 UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "Lost", "Refused"))
@@ -28,7 +28,7 @@ UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "Lost", "Refuse
         (UP, NOWHERE, (True, 500)),
         (LOST, NOWHERE, (None, None)),  # there may be another one
         (REFUSED, NOWHERE, (False, 500)),
-        (seen("Up", -5000, -901), NOWHERE, (None, None)),  # nobody has looked for over 15 minutes
+        (seen("Up", -5000, -901), NOWHERE, (None, None)),  # no observation for over 15 minutes
         (seen("Up", 60, 60), NOWHERE, (None, None)),  # the clock jumped back
         # Nodes stand there
         ({}, STANDING, (True, 9000)),
@@ -151,7 +151,7 @@ def test_a_tier_that_was_never_used_starts_like_the_slowest_of_the_job():
     assert changeover("spot", own=own)[0] == 60 + 60
 
 
-def test_other_jobs_tell_how_long_a_node_takes_and_how_long_a_start_until_one_was_made():
+def test_durations_of_other_jobs_count_until_the_job_has_measured_its_own():
     shared = [known("dedicated", acquire=measured(10, 10, 10, 10, 70), start=measured(50), observation="Billed")]
     assert changeover(shared=shared) == (10 + 50, 70 + 900)
     own = [known("dedicated", acquire=measured(20), start=measured(90))]
@@ -188,7 +188,7 @@ def test_life():
     assert life(own=few, shared=few) == life(own=few), "its own losses, told by its profile, are no further ones"
 
 
-def test_losses_of_yesterday_are_forgotten_once_nobody_has_looked_for_a_day():
+def test_losses_are_forgotten_after_a_day_without_an_observation():
     def life(hours):
         then = -hours * HOUR
         return tier_view("spot", status(tiers=(known(losses=9, **seen("Refused", then, then)),))).lifetime / HOUR
@@ -215,7 +215,7 @@ def test_the_watch_is_paid_for_where_nodes_come_when_asked_for(spot, cluster, pa
 
 @pytest.mark.parametrize(("given", "seconds"), [({}, 600), ({"maxOverlap": "1h"}, 3600), ({"maxOverlap": "0s"}, inf)])
 def test_for_how_long_a_node_may_be_held_is_up_to_the_user(given, seconds):
-    """Where no two may be had at once, no node is held at all."""
+    """If two nodes at once are not allowed, no node is kept."""
     assert view(status(), **given).watch_limit == seconds
 
 

@@ -17,7 +17,7 @@ def test_only_the_init_container_and_the_trainer_are_of_holdfast():
 
 
 @pytest.mark.parametrize("reason", ["PodInitializing", "ContainerCreating"])
-def test_a_container_that_waits_for_its_turn_is_no_trouble(reason):
+def test_a_container_that_waits_for_an_init_container_is_not_in_trouble(reason):
     assert find_start_trouble(placed(trainer=waiting(reason=reason))) is None
 
 

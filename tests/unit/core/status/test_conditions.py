@@ -168,7 +168,7 @@ def reports(error):
 
 
 def test_a_save_that_does_not_fit_into_the_memory_is_reported_before_it_begins():
-    """Breaks if a trainer that knows that a save may get it killed tells nobody."""
+    """Breaks if no condition shows that a save may not fit into the trainer's memory."""
     words = "a save copies the state: 9.0Gi of memory, of which 4.0Gi are left"
     given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(memory_warning=words)])
     first = decide(given)

@@ -52,7 +52,7 @@ def test_a_live_pod_of_an_earlier_attempt_is_deleted_and_released_only_when_it_e
     assert (deleted(decision), released(decision)) == ([("u-3", None)], [])
 
 
-def test_a_lost_pod_is_released_although_nobody_saw_its_end():
+def test_a_lost_pod_is_released_although_its_end_was_not_seen():
     given = running(history=(record(3, estimated=True),))
     decision = settled(snapshot(given, pod(3, deleted_at=at(-9)), pod(5)))
     assert (deleted(decision), released(decision)) == ([], ["u-3"])

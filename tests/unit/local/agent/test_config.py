@@ -39,6 +39,6 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 
 def test_a_socket_has_a_longest_path() -> None:
-    """Would break: a cluster in a deep folder that fails with an error nobody understands."""
+    """Breaks if a cluster in a deep folder fails with the error of a socket instead of words."""
     assert socket_path_fits(Path("/tmp/x"))
     assert not socket_path_fits(Path("/tmp") / ("x" * 100))

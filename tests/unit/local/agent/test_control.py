@@ -12,7 +12,7 @@ from holdfast.local.agent.errors import AgentError
 
 
 class Node:
-    """A node that notes what it is told."""
+    """A node that records its orders."""
 
     state = "up"
     workers: tuple[str, ...] = ("a", "b")
@@ -88,6 +88,6 @@ async def test_bad_orders_are_refused_with_words(control: Control, order: dict[s
     assert words in answer["error"]
 
 
-async def test_a_line_that_is_no_json(control: Control) -> None:
+async def test_a_line_that_is_not_json_is_refused(control: Control) -> None:
     """Would break: one bad client ends the agent."""
     assert "JSON" in (await control.answer(b"{nope\n"))["error"]

@@ -149,7 +149,7 @@ async def test_contact_ages_while_the_server_is_unreachable() -> None:
 
 
 async def test_a_lease_whose_acquisition_was_not_awaited_is_released() -> None:
-    """Breaks if an operator that is stopped while it takes the lease leaves it held by nobody."""
+    """Breaks if an operator that is stopped while it takes the lease leaves it without a leader."""
     client, clock = FakeClient(), Clock()
     one, _ = candidate(client, clock, "one")
     two, _ = candidate(client, clock, "two")

@@ -82,7 +82,7 @@ async def test_a_follower_changes_no_label() -> None:
 
 
 @pytest.mark.parametrize("lost", [{"ready": False}, {"deleted": "2026-11-21T12:00:00Z"}, None])
-async def test_a_leader_that_nobody_can_reach_ends(lost: dict[str, Any] | None) -> None:
+async def test_a_leader_that_is_unreachable_ends(lost: dict[str, Any] | None) -> None:
     """Breaks if a leader whose node lost its kubelet keeps the lease while no report reaches it."""
     site = Site()
     if lost is None:
@@ -98,7 +98,7 @@ async def test_a_leader_that_nobody_can_reach_ends(lost: dict[str, Any] | None) 
         await site.pod.run()
 
 
-async def test_a_leader_that_nobody_can_replace_stays() -> None:
+async def test_a_leader_stays_if_no_other_replica_can_replace_it() -> None:
     site = Site()
     site.put("one", ready=False)
     site.put("two", ready=False)

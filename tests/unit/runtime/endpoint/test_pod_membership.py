@@ -35,7 +35,7 @@ def members(*, synced: bool = True) -> tuple[Cache, PodMembership]:
         ("nobody", 1, Standing.STRANGER),
     ],
 )
-def test_who_may_report(pod: str, attempt: int | None, expected: Standing) -> None:
+def test_only_pods_of_known_attempts_may_report(pod: str, attempt: int | None, expected: Standing) -> None:
     assert members()[1]("ns", "a", pod, attempt) is expected
 
 
@@ -49,6 +49,6 @@ def test_the_first_pod_may_report_before_anything_is_in_status() -> None:
     assert ask("ns", "a", "second", 2) is Standing.STRANGER
 
 
-def test_before_the_first_sync_nobody_is_turned_away_for_good() -> None:
+def test_before_the_first_sync_an_unknown_pod_is_not_refused_for_good() -> None:
     assert members(synced=False)[1]("ns", "a", "nobody", 1) is Standing.UNKNOWN
     assert members()[1]("ns", "other", "now", 2) is Standing.STRANGER

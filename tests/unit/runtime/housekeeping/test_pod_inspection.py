@@ -51,7 +51,7 @@ async def test_the_newest_warning_says_what_the_pod_waits_for(bench: Bench) -> N
     assert found == Inspection(bench.clock.now(), StartTrouble("FailedMount", "pod a-1-0 cannot start: no volume"))
 
 
-async def test_no_warning_is_no_trouble(bench: Bench) -> None:
+async def test_a_pod_without_warnings_is_not_in_trouble(bench: Bench) -> None:
     assert (await bench.found()).trouble is None
 
 

@@ -130,7 +130,7 @@ def test_an_error_is_tried_again(world: World, error: ApiError) -> None:
     assert world.spot()[0] == 1
 
 
-def test_a_write_of_which_nobody_knows_whether_it_was_done_counts_once(world: World) -> None:
+def test_a_write_without_an_answer_counts_once(world: World) -> None:
     def lost(body: Any) -> Any:
         world.client._serve("PATCH", f"{PATH}/grid/status", body)
         raise ApiError(0, "Unreachable", "no answer")
@@ -158,7 +158,7 @@ def test_a_status_that_cannot_be_read_is_written_anew(world: World, caplog: pyte
     assert (world.writes, world.cache.bad_status) == (1, {})
 
 
-def test_what_somebody_else_wrote_is_put_right(world: World) -> None:
+def test_a_status_that_another_client_wrote_is_corrected(world: World) -> None:
     world.job("a", losses=2)
     world.once()
     raw = world.client.objects[f"{PATH}/grid"]

@@ -180,7 +180,7 @@ class Lives:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self.world = World(runner)
-        self.befell = self.written = self.missable = (0, 0)  # losses, and seconds that spot was had
+        self.befell = self.written = self.missable = (0, 0)  # losses, and node time on spot in seconds
         self.deleted = False  # a job, since the last write
         self._own = dict.fromkeys("abc", (0, 0))
         self._generation = dict.fromkeys("abc", 0)
@@ -248,7 +248,8 @@ def test_lives_of_jobs_and_operators_against_a_direct_count(
 ) -> None:
     """A loss counts once, also after a change of leader, and also of jobs that are deleted.
 
-    Only where jobs are deleted between the last write and the end of a crash, what else happened then may be missed.
+    If jobs are deleted between the last write and the start of the next operator, other events of that time may be
+    missed.
     """
     lives, floor = Lives(runner), (0, timedelta(0))
     for step, letters in [*steps, ("stop", "")]:

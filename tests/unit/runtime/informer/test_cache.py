@@ -63,7 +63,7 @@ def test_a_spec_is_read_again_only_when_its_generation_changed(cache: Cache) -> 
         assert cache.jobs[A].spec.suspend is (version == 12)
 
 
-def test_a_pod_touches_its_job_and_only_when_a_decision_could_tell(cache: Cache) -> None:
+def test_a_pod_wakes_its_job_only_if_a_decision_may_depend_on_the_change(cache: Cache) -> None:
     assert cache.put_pod(raw_pod(version=1)) == {A}
     assert cache.put_pod(raw_pod(version=2)) == set()
     assert cache.pods(A)[0].resource_version == "2"
@@ -177,7 +177,7 @@ def test_a_profile_whose_status_cannot_be_read_is_used_without_it(cache: Cache) 
 
 
 # Breaks if what is counted from it is counted twice.
-def test_what_becomes_of_jobs_is_told(cache: Cache) -> None:
+def test_listeners_get_each_change_of_a_job_once(cache: Cache) -> None:
     told: list[tuple[str, ...]] = []
 
     def listen(before: Any, after: Any) -> None:

@@ -31,7 +31,7 @@ def test_a_pod_without_a_job_is_found_under_its_own_name() -> None:
     assert Strays().put(raw) == ("ns", "x")
 
 
-def test_a_pod_that_lives_or_has_no_finalizer_is_no_stray() -> None:
+def test_a_pod_that_lives_or_has_no_finalizer_is_not_a_stray() -> None:
     strays = Strays()
     assert strays.put(forged()) is None
     assert strays.put(forged(deleted=DELETED, finalizers=["other"])) is None

@@ -294,7 +294,7 @@ async def test_what_passes_by_itself_is_an_error_and_no_refusal(bench: Any, erro
     assert bench.executor.refusals == {}
 
 
-async def test_a_namespace_that_ends_is_no_refusal(bench: Any) -> None:
+async def test_a_namespace_that_is_being_deleted_has_not_refused_the_pod(bench: Any) -> None:
     job = stored(bench)
     ends = ApiError(403, "Forbidden", "unable to create new content in namespace ns because it is being terminated")
     bench.client.on("POST", "pods", ends)

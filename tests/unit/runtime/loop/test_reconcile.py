@@ -170,7 +170,7 @@ async def test_progress_waits_for_its_slot_and_comes_back_for_it(bench: Any) -> 
     assert loop.seen[-1].progress_slot
 
 
-async def test_a_malformed_job_is_told_once_and_the_condition_goes_when_it_is_well(bench: Any) -> None:
+async def test_a_malformed_job_gets_one_condition_that_goes_when_the_job_is_valid(bench: Any) -> None:
     loop = Loop(bench, same)
     bad = raw_job(
         conditions=[{"type": "Failed", "status": "False", "reason": "x", "lastTransitionTime": "2026-11-21T11:00:00Z"}]

@@ -106,7 +106,7 @@ def test_retention_deletes_after_the_commit() -> None:
     assert len(storage.keys("log/")) == 6  # the log itself only grows
 
 
-def test_failed_delete_is_no_failed_save() -> None:
+def test_a_failed_deletion_does_not_fail_the_save() -> None:
     storage = MemoryStorage()
     first = attempt(storage, identity(1), Keep(last=1))
     save(first, 10)
@@ -122,7 +122,7 @@ def test_failed_delete_is_no_failed_save() -> None:
     assert len(storage.keys("manifests/")) == 1
 
 
-def test_a_sweep_that_is_told_to_stop_goes_on_the_next_time() -> None:
+def test_a_sweep_that_was_stopped_continues_the_next_time() -> None:
     storage = MemoryStorage()
     first = attempt(storage, identity(1), Keep(last=1))
     for step in (10, 20):

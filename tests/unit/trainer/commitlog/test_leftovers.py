@@ -185,7 +185,7 @@ def test_a_storage_that_is_down_for_long_gets_one_line() -> None:
 
 
 def test_a_rank_that_fails_deletes_its_own_parts() -> None:
-    """Breaks if a full volume stays full until rank 0 hears of it, which needs room for a fragment."""
+    """Breaks if a full volume stays full until rank 0 gets the fragment of the failed save, which needs room itself."""
     volume = Volume(6000)
     checkpoints = attempt(volume, identity(1))
     name = CheckpointName(10, 1, "aa")

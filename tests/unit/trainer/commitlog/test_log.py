@@ -107,7 +107,7 @@ def test_what_is_complete_says_how_to_train_on() -> None:
 
 
 def test_lost_answer_is_recognised_as_our_own_record() -> None:
-    """Else a commit would be written twice, or taken for somebody else's."""
+    """Otherwise a commit would be written twice, or taken for the commit of another attempt."""
     storage = MemoryStorage()
     patient = RetryingStorage(storage, sleep=lambda _: None)
     found = CommitLog(patient, identity(1))
@@ -157,7 +157,7 @@ def test_two_jobs_on_one_prefix_at_once() -> None:
     assert sorted(results) == ["StoragePrefixInUse"] * 7 + ["started"]
 
 
-def test_other_job_is_told_whose_prefix_it_is() -> None:
+def test_another_job_gets_the_name_of_the_prefix_owner() -> None:
     storage = MemoryStorage()
     started(storage, identity(1))
     with pytest.raises(StoragePrefixInUseError, match="ns/job;"):

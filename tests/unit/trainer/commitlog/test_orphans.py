@@ -58,7 +58,12 @@ STATE = records.LogState(
         ("000000000100-a4-cc", OLD, {"complete": 100}, False),
         ("000000000100-a4-cc", OLD, {"former": ("uid-0",)}, True),  # of the job that was deleted
         ("000000000100-a4-cc", YOUNG, {"former": ("uid-0",)}, False),
-        ("000000000100-a3-cc", OLD, {"former": ("uid-0",)}, False),  # of that one, or ours: nobody can tell
+        (
+            "000000000100-a3-cc",
+            OLD,
+            {"former": ("uid-0",)},
+            False,
+        ),  # of that attempt or of this one: the name does not show it
         ("000000000100-a2-cc", OLD, {"handed_over": True}, False),
         ("000000000100-a2-cc", OLD, {"fence": records.Fence(11, 4, "other", "m")}, False),
         ("000000000100-a2-cc", OLD, {"fence": replace(FENCE, nonce="m")}, False),  # our pod's next process

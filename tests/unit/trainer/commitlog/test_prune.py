@@ -63,7 +63,7 @@ def test_a_job_that_was_created_anew_between_refuses(storage: MemoryStorage) -> 
         late.prune((3,))
 
 
-def test_another_person_who_was_faster(storage: MemoryStorage) -> None:
+def test_a_prune_of_a_checkpoint_that_another_prune_has_removed_is_refused(storage: MemoryStorage) -> None:
     late = person(storage)
     newest = late.state.seq
 

@@ -83,7 +83,7 @@ def test_a_broken_one_is_in_quarantine_before_anything_else_is_read() -> None:
     assert len(storage.keys("data/")) == 3
 
 
-def test_one_bad_answer_is_no_damage() -> None:
+def test_one_bad_answer_of_the_storage_is_not_damage() -> None:
     storage = MemoryStorage()
     save(attempt(storage, identity(1)), 10, 20)
     before, answers = damage(storage, 20), len(storage.keys("log/"))
@@ -168,7 +168,7 @@ def test_none_that_holds_is_for_a_person_to_decide() -> None:
         restore_whole(attempt(storage, identity(2)))
 
 
-def test_unreachable_store_is_no_corruption() -> None:
+def test_an_unreachable_storage_is_not_corruption() -> None:
     storage = MemoryStorage()
     save(attempt(storage, identity(1)), 10, 20)
     second = attempt(storage, identity(2))

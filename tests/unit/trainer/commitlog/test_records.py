@@ -1,4 +1,4 @@
-"""The pure commit log: who owns, who may commit, who has to wait, what is kept."""
+"""The pure commit log: its owner, the attempts that may commit or have to wait, and what is kept."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -179,7 +179,7 @@ BROKEN = replace(GONE, commits=(*GONE.commits[:2], replace(GONE.commits[2], corr
     ("state", "fence"),
     [(OWNED, None), (FENCED, 1), (COMMITTED, 1), (HANDED, None), (COMPLETE, None), (TAKEN, None), (MANY, 1)],
 )
-def test_who_may_still_commit(state: log.LogState, fence: int | None) -> None:
+def test_the_attempts_that_may_still_commit(state: log.LogState, fence: int | None) -> None:
     found = rules.possible_writer(state)
     assert (found.attempt if found else None) == fence
 
@@ -252,7 +252,7 @@ def test_takeover_keeps_or_sets_aside() -> None:
         ("takeover", ANEW, {"resume": "Never"}),
     )
     assert never.commits == ()
-    assert never.set_aside == (CheckpointName(100, 1, "0"),)  # a person may still want them: nobody deletes them
+    assert never.set_aside == (CheckpointName(100, 1, "0"),)  # a person may still need them: nothing deletes them
     assert never.fence is None
     after_complete = log.apply(COMPLETE, log.draft(COMPLETE, "takeover", ANEW, "t", AT, resume="Auto"))
     assert after_complete.complete is None

@@ -97,7 +97,7 @@ keeps = st.builds(
 
 
 def worth(one: Commit, mode: str) -> Decimal | None:
-    """The higher, the better; None for what is no number."""
+    """The higher, the better; None for a metric that is not a number."""
     value = None if one.metric in (None, "nan", "inf", "x") else Decimal(one.metric)
     return value if value is None or mode == "Max" else -value
 

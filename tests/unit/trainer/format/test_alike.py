@@ -132,7 +132,7 @@ def test_what_a_save_has_found_to_differ_is_apart(doubted: str, wanted: Apart) -
     assert apart(state, state, doubted=(doubted,)) == wanted
 
 
-def test_names_of_tensors_are_no_difference() -> None:
+def test_names_of_tensors_do_not_count_as_a_difference() -> None:
     """Of tied tensors a rank with empty shards names another one."""
     one, _ = objects(a={"x": torch.ones(3), "y": torch.ones(3)})
     tied = torch.ones(3)

@@ -54,7 +54,7 @@ def test_worktrees_and_submodules(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "head", [b"", b"ref: refs/heads/missing", b"ref: HEAD", b"\xff\xfe", b"not a hash", b"ref: ../../../etc/passwd"]
 )
-def test_what_is_no_repository_is_no_failure(tmp_path: Path, head: bytes) -> None:
+def test_a_folder_outside_git_has_no_revision(tmp_path: Path, head: bytes) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/HEAD").write_bytes(head)
     assert revision_of(tmp_path) is None

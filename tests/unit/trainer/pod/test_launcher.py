@@ -82,7 +82,7 @@ def test_steps_are_the_ranks_newest() -> None:
     assert (verdict["step"], verdict["savedStep"]) == (120, 100)
 
 
-def test_verdict_fits_whatever_the_program_printed() -> None:
+def test_the_verdict_fits_after_output_of_any_length() -> None:
     lines = tuple("é€🎈" * 100 for _ in range(20))
     data = encode(classify(end(1, lines=lines)) | {"message": "ü" * 100_000})
     assert len(data) <= 4096

@@ -103,7 +103,7 @@ def test_only_those_chunks_are_asked_for(
     assert sorted(asked) == [("p0", 200, 50), ("p2", 0, 400), ("p2", 800, 100)]
 
 
-def test_a_part_that_is_gone_matters_to_those_who_want_it(storage: MemoryStorage, parts: list[Part]) -> None:
+def test_a_missing_part_fails_only_the_reads_that_need_it(storage: MemoryStorage, parts: list[Part]) -> None:
     del storage.content["p2"]
     filled(storage, parts, [(0, 250), (1250, 1280)])
     with pytest.raises(KeyMissingError):

@@ -1,6 +1,6 @@
 """A small checkpoint in a folder, damaged in every way and at every byte: a restore finds it and takes the one before.
 
-The log's newest record has none before it that could stand in for it: with that one damaged, nobody starts.
+No older record can replace the newest record of the log: if that one is damaged, no attempt starts.
 """
 
 from collections.abc import Iterator
@@ -143,7 +143,7 @@ def test_every_bit_of_the_newest_record_flipped(saved: Saved) -> None:
         with pytest.raises(CheckpointCorruptError, match=saved.record.name):
             Checkpoints(saved.storage, identity(2), Keep()).start("Auto")
         assert at >= 0
-    assert saved.storage.keys("") == keys  # and nobody has appended to it
+    assert saved.storage.keys("") == keys  # and nothing was appended to it
 
 
 @pytest.mark.parametrize("how", ["emptied", "a byte short", "half", "older"])
@@ -157,7 +157,7 @@ def test_the_newest_record_truncated_or_swapped(saved: Saved, how: str) -> None:
 
 
 def test_without_its_newest_record_the_log_ends_before_it(saved: Saved) -> None:
-    """As after a crash just before the commit: nobody can tell the two apart, and the checkpoint before it is taken."""
+    """As after a crash just before the commit: the two look the same, and the checkpoint before it is taken."""
     saved.record.unlink()
     attempt = Checkpoints(saved.storage, identity(2), Keep())
     attempt.start("Auto")

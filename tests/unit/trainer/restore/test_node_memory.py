@@ -166,7 +166,7 @@ def test_no_rank_writes_into_the_memory_of_another(saved: Saved) -> None:
 
 
 def test_what_a_program_keeps_gets_memory_of_its_own(saved: Saved) -> None:
-    """Breaks if the node's copy stays for as long as the training: memory that nobody uses."""
+    """Breaks if the node's copy stays for as long as the training, as memory without a use."""
     found = saved.restore(2)
     gc.collect()
     assert all(equal(thing.state, varied(2)) for thing, _ in found)

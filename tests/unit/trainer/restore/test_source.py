@@ -1,4 +1,4 @@
-"""Reading what an address names while somebody else trains there."""
+"""Reading the checkpoint at an address while another job trains there."""
 
 import pytest
 from tests.support.trainer import stores
@@ -25,7 +25,7 @@ class Training:
 
 
 def test_what_is_deleted_while_it_is_read_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    """Breaks if a reader of a prefix that somebody trains on ends with NoCheckpointError."""
+    """Breaks if a reader of a prefix on which a job trains ends with NoCheckpointError."""
     training = Training()
     asked: list[int] = []
 
@@ -57,7 +57,7 @@ def test_a_manifest_that_is_deleted_before_it_is_read_is_not_broken() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyMissingError, CheckpointCorruptError])
-def test_what_is_broken_while_nobody_trains_is_read_twice(error: type[StorageError]) -> None:
+def test_a_broken_checkpoint_is_read_twice_if_no_training_changes_the_prefix(error: type[StorageError]) -> None:
     """Breaks if a checkpoint that lacks something is read for ever."""
     training = Training()
     asked: list[int] = []

@@ -222,7 +222,7 @@ def test_without_storage_it_runs_and_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "result"), [(4, "saved"), (0, "left")])
-def test_told_to_leave_before_the_first_step(uri: str, tmp_path: Path, before: int, result: str) -> None:
+def test_a_notice_before_the_first_step(uri: str, tmp_path: Path, before: int, result: str) -> None:
     """The notice comes during a long restore: no step begins, and nothing is written twice."""
     if before:
         train(environment(uri), 50, stop=before - 1)

@@ -131,7 +131,7 @@ def test_log_that_answers_again_ends_it(waiting: Waiting, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("order", [True, False])
-def test_storage_that_hangs_delays_nobody(waiting: Waiting, order: bool) -> None:
+def test_a_storage_that_hangs_does_not_delay_the_order(waiting: Waiting, order: bool) -> None:
     """An order and SIGTERM end the wait during a call that takes 20 s to fail."""
     released = threading.Event()
 

@@ -80,7 +80,7 @@ def test_handover_is_tried_again_while_there_is_time(attempt: Attempt) -> None:
 
 
 @pytest.mark.parametrize(("left", "limit"), [(0.1, 5.0), (100.0, 0.1)])
-def test_handover_that_hangs_makes_nobody_late(
+def test_a_handover_that_hangs_does_not_delay_the_end(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: float, limit: float
 ) -> None:
     """One try may hang for 20 s; what is left of the grace may be less, and a long grace is not used up for this."""

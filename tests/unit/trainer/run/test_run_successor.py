@@ -104,7 +104,9 @@ def test_leaving_before_anything_is_saved_hands_over(uri: str) -> None:
     assert records(uri)[-1].step is None
 
 
-def test_leaving_because_another_rank_was_told_hands_over(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_leaves_for_the_notice_of_another_rank_hands_over(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rank 0, which writes, has no deadline of its own."""
     with Run(counter=Counter(), environment=environment(uri)) as run:
         for step in run.steps(50):
@@ -254,7 +256,7 @@ def test_log_out_of_reach_during_the_wait(
     assert future.result(WAIT)[0].resumed_from == 4
 
 
-def test_a_successor_of_a_completed_training_does_the_rest_when_it_is_told_to(uri: str, tmp_path: Path) -> None:
+def test_a_successor_of_a_completed_training_does_the_rest_after_the_order(uri: str, tmp_path: Path) -> None:
     """Breaks if both export their model at once: the predecessor may not have ended."""
     trained(environment(uri), 5)
     before = kinds(uri)

@@ -190,7 +190,7 @@ def test_data_of_a_save_that_failed_is_not_used_again(training: Training, monkey
 
 
 def test_a_commit_does_not_use_data_that_may_be_deleted(training: Training) -> None:
-    """The last guard: data that somebody else has deleted, or that no checkpoint uses any more, is written again."""
+    """The last guard: data that another program has deleted, or that no checkpoint uses any more, is written again."""
     training.save(1)
     (shared,) = training.saver.frozen.committed
     training.storage.delete(training.storage.keys(shared.data_prefix))

@@ -56,7 +56,7 @@ def test_version_1_of_control_groups(groups: Path) -> None:
     assert memory.shortage(40 * G, memory.available()).endswith("set trainer.resources.memory to 71Gi or more")
 
 
-def test_a_copy_that_fits_is_no_shortage(groups: Path) -> None:
+def test_a_copy_that_fits_is_not_a_shortage(groups: Path) -> None:
     group(groups / "pod/trainer", str(16 * G), 4 * G)
     assert memory.shortage(11 * G, 12 * G) == memory.shortage(0, 12 * G) == ""
     group(groups / "pod/trainer", str(G // 2), G // 4)

@@ -185,9 +185,7 @@ def test_an_error_in_the_receiving_thread_of_a_writer_ends_it(
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
 
 
-def test_an_arena_is_busy_until_the_writer_that_had_it_has_ended(
-    training: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_arena_is_busy_until_its_writer_has_ended(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if an arena is free once the channel is closed: the writer may still upload it, and commit what it read.
 
     That commit would have the bytes of a later step, with correct checksums.
@@ -275,7 +273,7 @@ def test_a_save_without_a_thread_for_its_copy(training: Training, monkeypatch: p
     assert isinstance(training.save(1), Saved)
 
 
-def test_a_writer_that_cannot_be_heard_is_lost(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_whose_answers_cannot_be_received_is_lost(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(training.save(1), Saved)
     assert training.saver._writer is not None
     training.saver._writer.channel.finish()

@@ -88,7 +88,7 @@ def test_long_work_survives_short_disturbances() -> None:
     assert clock.now > 380
 
 
-def test_one_who_has_to_leave_does_not_try_for_longer() -> None:
+def test_a_shortened_deadline_ends_the_tries() -> None:
     clock = Clock()
     patient = RetryingStorage(flickering(clock, 7), clock=lambda: clock.now, sleep=clock.sleep)
     with patient.within(10, at_most=15):
@@ -229,7 +229,7 @@ def test_data_that_cannot_go_past_it_is_written_all_the_same(
 
 
 def test_folder_hides_what_is_half_written(tmp_path: Path) -> None:
-    """A process that dies in the middle of a write leaves a file that nobody takes for a key."""
+    """A process that dies in the middle of a write leaves a file that does not count as a key."""
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / ".writing-dead").write_bytes(b"half")
     assert FolderStorage(tmp_path).keys("") == []
@@ -299,7 +299,7 @@ def test_a_folder_of_another_user_names_the_fields_that_help(tmp_path: Path, mon
 def test_a_folder_that_cannot_be_read_is_not_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
 ) -> None:
-    """Breaks if a job starts from nothing because nobody could look into its log."""
+    """Breaks if a job starts from nothing because its log could not be read."""
     store = FolderStorage(tmp_path)
     store.put("log/000000000001.json", b"x")
     scandir = os.scandir

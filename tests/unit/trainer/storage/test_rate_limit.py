@@ -19,7 +19,7 @@ def test_a_full_bucket_lets_a_burst_pass() -> None:
 
 @pytest.mark.parametrize("piece", [1, 7, 100, 1000])
 def test_over_time_the_limit_is_kept(piece: int) -> None:
-    """However large the pieces are, one who waits as told sends no more than burst + limit x time."""
+    """A writer that waits as the limit demands sends at most burst + limit x time, in pieces of any size."""
     bucket, now, sent = rate(10, 20), 0.0, 0
     while now < 1000:
         now += bucket.take(piece, now)
@@ -35,7 +35,7 @@ def test_an_idle_bucket_saves_no_more_than_a_burst() -> None:
     assert bucket.take(10, 1e6) == pytest.approx(1)
 
 
-def test_without_a_limit_nobody_waits_and_nobody_owes() -> None:
+def test_without_a_limit_no_write_waits() -> None:
     bucket = rate(10, 20)
     assert bucket.take(1000, 0.0) > 90
     bucket.limit = None
@@ -60,7 +60,7 @@ def test_threads_share_the_limit() -> None:
     assert sorted(pauses) == pytest.approx([number / 10 for number in range(1, 101)])
 
 
-def test_who_waits_goes_on_when_the_limit_is_lifted() -> None:
+def test_a_write_that_waits_continues_when_the_limit_is_lifted() -> None:
     """Breaks if a pod that has to leave waits out a pause of hours."""
     bucket = RateLimit(1e-3, 1)
     with ThreadPoolExecutor(2) as pool:
@@ -71,6 +71,6 @@ def test_who_waits_goes_on_when_the_limit_is_lifted() -> None:
 
 
 @pytest.mark.parametrize(("limit", "burst"), [(0, 1), (-1, 1), (1, 0)])
-def test_what_is_no_rate_is_refused(limit: float, burst: int) -> None:
+def test_a_text_that_is_not_a_rate_is_refused(limit: float, burst: int) -> None:
     with pytest.raises(ValueError, match="allowed"):
         rate(limit, burst)

@@ -111,7 +111,7 @@ def test_the_fallback_leaves_slack_for_spot():
     assert compared(SPOT, DEDICATED, fast, left=44 * HOUR).fallback is DEDICATED, "the fast one is for need alone"
 
 
-def test_a_dedicated_tier_whose_speed_is_assumed_is_no_net():
+def test_a_dedicated_tier_with_an_assumed_speed_is_not_the_safety_net():
     unknown = replace(DEDICATED, name="unknown", price=Decimal(2), speed_assumed=True)
     assert compared(SPOT, unknown, DEDICATED).net.tier is DEDICATED
     assert compared(SPOT, unknown, DEDICATED, left=40 * HOUR + 2900).fallback is DEDICATED

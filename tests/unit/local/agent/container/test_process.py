@@ -84,7 +84,7 @@ async def test_sigterm_reaches_pid_1_only_and_kill_everything(reaper: Reaper) ->
     text = await output.until(b"up\n")
     pids = [int(line[4:]) for line in text.splitlines() if line.startswith(b"pid=")]
     assert len(pids) == 2
-    # While the shell between them ends, its child is nobody's for a moment.
+    # While the shell between them ends, its child has no parent for a moment.
     wait_for(lambda: set(pids) < process.members(procfs.table()), 10, "both processes to be known")
     process.terminate()
     assert b"child" not in await output.until(b"told")
@@ -101,7 +101,7 @@ async def test_the_rest_ends_with_pid_1(reaper: Reaper) -> None:
     assert not alive(pid)
 
 
-async def test_containers_are_told_apart(reaper: Reaper) -> None:
+async def test_processes_of_two_containers_are_distinguished(reaper: Reaper) -> None:
     """Would break: the end of one container kills a daemon of another."""
     first, _ = _start(reaper, "exit 0", "unit.1")
     second, output = _start(reaper, "setsid sh -c 'sleep 1000 & echo pid=$!'; echo up; sleep 1000", "unit.2")
@@ -126,7 +126,7 @@ async def test_a_program_that_does_not_exist(reaper: Reaper) -> None:
 
 
 async def test_leftovers_of_an_earlier_life_are_found_by_their_mark(reaper: Reaper, tmp_path: Path) -> None:
-    """Would break: an agent that was killed leaves trainers that nobody can end."""
+    """Breaks if the trainers of an agent that was killed go on for ever."""
     mark = agent_mark(tmp_path)
     assert mark != agent_mark(tmp_path / "other")
     process, output = _start(reaper, "echo up; sleep 1000", f"{mark}.x")
