@@ -6,7 +6,7 @@ annotation or Event.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -124,9 +124,10 @@ class Watches:
         self._settings = _settings()
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
-        self._register(cache)
+        self._cache = cache
+        self._register()
 
-    def _register(self, cache: Cache) -> None:
+    def _register(self) -> None:
         registry = self._registry
 
         async def login(**_: Any) -> Any:
@@ -136,14 +137,7 @@ class Watches:
 
         def watch(kind: str, *where: str) -> None:
             async def seen(event: Any, **_: Any) -> None:
-                raw = event["object"]
-                touched = cache.drop(kind, raw) if event["type"] == "DELETED" else cache.put(kind, raw)
-                pod = cache.pod(raw["metadata"]["uid"])  # None for other kinds
-                for key in touched:
-                    if pod and pod.calm:
-                        self._queue.after(key, CALM, calm=True)
-                    else:
-                        self._queue.add(key)
+                self.apply(kind, event)
 
             kopf.on.event(*where, id=f"see-{where[-1]}", registry=registry)(seen)
 
@@ -151,6 +145,17 @@ class Watches:
         watch("pods", "", "v1", "pods")
         watch("profiles", names.GROUP, names.VERSION, names.PROFILE_PLURAL)
         watch("jobs", names.GROUP, names.VERSION, names.JOB_PLURAL)
+
+    def apply(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Bring one event of `jobs`, `pods`, `nodes` or `profiles` into the cache, and queue the jobs it concerns."""
+        raw = event["object"]
+        touched = self._cache.drop(kind, raw) if event["type"] == "DELETED" else self._cache.put(kind, raw)
+        pod = self._cache.pod(raw["metadata"]["uid"])  # None for other kinds
+        for key in touched:
+            if pod and pod.calm:
+                self._queue.after(key, CALM, calm=True)
+            else:
+                self._queue.add(key)
 
     async def run(self) -> None:
         """Watch until `stop`. Raises WatchDiedError, or kopf's own error, if the watches end before."""

@@ -1,9 +1,14 @@
-"""The clock of the watches; the watches themselves run against a real API server in tests/integration/runtime."""
+"""The clock of the watches, and what an event does; they watch a real API server in tests/integration/runtime."""
 
-from tests.support.operator.fake_api_server import Clock
+from typing import Any
+
+import pytest
+from tests.support.operator.fake_api_server import Clock, raw_job, raw_node, raw_pod
 
 from holdfast.runtime.apiserver.client import PAGE
-from holdfast.runtime.informer.watch import RESOURCES, Frames, _settings
+from holdfast.runtime.informer.cache import Cache, Key
+from holdfast.runtime.informer.watch import RESOURCES, Frames, Watches, _settings
+from holdfast.runtime.informer.work_queue import WorkQueue
 
 
 def test_silence_is_measured_from_the_start_and_from_the_last_frame_of_each_watch() -> None:
@@ -24,3 +29,27 @@ def test_silence_is_measured_from_the_start_and_from_the_last_frame_of_each_watc
 def test_watches_begin_with_lists_in_pages() -> None:
     """Breaks if kopf reads 10,000 pods in one answer, beside a resync that reads them in pages."""
     assert _settings().watching.chunk_size == PAGE
+
+
+# Breaks if the end of a pod waits behind progress, or if a deleted object stays in the cache.
+@pytest.mark.parametrize(
+    ("kind", "event", "urgent", "scheduled"),
+    [
+        ("pods", {"type": "ADDED", "object": raw_pod(version=1)}, 0, 1),
+        ("pods", {"type": "MODIFIED", "object": raw_pod(version=1, phase="Failed")}, 1, 0),
+        ("jobs", {"type": "ADDED", "object": raw_job()}, 1, 0),
+        ("nodes", {"type": "ADDED", "object": raw_node("n1")}, 0, 0),
+    ],
+)
+async def test_an_event_queues_the_job_and_only_events_of_calm_pods_may_wait(
+    kind: str, event: dict[str, Any], urgent: int, scheduled: int
+) -> None:
+    client: Any = None
+    cache, queue = Cache(), WorkQueue[Key](Clock())
+    watches = Watches(client, cache, queue, Frames())
+    watches.apply(kind, event)
+    assert (len(queue), queue.scheduled) == (urgent, scheduled)
+    version = str(int(event["object"]["metadata"]["resourceVersion"]) + 1)
+    gone = {**event["object"], "metadata": {**event["object"]["metadata"], "resourceVersion": version}}
+    watches.apply(kind, {"type": "DELETED", "object": gone})
+    assert (cache.jobs, cache.pod_uids(), dict(cache.cluster.nodes)) == ({}, set(), {})
