@@ -8,12 +8,13 @@ from typing import Final, Literal, cast
 
 from holdfast_train.errors import EnvironmentVariableError
 
-__all__ = ["Credentials", "Environment", "Every", "Identity", "parse_every", "parse_seconds"]
+__all__ = ["KEYS", "Credentials", "Environment", "Every", "Identity", "parse_every", "parse_seconds"]
 
 _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 0.000001}
 _DURATION: Final = re.compile(r"(?:(?:\d+)(?:d|h|ms|us|m|s))+")
 _PART: Final = re.compile(r"(\d+)(d|h|ms|us|m|s)")
 _STEPS: Final = re.compile(r"(\d+) steps?")
+KEYS: Final = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")  # in a Secret they begin with AWS_
 DEFAULT_EVERY_SECONDS: Final = 600.0
 DEFAULT_KEEP_LAST: Final = 3
 
@@ -31,11 +32,26 @@ class Identity:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys of the S3 store. Without keys, boto3 searches its own chain (workload identity, profile)."""
+    """Keys of the S3 store. Without keys, boto3 searches its own chain (workload identity, profile).
+
+    `folder`: of a mounted Secret. Its files, as soon as they are there, replace the three values, and are read again.
+    """
 
     access_key_id: str | None = None
     secret_access_key: str | None = None
     session_token: str | None = None
+    folder: str | None = None
+
+    @classmethod
+    def read(cls, env: Mapping[str, str]) -> "Credentials":
+        """The keys of the pod. All are None outside a pod, and if the job names no Secret."""
+        values = (env.get(f"HOLDFAST_CHECKPOINT_{name}") or None for name in (*KEYS, "KEYS_DIR"))
+        return cls(*values)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Those of the three values that are set."""
+        return tuple(filter(None, (self.access_key_id, self.secret_access_key, self.session_token)))
 
     def __repr__(self) -> str:
         return "Credentials(...)"  # keys must never reach a log
@@ -107,11 +123,7 @@ class Environment:
             checkpoint_uri=env.get("HOLDFAST_CHECKPOINT_URI"),
             endpoint=env.get("HOLDFAST_CHECKPOINT_ENDPOINT"),
             region=env.get("HOLDFAST_CHECKPOINT_REGION"),
-            credentials=Credentials(
-                env.get("HOLDFAST_CHECKPOINT_ACCESS_KEY_ID"),
-                env.get("HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY"),
-                env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
-            ),
+            credentials=Credentials.read(env),
             every=_every(env),
             upload_rate=_upload_rate(env),
             keep_last=_integer(env, "HOLDFAST_CHECKPOINT_KEEP_LAST", least=1) or DEFAULT_KEEP_LAST,

@@ -129,7 +129,8 @@ class S3Storage(Model):
     """Region of the bucket."""
     credentials_secret: ObjectName | None = None
     """Name of a Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and optionally AWS_SESSION_TOKEN.
-    Leave it out if the pod has its own cloud identity."""
+    A running pod uses new values a minute or two after they are in the Secret. Leave it out if the pod has its own
+    cloud identity."""
 
 
 class VolumeClaimStorage(Model):

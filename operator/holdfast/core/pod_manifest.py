@@ -20,6 +20,7 @@ Env = list[dict[str, Any]]
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
 INIT_MEMORY = "256Mi"  # what the init container needs at least
+SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")  # the last one is optional
 VOLUME_GROUP = 65532  # of a volume with checkpoints: the group of the init container's image
 
 # A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
@@ -50,7 +51,7 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: 
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
     env = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
-    mounts = [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}] if _claim(job) else []
+    mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
         "restartPolicy": "Never",
@@ -263,15 +264,36 @@ def _storage_env(job: TrainingJob) -> Env:
 
 
 def _credentials(s3: S3Storage) -> Env:
-    def key(suffix: str, *, optional: bool) -> Manifest:
-        ref = {"name": s3.credentials_secret, "key": f"AWS_{suffix}", "optional": optional}
-        return {"name": f"HOLDFAST_CHECKPOINT_{suffix}", "valueFrom": {"secretKeyRef": ref}}
+    """The keys when the pod starts, for its first requests, and the folder in which they are kept up to date.
 
-    return [
-        key("ACCESS_KEY_ID", optional=False),
-        key("SECRET_ACCESS_KEY", optional=False),
-        key("SESSION_TOKEN", optional=True),
-    ]
+    A kubelet waits with the start of a container until a Secret that its variables need is there, and says so. For a
+    volume it would wait too, but without a reason in the pod's status.
+    """
+
+    def key(name: str, *, optional: bool) -> Manifest:
+        ref = {"name": s3.credentials_secret, "key": name, "optional": optional}
+        return {"name": f"HOLDFAST_CHECKPOINT_{name.removeprefix('AWS_')}", "valueFrom": {"secretKeyRef": ref}}
+
+    *required, token = SECRET_KEYS
+    env = [*(key(name, optional=False) for name in required), key(token, optional=True)]
+    return [*env, *_plain({"HOLDFAST_CHECKPOINT_KEYS_DIR": names.KEYS_PATH})]
+
+
+def _keys_volume(secret: str) -> Manifest:
+    """The keys as files, which the kubelet changes when the Secret changes. Every user of the pod can read them."""
+    items = [{"key": key, "path": key} for key in SECRET_KEYS]
+    source = {"secretName": secret, "items": items, "defaultMode": 0o444, "optional": True}
+    return {"name": names.KEYS_VOLUME, "secret": source}
+
+
+def _storage_mounts(job: TrainingJob) -> list[Manifest]:
+    """What the init container and the trainer need to reach the storage."""
+    s3 = job.spec.checkpoint.storage.s3
+    if s3 is None:
+        return [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}]
+    if s3.credentials_secret is None:
+        return []
+    return [{"name": names.KEYS_VOLUME, "mountPath": names.KEYS_PATH, "readOnly": True}]
 
 
 def _volumes(job: TrainingJob) -> list[Manifest]:
@@ -281,9 +303,12 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
         {"name": names.TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
         {"name": names.CA_VOLUME, "configMap": {"name": names.CA_CONFIG_MAP}},
     ]
-    claim = job.spec.checkpoint.storage.volume_claim
-    if claim:
-        volumes.append({"name": names.CHECKPOINT_VOLUME, "persistentVolumeClaim": {"claimName": claim.name}})
+    storage = job.spec.checkpoint.storage
+    if storage.volume_claim:
+        claim = {"claimName": storage.volume_claim.name}
+        volumes.append({"name": names.CHECKPOINT_VOLUME, "persistentVolumeClaim": claim})
+    if storage.s3 and storage.s3.credentials_secret:
+        volumes.append(_keys_volume(storage.s3.credentials_secret))
     shared_memory = job.spec.trainer.resources.shared_memory
     if shared_memory:
         volumes.append({"name": "holdfast-shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}})

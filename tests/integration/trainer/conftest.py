@@ -19,11 +19,11 @@ from holdfast.local import toolchain
 
 
 class S3Server:
-    """versitygw on a free port, which stays the same over restarts."""
+    """versitygw on a free port, which stays the same over restarts. With a folder `iam` it has other users too."""
 
-    def __init__(self, binary: Path, folder: Path) -> None:
+    def __init__(self, binary: Path, folder: Path, iam: Path | None = None) -> None:
         self.bucket, self.access_key, self.secret_key = "runs", "access", "secret-key"
-        self._binary, self.folder = binary, folder
+        self._binary, self.folder, self._iam = binary, folder, iam
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
@@ -41,8 +41,9 @@ class S3Server:
         }
 
     def start(self) -> None:
+        users = ["--iam-dir", self._iam, "--iam-cache-disable"] if self._iam else []
         self._process = subprocess.Popen(
-            [self._binary, "--port", f"127.0.0.1:{self._port}", "--health", "/healthz", "posix", self.folder],
+            [self._binary, "--port", f"127.0.0.1:{self._port}", "--health", "/healthz", *users, "posix", self.folder],
             env=os.environ | {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -55,6 +56,11 @@ class S3Server:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
+
+    def admin(self, *command: str) -> None:
+        """Run a command of `versitygw admin`, such as delete-user."""
+        keys = ["--access", self.access_key, "--secret", self.secret_key, "--endpoint-url", self.endpoint]
+        subprocess.run([self._binary, "admin", *keys, *command], check=True, capture_output=True, timeout=20)
 
     def kill(self) -> None:
         if self._process is not None:

@@ -133,6 +133,31 @@ def test_credentials_come_from_a_secret_and_are_never_written_out():
         assert found[f"HOLDFAST_CHECKPOINT_{suffix}"] == {"secretKeyRef": ref}
 
 
+def test_keys_that_change_reach_the_pod_as_files_that_every_user_of_it_can_read():
+    """Breaks if rotated keys reach only pods that start later, or a trainer of another user cannot read them."""
+    storage = {"s3": {"bucket": "runs", "prefix": "p", "credentialsSecret": "keys"}}
+    pod = build(checkpoint={"storage": storage})
+    names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+    assert volumes(pod)["holdfast-keys"]["secret"] == {
+        "secretName": "keys", "defaultMode": 0o444, "optional": True,
+        "items": [{"key": name, "path": name} for name in names],
+    }  # fmt: skip
+    for container in (trainer(pod), init(pod)):
+        (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "holdfast-keys"]
+        assert mount == {"name": "holdfast-keys", "mountPath": "/holdfast/keys", "readOnly": True}  # no subPath
+        assert env(container)["HOLDFAST_CHECKPOINT_KEYS_DIR"] == "/holdfast/keys"
+    assert "holdfast-keys" not in volumes(build())
+    assert "HOLDFAST_CHECKPOINT_KEYS_DIR" not in env(trainer(build()))
+
+
+@pytest.mark.parametrize(
+    "taken", [{"name": "holdfast-keys", "mountPath": "/x"}, {"name": "x", "mountPath": "/holdfast/keys"}]
+)
+def test_no_volume_of_a_job_takes_the_place_of_the_keys(taken):
+    with pytest.raises(SpecError, match="reserved"):
+        build(trainer={**TRAINER, "volumes": [{**taken, "emptyDir": {}}]})
+
+
 def test_a_volume_claim_is_mounted_for_trainer_and_init():
     pod = build(checkpoint={"storage": {"volumeClaim": {"name": "disk", "path": "runs/vit"}}})
     assert env(trainer(pod))["HOLDFAST_CHECKPOINT_URI"] == "file:///holdfast/checkpoints/runs/vit"

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.trainer.stores import environment, variables
 
-from holdfast_train.environment import Environment, Every, parse_every, parse_seconds
+from holdfast_train.environment import Credentials, Environment, Every, parse_every, parse_seconds
 from holdfast_train.errors import EnvironmentVariableError
 
 
@@ -27,6 +27,14 @@ def test_all_of_it() -> None:
     assert (found.goal_steps, found.resume, found.grace) == (1000, "Auto", 20.0)
     assert (found.predecessor, environment("s3://b/p", 3).predecessor) == (2, None)
     assert "hidden" not in repr(found)
+
+
+def test_keys_of_the_storage() -> None:
+    keys = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "SESSION_TOKEN": "c", "KEYS_DIR": "/holdfast/keys"}
+    found = environment("s3://b/p", **{f"HOLDFAST_CHECKPOINT_{name}": value for name, value in keys.items()})
+    assert found.credentials == Credentials("a", "b", "c", "/holdfast/keys")
+    assert found.credentials.values == ("a", "b", "c")
+    assert environment("s3://b/p", HOLDFAST_CHECKPOINT_SESSION_TOKEN="").credentials == Credentials()
 
 
 def test_when_to_save() -> None:

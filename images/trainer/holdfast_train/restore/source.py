@@ -162,17 +162,11 @@ def open_address(
     AWS_REGION, AWS_DEFAULT_REGION and boto3's chain of credentials.
     """
     prefix, name = resolve(address(text))
-    env = os.environ
     storage = open_storage(
         prefix,
         endpoint=endpoint or _first("HOLDFAST_CHECKPOINT_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
         region=region or _first("HOLDFAST_CHECKPOINT_REGION", "AWS_REGION", "AWS_DEFAULT_REGION"),
-        credentials=credentials
-        or Credentials(
-            env.get("HOLDFAST_CHECKPOINT_ACCESS_KEY_ID"),
-            env.get("HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY"),
-            env.get("HOLDFAST_CHECKPOINT_SESSION_TOKEN"),
-        ),
+        credentials=credentials or Credentials.read(os.environ),
     )
     return RetryingStorage(storage), name
 

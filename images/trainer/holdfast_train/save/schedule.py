@@ -33,8 +33,7 @@ class SaveSchedule:
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
         self._progress = progress
-        keys = credentials or Credentials()
-        self._secrets = tuple(filter(None, (keys.access_key_id, keys.secret_access_key, keys.session_token)))
+        self._secrets = (credentials or Credentials()).values
         self.saved_step: int | None = None
         self.requested = False
         self.failure: StorageError | None = None

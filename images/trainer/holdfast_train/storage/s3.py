@@ -29,6 +29,7 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
+from holdfast_train.storage.s3_keys import KeyFiles
 
 if TYPE_CHECKING:
     from holdfast_train.storage.s3_upload import Uploader
@@ -43,13 +44,16 @@ PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # connections; one
 _DENIED: Final = frozenset(
     {
         "AccessDenied", "AllAccessDisabled", "AccountProblem", "InvalidAccessKeyId", "InvalidToken",
-        "SignatureDoesNotMatch", "401", "403",
+        "SignatureDoesNotMatch", "XAdminUserNotFound", "401", "403",
     }
 )  # fmt: skip
 # Refusals that pass without a change to the job: a clock is corrected, and a new pod gets new tokens.
 _PASSING: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
 )
+# Refusals of the keys, not of a right. They pass too if the keys lie in files and have worked: a kubelet changes the
+# files a minute or two after the Secret.
+_REPLACED: Final = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound"})
 _FULL: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"})
 _BUSY: Final = frozenset(
     {
@@ -98,14 +102,20 @@ class S3Storage:
             tcp_keepalive=True,
             retries={"total_max_attempts": 1},  # RetryingStorage repeats calls, with a deadline that the caller sets
         )
+        self._keys = None if credentials.folder is None else KeyFiles(credentials, credentials.folder, say)
+        self._credentials = credentials
+        self._has_worked = False
         self._options: dict[str, Any] = {
             "endpoint_url": endpoint,
             "region_name": region or ("us-east-1" if endpoint else None),
-            "aws_access_key_id": credentials.access_key_id,
-            "aws_secret_access_key": credentials.secret_access_key,
-            "aws_session_token": credentials.session_token,
             "config": config,
         }
+        if self._keys is None:
+            self._options |= {
+                "aws_access_key_id": credentials.access_key_id,
+                "aws_secret_access_key": credentials.secret_access_key,
+                "aws_session_token": credentials.session_token,
+            }
         # Data requests carry a signed checksum, so the signature need not cover every byte again.
         self._data_config = config.merge(Config(s3={**config.s3, "payload_signing_enabled": False}))
         self._part_bytes = part_bytes
@@ -119,8 +129,14 @@ class S3Storage:
             self._opened = self._open()
 
     def _open(self) -> Any:
-        """A client with the credentials available now. A client never looks for credentials a second time."""
-        self._session = boto3.session.Session()
+        """A client with the credentials available now.
+
+        Keys in files are read again from time to time. Otherwise a client never looks for credentials a second time.
+        """
+        if self._keys is None:
+            self._session = boto3.session.Session()
+        else:
+            self._session = boto3.session.Session(botocore_session=self._keys.session())
         return self._open_client(self._options)
 
     def _open_client(self, options: dict[str, Any]) -> Any:
@@ -275,8 +291,20 @@ class S3Storage:
         return len(old)
 
     def _call(self, key: str, function: Callable[[], T], exists: T | None = None) -> T:
+        """The answer of `function`, and `exists` if the key exists. After a denial it asks again with newer keys."""
+        used = None if self._keys is None else self._keys.newest
         try:
-            return function()
+            return self._try(key, function, exists)
+        except StorageError as error:
+            if self._keys is None or not _concerns_keys(error) or self._keys.read() == used:
+                raise
+            if self._keys.newest == used:  # otherwise another thread has opened clients with newer keys
+                self._opened = self._opened_for_data = None
+            return self._try(key, function, exists)
+
+    def _try(self, key: str, function: Callable[[], T], exists: T | None) -> T:
+        try:
+            answer = function()
         except botocore.exceptions.ClientError as error:
             if exists is not None and error.response.get("Error", {}).get("Code") in _EXISTS:
                 return exists
@@ -297,10 +325,14 @@ class S3Storage:
             raise StorageInvalidError(f"{self._where}: {error}") from error
         except (botocore.exceptions.BotoCoreError, OSError) as error:
             raise StorageUnreachableError(f"{self._where} cannot be reached: {error}") from error
+        self._has_worked = True
+        return answer
 
     def _translate(self, key: str, error: botocore.exceptions.ClientError, *, create_only: bool) -> StorageError:
         answer = error.response.get("Error", {})
-        code, text = str(answer.get("Code", "")), answer.get("Message", "")
+        code, text = str(answer.get("Code", "")), str(answer.get("Message", ""))
+        for value in (self._credentials if self._keys is None else self._keys.newest).values:
+            text = text.replace(value, "...")
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if code == "NoSuchBucket":
             return StorageNotFoundError(f"the bucket {self._bucket!r} does not exist ({self._where})")
@@ -308,7 +340,7 @@ class S3Storage:
             return KeyMissingError(f"{self.uri}/{key} does not exist")
         if code in _FULL:
             return StorageFullError(f"{self._where}: {code}: {text}")
-        if code in _PASSING:
+        if code in _PASSING or (code in _REPLACED and self._keys is not None and self._has_worked):
             return StorageUnreachableError(
                 f"{self._where} refuses {error.operation_name} at the moment: {code}: {text}"
             )
@@ -321,3 +353,11 @@ class S3Storage:
         if code in _BUSY or status in (409, 429) or (status >= 500 and status != 501):
             return StorageUnreachableError(f"{self._where}: {code}: {text}")
         return StorageError(f"{self._where}: {error.operation_name} of {key!r}: {code or status}: {text}")
+
+
+def _concerns_keys(error: StorageError) -> bool:
+    """True if the store has denied a request for which other keys may be accepted."""
+    cause = error.__cause__
+    if not isinstance(cause, botocore.exceptions.ClientError):
+        return False
+    return isinstance(error, StorageDeniedError) or cause.response.get("Error", {}).get("Code") in _PASSING | _REPLACED

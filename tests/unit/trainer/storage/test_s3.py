@@ -1,9 +1,12 @@
 """What the answers of an S3 store mean: trouble of one moment, or something that a person has to change."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import botocore.exceptions
 import pytest
+from tests.support.trainer.secret_files import SecretFiles
 
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageInvalidError, StorageUnreachableError
@@ -59,9 +62,109 @@ def test_trouble_of_a_moment_is_tried_again(code: str, status: int) -> None:
     assert type(answered(code, status)) is StorageUnreachableError
 
 
-@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "403"])
+@pytest.mark.parametrize(
+    "code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "XAdminUserNotFound", "AccessDenied", "403"]
+)
 def test_wrong_keys_are_for_a_person(code: str) -> None:
     assert type(answered(code, 403)) is StorageDeniedError
+
+
+class Store:
+    """A store behind `storage`: it answers 1 to each key in `valid`, and otherwise refuses with `code`."""
+
+    def __init__(self, storage: S3Storage, monkeypatch: pytest.MonkeyPatch, code: str, status: int) -> None:
+        self.valid: set[str] = set()
+        self.refused = 0
+        self.before: Callable[[], None] = lambda: None
+        keys = storage._keys
+        assert keys is not None
+        parent = self
+
+        class Client:
+            """Signs with the keys that were there when it was made, as a real client does for ten seconds."""
+
+            def __init__(self) -> None:
+                self.key = keys.take().access_key_id
+
+            def head_object(self, **_: Any) -> dict[str, Any]:
+                parent.before()
+                if self.key in parent.valid:
+                    return {"ContentLength": 1}
+                parent.refused += 1
+                response: Any = {"Error": {"Code": code, "Message": f"{self.key} is not accepted"}}
+                raise botocore.exceptions.ClientError(
+                    response | {"ResponseMetadata": {"HTTPStatusCode": status}}, "HeadObject"
+                )
+
+        monkeypatch.setattr(storage, "_open", Client)
+        storage._opened = None
+
+
+REFUSALS = [
+    ("InvalidAccessKeyId", 403),
+    ("XAdminUserNotFound", 404),
+    ("SignatureDoesNotMatch", 403),
+    ("ExpiredToken", 400),
+    ("403", 403),
+]
+
+
+def stored_in(files: SecretFiles) -> S3Storage:
+    keys = Credentials("at-start", "secret", folder=str(files.folder))
+    return S3Storage("bucket", "prefix", endpoint="http://127.0.0.1:9", region=None, credentials=keys)
+
+
+@pytest.mark.parametrize(("code", "status"), REFUSALS)
+def test_a_refused_request_is_repeated_at_once_with_newer_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, status: int
+) -> None:
+    """Breaks if a save fails although the new keys are there already."""
+    files = SecretFiles(tmp_path / "keys")
+    storage = stored_in(files)
+    store = Store(storage, monkeypatch, code, status)
+    store.valid = {"at-start"}
+    assert storage.size("x") == 1
+    files.put("second", "secret")
+    store.valid = {"second"}
+    assert (storage.size("x"), store.refused) == (1, 1)
+
+
+def test_a_request_that_began_with_replaced_keys_is_repeated_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if of several threads only one is repeated, and the parts of the others are lost."""
+    files = SecretFiles(tmp_path / "keys")
+    storage = stored_in(files)
+    store = Store(storage, monkeypatch, "InvalidAccessKeyId", 403)
+    store.valid = {"at-start"}
+    assert storage.size("x") == 1
+    files.put("second", "secret")
+
+    def by_another_thread() -> None:
+        store.before, store.valid = lambda: None, {"second"}
+        assert storage.size("y") == 1
+
+    store.before = by_another_thread
+    assert storage.size("x") == 1
+
+
+@pytest.mark.parametrize(("code", "status"), REFUSALS)
+def test_keys_that_have_worked_may_be_replaced_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, status: int
+) -> None:
+    """Breaks if the last save of a training is given up in the minute until the kubelet has changed the files."""
+    storage = stored_in(SecretFiles(tmp_path / "keys"))
+    store = Store(storage, monkeypatch, code, status)
+    denied = StorageUnreachableError if code == "ExpiredToken" else StorageDeniedError
+    with pytest.raises(denied):
+        storage.size("x")  # wrong from the start: for a person
+    store.valid = {"at-start"}
+    assert storage.size("x") == 1
+    store.valid = set()
+    with pytest.raises(StorageDeniedError if code == "403" else StorageUnreachableError) as found:
+        storage.size("x")
+    assert "at-start" not in str(found.value)
+    assert "... is not accepted" in str(found.value)
 
 
 def test_credentials_that_come_late_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
