@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.support.cluster.local_cluster import items
-from tests.support.cluster.training_jobs import Job, Pool, Raw, storage_log, stub, submit
+from tests.support.cluster.local_cluster import apply, items
+from tests.support.cluster.training_jobs import Job, Pool, Raw, s3_secret, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -43,6 +43,21 @@ def test_storage_is_down_when_a_save_is_due(
     assert "total 281625" in job.logs(1), "750 steps, each exactly once"
     assert storage_log(cluster, f"{namespace}/job")[-1].kind == "complete"
     assert commits(job) == sorted(set(commits(job)))
+
+
+def test_the_keys_in_the_secret_change(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a running pod keeps the keys with which it began, or a job that cannot save does not say so."""
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], ENDLESS, goal=GOAL)
+    job.wait_checkpoint(20)
+    apply(cluster, s3_secret(cluster, AWS_SECRET_ACCESS_KEY="replaced"), namespace=namespace)
+    failing = job.wait("a condition", lambda s: checkpoint_failing(s)["status"] == "True", 90)
+    assert "SignatureDoesNotMatch" in checkpoint_failing(failing)["message"]
+    apply(cluster, s3_secret(cluster), namespace=namespace)
+    job.wait("saves to succeed", lambda s: checkpoint_failing(s)["status"] == "False", 90)
+    wait_commit(job, 40)
+    end_untouched(job)
 
 
 def test_api_server_is_down_while_a_job_trains(
@@ -152,6 +167,12 @@ def wait_commit(job: Job, steps: int) -> None:
     """Wait until this many more steps are saved."""
     begun = commits(job)[-1]
     wait_for(lambda: commits(job)[-1] >= begun + steps, 60, "training to go on")
+
+
+def checkpoint_failing(status: Raw) -> Raw:
+    """The condition; its status is empty before the first save has failed."""
+    conditions = (one for one in status.get("conditions") or () if one["type"] == "CheckpointFailing")
+    return next(conditions, {"status": "", "message": ""})
 
 
 def given_up_twice(log: str) -> str:

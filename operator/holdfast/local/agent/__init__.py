@@ -9,7 +9,7 @@ What differs from a kubelet, on purpose:
 - When the agent starts, it kills what an earlier agent left running and reports those pods as Failed, with any restart
   policy; their containers ended with exit code 255 and reason Unknown, as containerd reports it after a reboot. It
   adopts nothing. Every node of the configuration comes up, reclaimed ones too.
-- The content of configMap and secret volumes is that of the pod's start; only tokens are renewed.
+- The content of configMap volumes is that of the pod's start; tokens and secret volumes are renewed.
 - Liveness and startup probes, lifecycle hooks, sidecar init containers, hostPath and read-only mounts are not there.
   hostPath and sidecars are refused, the rest is ignored.
 - Memory limits are enforced by polling; CPU and accelerators are only counted.

@@ -156,7 +156,7 @@ class PodWorker:
         renewing: asyncio.Task[None] | None = None
         try:
             if await self._volumes():
-                renewing = asyncio.create_task(self._sandbox.volumes.keep_tokens_fresh())
+                renewing = asyncio.create_task(self._sandbox.volumes.keep_fresh())
                 await self._containers(spec.get("restartPolicy", "Always"))
         finally:
             for task in (ending, renewing):

@@ -20,6 +20,8 @@ Object = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
+SECRET_SECONDS = 10.0  # from one look at the Secrets of a pod to the next; a kubelet takes a minute or two
+
 
 @dataclass
 class _Rotating:
@@ -27,6 +29,14 @@ class _Rotating:
     path: Path
     mode: int
     token: Token
+
+
+@dataclass
+class _Watched:
+    folder: Path
+    source: Object
+    name: str
+    mode: int
 
 
 @dataclass
@@ -38,10 +48,12 @@ class Volumes:
     folder: Path
     paths: dict[str, Path] = field(default_factory=dict)
     _tokens: list[_Rotating] = field(default_factory=list)
+    _secrets: list[_Watched] = field(default_factory=list)
 
     async def prepare(self) -> None:
         """Make every volume. Raises VolumeError naming the volume that cannot be made yet; may be called again."""
         self._tokens.clear()
+        self._secrets.clear()
         sources = env.Sources(self.api, self.facts.pod["metadata"]["namespace"])
         for volume in self.facts.pod["spec"].get("volumes") or []:
             try:
@@ -62,7 +74,7 @@ class Volumes:
             await self._files(folder, ("configmap", source["name"]), source, sources, _mode(source))
         elif "secret" in volume:
             source = volume["secret"]
-            await self._files(folder, ("secret", source["secretName"]), source, sources, _mode(source))
+            await self._secret(_Watched(folder, source, source["secretName"], _mode(source)), sources)
         elif "downwardAPI" in volume:
             self._downward(folder, volume["downwardAPI"], _mode(volume["downwardAPI"]))
         elif "projected" in volume:
@@ -86,11 +98,15 @@ class Volumes:
         elif "configMap" in source:
             await self._files(folder, ("configmap", source["configMap"]["name"]), source["configMap"], sources, mode)
         elif "secret" in source:
-            await self._files(folder, ("secret", source["secret"]["name"]), source["secret"], sources, mode)
+            await self._secret(_Watched(folder, source["secret"], source["secret"]["name"], mode), sources)
         elif "downwardAPI" in source:
             self._downward(folder, source["downwardAPI"], mode)
         else:
             raise VolumeError(f"projected source {', '.join(source)} is not supported in the local cluster")
+
+    async def _secret(self, secret: _Watched, sources: env.Sources) -> None:
+        await self._files(secret.folder, ("secret", secret.name), secret.source, sources, secret.mode)
+        self._secrets.append(secret)
 
     async def _files(self, folder: Path, ref: tuple[str, str], source: Object, sources: env.Sources, mode: int) -> None:
         kind, name = ref
@@ -101,6 +117,7 @@ class Volumes:
         for item in chosen:
             if item["key"] not in data:
                 if optional:
+                    _inside(folder, item["path"]).unlink(missing_ok=True)
                     continue
                 raise EnvError(f"references non-existent {kind} key: {item['key']}")
             write_atomically(_inside(folder, item["path"]), data[item["key"]], int(item.get("mode") or mode))
@@ -129,8 +146,25 @@ class Volumes:
             raise VolumeError(f'persistentVolume {volume_name}: path "{path}" does not exist; make the folder')
         return path
 
-    async def keep_tokens_fresh(self) -> None:
-        """Renew every token at 80% of its life, until cancelled."""
+    async def keep_fresh(self) -> None:
+        """Renew the tokens, and the files of Secrets, until cancelled."""
+        await asyncio.gather(self._keep_tokens_fresh(), self._keep_secrets_fresh())
+
+    async def _keep_secrets_fresh(self) -> None:
+        while self._secrets:
+            await asyncio.sleep(SECRET_SECONDS)
+            watched, self._secrets = self._secrets, []
+            sources = env.Sources(self.api, self.facts.pod["metadata"]["namespace"])
+            for secret in watched:
+                try:
+                    await self._secret(secret, sources)
+                except (EnvError, ApiError, ApiUnreachableError) as err:
+                    pod = self.facts.pod["metadata"]["name"]
+                    log.warning("Secret %s of pod %s not renewed: %s", secret.name, pod, err)
+                    self._secrets.append(secret)
+
+    async def _keep_tokens_fresh(self) -> None:
+        """Renew every token at 80% of its life."""
         backoff = Backoff(first=1.0, longest=30.0)
         while self._tokens:
             due = min(self._tokens, key=lambda one: one.token.renew_at())
@@ -182,7 +216,13 @@ def _inside(folder: Path, relative: str, *, parents: bool = True) -> Path:
 
 
 def write_atomically(path: Path, data: bytes, mode: int) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, and never a part."""
+    """Replace a file in one step: a reader sees the old content or the new, and never a part.
+
+    A file that has the content already stays: a reader may look at its time.
+    """
+    if path.is_file() and path.read_bytes() == data:
+        path.chmod(mode)
+        return
     fresh = path.with_name(f".{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

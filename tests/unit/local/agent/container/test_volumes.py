@@ -1,5 +1,6 @@
 """Volumes as folders."""
 
+import asyncio
 import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.local.agent.container import volumes as module
 from holdfast.local.agent.container.downward import PodFacts
 from holdfast.local.agent.container.volumes import Volumes, write_atomically
-from holdfast.local.agent.errors import ApiError, EnvError, VolumeError
+from holdfast.local.agent.errors import ApiError, ApiUnreachableError, EnvError, VolumeError
 
 
 class Api:
@@ -17,11 +19,18 @@ class Api:
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.secret = {"k": b"v"}
+        self.fails = 0
+        self.looked = asyncio.Event()
 
     async def get(self, path: str) -> dict[str, Any]:
         """GET one object."""
+        self.looked.set()
+        if self.fails:
+            self.fails -= 1
+            raise ApiUnreachableError("no answer")
         answers: dict[str, dict[str, Any]] = {
-            "secrets/s": {"data": {"k": base64.b64encode(b"v").decode()}},
+            "secrets/s": {"data": {key: base64.b64encode(value).decode() for key, value in self.secret.items()}},
             "configmaps/c": {"data": {"a": "1", "b": "2"}},
             "persistentvolumeclaims/unbound": {"spec": {}},
             "persistentvolumeclaims/nfs": {"spec": {"volumeName": "nfs"}},
@@ -90,11 +99,43 @@ async def test_tokens_are_renewed_until_they_have_time_left(tmp_path: Path) -> N
     made = _volumes(tmp_path, {"name": "t", "projected": {"sources": [source]}})
     await made.prepare()
     assert (tmp_path / "t/token").read_text().endswith("/serviceaccounts/default/token#1")
-    import asyncio
-
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(made.keep_tokens_fresh(), 0.2)
+        await asyncio.wait_for(made.keep_fresh(), 0.2)
     assert (tmp_path / "t/token").read_text().endswith("#5")
+
+
+@pytest.mark.parametrize("projected", [False, True])
+async def test_files_of_a_secret_follow_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, projected: bool
+) -> None:
+    """Would break: keys that are rotated never reach a running trainer."""
+    items = [{"key": key, "path": key} for key in ("k", "token")]
+    source: dict[str, Any] = {"items": items, "optional": True}
+    alone = {"secret": {**source, "secretName": "s", "defaultMode": 0o444}}
+    together = {"projected": {"sources": [{"secret": {**source, "name": "s"}}], "defaultMode": 0o444}}
+    made = _volumes(tmp_path, {"name": "s", **(together if projected else alone)})
+    api: Any = made.api
+    api.secret["token"] = b"t"
+    await made.prepare()
+    await made.prepare()
+    before = (tmp_path / "s/k").stat().st_ino
+    monkeypatch.setattr(module, "SECRET_SECONDS", 0.0)
+    keeping = asyncio.create_task(made.keep_fresh())
+
+    async def files() -> dict[str, str]:
+        """What is there after the agent has looked at the Secret, and has done what follows."""
+        for _ in range(2 + api.fails):
+            api.looked.clear()
+            await asyncio.wait_for(api.looked.wait(), 20)
+        return {path.name: path.read_text() for path in (tmp_path / "s").iterdir()}
+
+    api.fails, api.secret = 2, {"k": b"v"}
+    assert await files() == {"k": "v"}
+    assert (tmp_path / "s/k").stat().st_ino == before  # what has not changed is not written
+    api.secret = {"k": b"new"}
+    assert await files() == {"k": "new"}
+    assert (tmp_path / "s/k").stat().st_mode & 0o777 == 0o444
+    keeping.cancel()
 
 
 async def test_mounts_and_sub_paths(tmp_path: Path) -> None:
