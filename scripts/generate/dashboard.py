@@ -21,11 +21,11 @@ def total(metric: str) -> str:
     return f"sum({each(metric)})"
 
 
-def figure(title: str, about: str, expr: str, **defaults: Any) -> Panel:
+def figure(title: str, about: str, expr: str, width: int = 4, /, **defaults: Any) -> Panel:
     """A panel with one large number."""
     plain = {"color": {"mode": "thresholds"}, "thresholds": thresholds((None, "text")), **defaults}
     options = {"graphMode": "none", "colorMode": "value", "reduceOptions": {"calcs": ["lastNotNull"]}}
-    return Panel(title, about, "stat", (Query(expr),), width=4, height=4, defaults=plain, options=options)
+    return Panel(title, about, "stat", (Query(expr),), width=width, height=4, defaults=plain, options=options)
 
 
 STACKED = {"stacking": {"mode": "normal"}, "fillOpacity": 40, "lineWidth": 1}
@@ -35,6 +35,7 @@ MONEY = {"unit": "none", "decimals": 2}
 TABLE = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull"]}}
 DONE = 'holdfast_job_phase{phase=~"Completed|Failed"} == 1'
 AT_RISK = each("holdfast_job_condition", where=f'condition=~"DeadlineAtRisk|BudgetAtRisk", {JOBS}')
+UNSAVED = each("holdfast_job_condition", where=f'condition="CheckpointFailing", {JOBS}')
 GOODPUT = {"unit": "percentunit", "decimals": 1, "min": 0, "max": 1}
 UP_AND_OUT = [
     {
@@ -60,20 +61,25 @@ def jobs(pattern: str) -> str:
 
 
 TRAINING = (
-    figure("Training", "Jobs that train now.", jobs("Running|Migrating"), decimals=0),
+    figure("Training", "Jobs that train now.", jobs("Running|Migrating"), 3, decimals=0),
     figure("Starting", "Jobs that wait for a node, start or recover.",
-           jobs("Acquiring|Starting|Recovering"), decimals=0),
+           jobs("Acquiring|Starting|Recovering"), 3, decimals=0),
     figure("Time left", "Of the job with the most time left, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
            unit="s"),
     figure("Losses", "Attempts that ended by a preemption, an eviction or a lost node.",
-           total("holdfast_job_losses_total"), decimals=0),
+           total("holdfast_job_losses_total"), 3, decimals=0),
     figure("Failures", "Attempts that ended by an error of the program.",
-           total("holdfast_job_failures_total"), decimals=0,
+           total("holdfast_job_failures_total"), 3, decimals=0,
            thresholds=thresholds((None, "text"), (1, ORANGE))),
     figure(
         "Oldest checkpoint", "Age of the newest checkpoint; the highest of all jobs that train.",
         f"max({each('holdfast_job_checkpoint_age_seconds')} and on (namespace, job) {in_phase('Running|Migrating')})",
         unit="s",
+    ),
+    figure(
+        "Saves fail", "Jobs that train, and cannot save checkpoints.",
+        f"count(({UNSAVED} == 1) unless on (namespace, job) ({DONE})) or vector(0)",
+        thresholds=thresholds((None, GREEN), (1, RED)), decimals=0,
     ),
     Panel(
         "Phase", "The phase of each job.", "state-timeline",

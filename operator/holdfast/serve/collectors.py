@@ -17,7 +17,7 @@ from holdfast.core.books.ledger import by_tier
 LABELS = ("namespace", "job")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
 # The conditions that have a metric; the other conditions add nothing to the phase.
-CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback")
+CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing")
 
 Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> value of the metric
 

@@ -178,16 +178,17 @@ def test_slack_runs_out_while_a_job_waits(phase: str, left: float) -> None:
 
 
 # Breaks if an alert fires for a condition that is Unknown, or if each new condition makes series.
-def test_conditions_that_are_at_risk() -> None:
+def test_conditions_that_alerts_ask_for() -> None:
     at = "2026-11-21T11:00:00Z"
     conditions = [
         {"type": kind, "status": status, "reason": "Why", "lastTransitionTime": at}
         for kind, status in (("DeadlineAtRisk", "True"), ("BudgetAtRisk", "False"), ("PolicyFallback", "Unknown"),
-                             ("Progressing", "True"))
+                             ("CheckpointFailing", "True"), ("Progressing", "True"))
     ]  # fmt: skip
     lines = [line for line in scrape(job(conditions=conditions)) if line.startswith("holdfast_job_condition")]
     assert sorted(lines) == [
         f'holdfast_job_condition{{condition="BudgetAtRisk",{WHERE}}} 0.0',
+        f'holdfast_job_condition{{condition="CheckpointFailing",{WHERE}}} 1.0',
         f'holdfast_job_condition{{condition="DeadlineAtRisk",{WHERE}}} 1.0',
     ]
 

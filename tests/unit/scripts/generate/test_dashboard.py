@@ -11,8 +11,11 @@ from scripts.generate.dashboard import ROWS, VARIABLES
 from scripts.generate.grafana import WIDTH, Panel, Query, dashboard
 from tests.support.operator.every_metric import every_metric
 
+from holdfast.serve.collectors import CONDITIONS
+
 ALERTS = Path(__file__).resolve().parents[4] / "charts" / "holdfast" / "files" / "alerts.yaml"
 METRIC = re.compile(r"(holdfast_\w+)(?:\{([^}]*)\})?")
+CONDITION = re.compile(r'condition=~?"([^"]+)"')
 GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 PANELS = [panel for panels in ROWS.values() for panel in panels]
@@ -43,6 +46,13 @@ def test_every_query_asks_for_metrics_and_labels_that_there_are(where: str, expr
         labels |= metric.labels | ({"le"} if name.endswith("_bucket") else set())
     for group in GROUPING.findall(expr):
         assert set(group.split(", ")) <= labels, f"{where}: nothing there has the labels {group}"
+
+
+# Breaks if an alert asks for a condition that has no metric: it would never fire.
+def test_every_condition_that_is_asked_for_has_a_metric() -> None:
+    asked = {kind for _, expr in QUERIES for kinds in CONDITION.findall(expr) for kind in kinds.split("|")}
+    assert {"DeadlineAtRisk", "BudgetAtRisk", "CheckpointFailing"} == asked
+    assert asked <= set(CONDITIONS)
 
 
 # Breaks if a legend shows an empty name.
