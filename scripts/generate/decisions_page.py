@@ -35,7 +35,9 @@ _ENDS = """\
 ## Why an attempt ended
 
 The first rule with an answer decides. Losses and stops never count against the user; failures count against
-`spec.failure.maxFailures`; a misconfigured or completed attempt ends the job.
+`spec.failure.maxFailures`; a misconfigured or completed attempt ends the job. If the job has run before, these
+reasons count as a loss instead: `StorageDenied`, `StorageNotFound`, `CommandNotFound`, `CommandNotExecutable`,
+`PythonIncomplete`.
 """
 
 _NOTICES = """\

@@ -21,7 +21,10 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
 
-MAY_PASS = frozenset(("StorageDenied", "StorageNotFound"))  # verdicts that end only a job that never ran
+# Verdicts that end only a job that never ran. A storage refuses every node; an image may differ between nodes, if its
+# tag was given to another one, or a pull has left a part of it.
+STORAGE_REFUSES = frozenset(("StorageDenied", "StorageNotFound"))
+IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, "CommandNotExecutable", EndReason.PYTHON_INCOMPLETE))
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -115,8 +118,9 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
 def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
     """Record the end of the current attempt, count it, and decide what comes next."""
     draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
-    if end.reason in MAY_PASS and has_run(draft):  # keys are being rotated, a policy is wrong for a moment
-        end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=True)
+    if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
+        anywhere = end.reason in STORAGE_REFUSES
+        end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=anywhere)
     fruitless = count_fruitless(turn, end)
     _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless)
     draft.set(current=None)

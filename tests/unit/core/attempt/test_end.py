@@ -4,7 +4,17 @@ from datetime import timedelta
 
 import pytest
 from tests.support.decisions.histories import record
-from tests.support.decisions.snapshots import at, attempt, ended, job, settled, snapshot, status, verdict
+from tests.support.decisions.snapshots import (
+    at,
+    attempt,
+    container,
+    ended,
+    job,
+    settled,
+    snapshot,
+    status,
+    verdict,
+)
 
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.status import Phase
@@ -34,15 +44,40 @@ def after(*seen, history=(), refusal=None, state=AttemptState.RUNNING):
 RAN = (record(number=1, started_at=at(-9000), kind=EndKind.LOSS),)
 
 
+def at_once(exit_code, message, reason="Error"):
+    """An attempt whose trainer ended two seconds after its start."""
+    trainer = container(ended=True, started_at=at(-2), exit_code=exit_code, message=message, reason=reason)
+    return ended(2, exit_code, trainer=trainer)
+
+
 @pytest.mark.parametrize("reason", ["StorageDenied", "StorageNotFound"])
 def test_storage_that_worked_once_does_not_end_a_job_when_it_refuses(reason):
     """Breaks if a key that is rotated while a node is lost ends a training of months."""
-    refused = ended(2, 78, verdict("misconfigured", reason))
-    assert after(refused).phase is Phase.FAILED
-    later = after(refused, history=RAN)
+    refused = at_once(78, verdict("misconfigured", reason))
+    assert after(refused, state=AttemptState.STARTING).phase is Phase.FAILED
+    later = after(refused, history=RAN, state=AttemptState.STARTING)
     assert not later.phase.final
     assert later.history[-1].kind is EndKind.LOSS
     assert later.current.avoid_nodes == ()  # another node would not reach it either
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (at_once(127, verdict("misconfigured", "CommandNotFound")), "CommandNotFound"),
+        (at_once(126, verdict("misconfigured", "CommandNotExecutable")), "CommandNotExecutable"),
+        (at_once(1, "Fatal Python error\nModuleNotFoundError: No module named 'encodings'"), "PythonIncomplete"),
+        (at_once(128, 'exec: "python3": executable file not found in $PATH', "StartError"), "CommandNotFound"),
+    ],
+)
+def test_an_image_that_worked_once_does_not_end_a_job_when_it_does_not_work(refused, reason):
+    """Breaks if a tag that was given to a wrong image, or half an image on a node, ends a training of months."""
+    first = after(refused, state=AttemptState.STARTING)
+    assert (first.phase, first.reason) == (Phase.FAILED, reason)
+    later = after(refused, history=RAN, state=AttemptState.STARTING)
+    assert not later.phase.final
+    assert (later.history[-1].kind, later.history[-1].reason) == (EndKind.LOSS, reason)
+    assert later.current.avoid_nodes == ("n1",)  # another node may have another image
 
 
 @pytest.mark.parametrize(
