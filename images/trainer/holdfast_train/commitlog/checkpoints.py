@@ -40,7 +40,8 @@ class Found:
 class Saved:
     """A committed checkpoint: `size` in bytes, `seconds` from the start of its capture to its commit.
 
-    `uses`: the names of data that later checkpoints may use too.
+    `uses`: the names of data that later checkpoints may use too, with `shared` bytes. Of these, earlier saves had
+    uploaded `reused` bytes.
     """
 
     step: int
@@ -49,6 +50,13 @@ class Saved:
     seconds: float
     committed_at: str
     uses: frozenset[CheckpointName] = frozenset()
+    shared: int = 0
+    reused: int = 0
+
+    @property
+    def uploaded(self) -> int:
+        """The bytes that this save has uploaded."""
+        return self.size - self.reused
 
 
 class Checkpoints:
@@ -172,7 +180,16 @@ class Checkpoints:
         seconds = time.monotonic() - begun
         self._judge(dropped.union(*(c.names for c in before if c.seq in record.retired)))
         uri = join_uri(self._storage.uri, written.name.manifest_key)
-        return Saved(written.step, uri, written.size, seconds, commit.at, commit.names - {commit.name})
+        return Saved(
+            written.step,
+            uri,
+            written.size,
+            seconds,
+            commit.at,
+            uses=commit.names - {commit.name},
+            shared=sum(use.size for use in commit.uses),
+            reused=sum(use.size for use in commit.uses if use.name != fresh),
+        )
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Delete what is not needed since the last commit. The next sweep repeats failed deletions.

@@ -78,13 +78,14 @@ class Ending:
             # Another rank has the notice: the time of this one runs from now on.
             self._notice.give(self._environment.grace, reason)
         self._wait_for_pending(step, f"notice to leave ({reason}); finishing the checkpoint that is on its way")
-        left, saved, costs = self._ranks.share(
-            (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs)
+        size = 0 if self._coordinator is None else self._coordinator.next_size()
+        left, saved, costs, size = self._ranks.share(
+            (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs, size)
         )
         if not saved and step > 0:
             # The costs of uploads with a limit say nothing of the last one, which has none.
             limited = self._environment is not None and self._environment.upload_rate is not None
-            rule = choose_last_save(left, costs[-1].size if costs else 0, () if limited else costs)
+            rule = choose_last_save(left, size, () if limited else costs)
             say(f"notice to leave ({reason}) in {left:.1f} s; {rule.why}")
             saved = rule.save and self._save(left)
         newest = self._schedule.saved_step

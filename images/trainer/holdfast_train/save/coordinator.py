@@ -121,6 +121,13 @@ class SaveCoordinator:
             return False
         return True
 
+    def next_size(self) -> int:
+        """Bytes that the next save will probably upload, as rank 0 knows them; 0 if none is saved."""
+        newest = self._schedule.newest
+        if newest is None:
+            return 0
+        return newest.size - newest.shared if self.saver.frozen.is_stored else newest.size
+
     def is_saved(self, step: int) -> bool:
         """True if `step` is committed. The same answer on every rank: only rank 0 gets the results of saves at once."""
         found: bool = self._ranks.share(self._schedule.saved_step == step)
@@ -162,7 +169,8 @@ class SaveCoordinator:
         if isinstance(result, Saved):
             self._note(name, result)
             self._schedule.record_saved(result, self.saver.seconds_lost(result.step))
-            say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s")
+            reused = f", {result.reused / 2**20:.1f} MiB of them stored before" if result.reused else ""
+            say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s{reused}")
         elif isinstance(result, RanksDifferError) and (error := self._doubt(result)) is not None:
             self.stop_error = error
         elif isinstance(result, StorageError):

@@ -85,6 +85,11 @@ class Frozen:
         self._uploaded, self._prints = names.fresh, prints
         return None
 
+    @property
+    def is_stored(self) -> bool:
+        """True on rank 0 if the next save need not upload frozen data, unless code has changed it."""
+        return self._uploaded in self.committed
+
     def record(self, result: Saved | Failed) -> None:
         """Note the result of a save, on rank 0. Data that was found missing is not used again."""
         if isinstance(result, Saved):

@@ -34,7 +34,9 @@ MOST_SHARE: Final = 0.05  # of the time that saving may cost
 
 @dataclass(frozen=True)
 class Cost:
-    """What a save cost: `lost` seconds of training; `commit` seconds from its beginning to its commit; `size` in bytes.
+    """What a save cost: `lost` seconds of training; `commit` seconds from its beginning to its commit.
+
+    `size`: the bytes that it uploaded, without frozen parameters that were stored before.
 
     If training waits for the save, `lost` equals `commit`. A save in the background loses little and takes long.
     """

@@ -26,9 +26,9 @@ _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 class SaveSchedule:
     """The saves of one run. `saved_step`: of its newest checkpoint. `costs`: of its last few saves.
 
-    `requested`: an order asks for a save. `failure`: of the last save, None if it succeeded. `state_at`: when the
-    newest save began to copy the state, in seconds of time.monotonic(). Results are also put into `progress`, for the
-    next report.
+    `newest`: the newest save of this run, on rank 0. `requested`: an order asks for a save. `failure`: of the last
+    save, None if it succeeded. `state_at`: when the newest save began to copy the state, in seconds of
+    time.monotonic(). Results are also put into `progress`, for the next report.
     """
 
     def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
@@ -39,6 +39,7 @@ class SaveSchedule:
         self.failure: StorageError | None = None
         self.state_at = time.monotonic()
         self.costs: tuple[interval.Cost, ...] = ()
+        self.newest: Saved | None = None
         self._stepped_at = self.state_at
         self._steps_done: int | None = None
         self._last_step = 0.0  # seconds that it took
@@ -108,7 +109,8 @@ class SaveSchedule:
 
     def record_saved(self, saved: Saved, lost: float) -> None:
         """`saved` is committed. Training waited `lost` seconds for it."""
-        self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.size))
+        self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.uploaded))
+        self.newest = saved
         warning = None if self._every is None else interval.warning(self._every, self.costs)
         if warning is not None and not self._has_warned:
             say(warning)

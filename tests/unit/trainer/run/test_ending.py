@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.adapted import Adapted
 from tests.support.trainer.runs import Flaky, settle, train, verdict
 from tests.support.trainer.stores import environment
 
@@ -205,6 +206,19 @@ def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, m
 
     monkeypatch.setattr(FolderStorage, "write", write)
     monkeypatch.setattr("holdfast_train.save.saver.fits", lambda size: False)  # one arena, and no other
+def test_the_last_save_of_an_adapter_is_as_short_as_its_upload(uri: str, tmp_path: Path) -> None:
+    """Breaks if the estimate counts the base model, which the first save has stored."""
+    model = Adapted()
+    with Run(model=model, environment=environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))) as run:
+        for step in run.steps(50):
+            if step == 2:
+                assert run._save(10.0)
+                run._saving.costs = (Cost(0.0, 100.0, run._saving.costs[-1].size),)
+            if step == 4:
+                run._notice.give(20.0, "a notice")
+    assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("saved", 5)
+
+
     where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):

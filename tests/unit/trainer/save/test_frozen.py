@@ -119,8 +119,12 @@ def training(tmp_path: Path) -> Iterator[Training]:
 
 def test_frozen_parameters_are_neither_copied_nor_uploaded_at_the_next_save(training: Training) -> None:
     size = training.model.base.weight.nbytes
-    for step in (1, 2):
-        assert isinstance(training.save(step), Saved)
+    first, second = (training.save(step) for step in (1, 2))
+    assert isinstance(first, Saved)
+    assert isinstance(second, Saved)
+    assert (first.reused, first.shared, first.uploaded) == (0, second.reused, first.size)
+    assert (second.shared, second.uploaded) == (second.reused, second.size - second.reused)
+    assert second.uploaded < size <= second.reused
     keys = training.keys()
     assert keys[1][0] == keys[2][0]
     assert set(keys[1][1:]).isdisjoint(keys[2])
@@ -165,11 +169,14 @@ def test_shared_data_goes_with_its_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_new_writer_uploads_frozen_parameters_again(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not training.saver.frozen.is_stored
     training.save(1)
+    assert training.saver.frozen.is_stored
     with monkeypatch.context() as broken:
         broken.setattr(Upload, "_manifest", lambda *_: 1 / 0)
         monkeypatch.setattr("threading.excepthook", lambda _: None)
         assert isinstance(training.save(2), WriterLostError)
+    assert not training.saver.frozen.is_stored
     assert isinstance(training.save(3), Saved)
     keys = training.keys()
     assert keys[3][0] != keys[1][0]

@@ -83,6 +83,14 @@ def test_a_save_begins_before_a_step_that_would_exceed_max_loss(monkeypatch: pyt
     assert found.is_due(5, every)
 
 
+def test_the_cost_of_a_save_is_what_it_uploaded() -> None:
+    """Breaks if the rate of a save that reused frozen parameters counts bytes that it did not upload."""
+    found = SaveSchedule(Progress())
+    found.record_saved(Saved(1, "memory://store/manifests/x.json", 1000, 10.0, "", shared=900), 0.0)
+    found.record_saved(Saved(2, "memory://store/manifests/y.json", 1000, 1.0, "", shared=900, reused=900), 0.0)
+    assert [cost.size for cost in found.costs] == [1000, 100]
+
+
 def test_a_max_loss_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     found = SaveSchedule(Progress())
     found.is_due(1, Every(steps=1000, max_loss=60.0))
