@@ -71,12 +71,11 @@ class Ranks:
     def new_store(self) -> Callable[[], Any]:
         """A function that connects to a part of the process group's store that no other caller of this method uses.
 
-        Every rank has to call this method.
+        Every rank has to call this method. The function raises StateError if the store allows no second connection.
         """
-        torch: Any = sys.modules["torch"]
         prefix = f"holdfast/{self.share(uuid.uuid4().hex)}"
-        whole = torch.distributed.distributed_c10d._get_default_store()
-        return lambda: torch.distributed.PrefixStore(prefix, whole.clone())
+        whole = self._distributed.distributed_c10d._get_default_store()
+        return lambda: self._distributed.PrefixStore(prefix, _connect_again(self._distributed, whole))
 
     def gather(self, value: Any) -> list[Any]:
         """The `value` of every rank, in order, on rank 0. An empty list on the others."""
@@ -108,6 +107,23 @@ class Ranks:
             raise error
         result: T = value
         return result
+
+
+def _connect_again(distributed: Any, store: Any) -> Any:
+    """Another connection to `store`; without the prefixes of `store` if torch is older than 2.8, which has no `clone`.
+
+    StateError if there is no way to connect.
+    """
+    if hasattr(store, "clone"):
+        return store.clone()
+    while isinstance(store, distributed.PrefixStore):
+        store = store.underlying_store
+    if not isinstance(store, distributed.TCPStore):
+        raise StateError(
+            f"the process group uses a {type(store).__name__}, to which torch before 2.8 cannot connect a second time; "
+            f"use torch 2.8 or newer, or init_method='env://' as torchrun sets it up"
+        )
+    return distributed.TCPStore(store.host, store.port, is_master=False, wait_for_workers=False, timeout=store.timeout)
 
 
 def _variable(name: str, default: int) -> int:

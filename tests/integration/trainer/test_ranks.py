@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from holdfast_train import Run
 
+OLDER
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 rank = dist.get_rank()
 torch.manual_seed(0)
@@ -51,10 +52,10 @@ def storage(tmp_path: Path) -> FolderStorage:
     return FolderStorage(tmp_path / "prefix")
 
 
-def train(storage: FolderStorage, tmp_path: Path, before: str = "") -> str:
+def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str = "") -> str:
     """The output of two ranks that train for three steps. `before` runs where a rank gives its own state."""
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.replace("BEFORE", before))
+    program.write_text(PROGRAM.replace("BEFORE", before).replace("OLDER", older))
     env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
@@ -63,8 +64,10 @@ def train(storage: FolderStorage, tmp_path: Path, before: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path) -> None:
-    said = train(storage, tmp_path)
+# torch has had `clone` since 2.8.
+@pytest.mark.parametrize("older", ["", "del dist.Store.clone"], ids=["torch", "older torch"])
+def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path, older: str) -> None:
+    said = train(storage, tmp_path, older=older)
     found = Checkpoints(storage, identity(2), Keep())
     found.log.refresh()
     restored = restore_whole(found)

@@ -1,9 +1,14 @@
 """A process that is one of several ranks needs a process group."""
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
+import torch.distributed
 
 from holdfast_train.errors import EnvironmentVariableError, StateError
-from holdfast_train.ranks import Ranks
+from holdfast_train.ranks import Ranks, _connect_again
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +50,32 @@ def test_a_variable_that_is_not_a_number_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(name, "many")
     with pytest.raises(EnvironmentVariableError, match=f"{name} is 'many'; allowed: a whole number"):
         Ranks(connect=True)
+
+
+@pytest.fixture
+def older_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch before 2.8."""
+    monkeypatch.delattr(torch.distributed.Store, "clone")
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_every_torch_can_connect_to_a_store_again(old: bool, request: pytest.FixtureRequest) -> None:
+    """Breaks if several ranks cannot train with the torch of their image."""
+    if old:
+        request.getfixturevalue("older_torch")
+    served = torch.distributed.TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
+    )
+    store = torch.distributed.PrefixStore("default_pg", torch.distributed.PrefixStore("attempt", served))
+    first, second = (_connect_again(torch.distributed, store) for _ in range(2))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first.get, "key")  # this holds up all that use the same connection
+        second.set("key", b"value")
+        assert waiting.result(20) == b"value"
+
+
+@pytest.mark.usefixtures("older_torch")
+def test_a_store_without_a_second_connection_is_refused(tmp_path: Path) -> None:
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 2)
+    with pytest.raises(StateError, match=r"a FileStore, to which torch before 2\.8 cannot .* use torch 2\.8 or newer"):
+        _connect_again(torch.distributed, torch.distributed.PrefixStore("a", store))
