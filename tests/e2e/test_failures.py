@@ -235,11 +235,11 @@ def test_missing_profile_is_waited_for(
     assert (done["phase"], done["attempt"]) == ("Completed", 1)
 
 
-def test_program_that_exits_with_0_before_its_goal_is_done(
+def test_program_that_ends_before_its_goal_is_done(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
     """Breaks if the goal decides what done means, and not the program: it would be started again for ever."""
-    leaving = stub("--step-seconds", 0.01, "--exit-at", 5, "--exit-code", 0)
+    leaving = stub("--step-seconds", 0.01, "--stop-at", 5)
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], leaving, goal=SHORT)
     done = job.wait_phase("Completed", "Failed")
     assert done["phase"] == "Completed"

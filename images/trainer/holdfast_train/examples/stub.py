@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fail-attempts", type=int, default=None, metavar="N", help="fail only in attempts up to N")
     parser.add_argument("--exit-at", type=int, default=None, metavar="STEP", help="exit at this step without a verdict")
     parser.add_argument("--exit-code", type=int, default=1, help="exit code of --exit-at")
+    parser.add_argument("--stop-at", type=int, default=None, metavar="STEP", help="leave the loop at this step")
     parser.add_argument("--hang-at", type=int, default=None, metavar="STEP", help="stop making progress at this step")
     parser.add_argument("--leak-memory", type=int, default=0, metavar="MIB", help="MiB of memory to leak at each step")
     parser.add_argument("--ignore-sigterm", action="store_true", help="ignore SIGTERM, but not orders")
@@ -85,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if step == options.exit_at and failing:
                 sys.stderr.write(f"the stub was told to exit at step {step}\n")
                 os._exit(options.exit_code)
+            if step == options.stop_at:
+                break
             while step == options.hang_at:
                 time.sleep(1)
             if options.leak_memory:

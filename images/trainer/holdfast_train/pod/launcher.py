@@ -45,7 +45,7 @@ _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out 
 
 
 class RankVerdict(NamedTuple):
-    """What one rank wrote about its end: `result` is saved, left, completed, failed, fenced or misconfigured."""
+    """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured."""
 
     rank: int
     result: str
@@ -104,9 +104,10 @@ def _judge(end: End) -> tuple[str, str, str]:
         if done is not None:
             return "drained", "SavedAndLeft", f"{done.message}; {how} after that"
         return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
-    if end.code == 0:
+    if end.code == 0 and not (failure := failure or by_result.get("running")):
         return "completed", "Completed", "the program ended with exit code 0"
     reason, message = _failure(end, failure)
+    message += "; the program then ended with exit code 0, but its training is not complete" if end.code == 0 else ""
     return "failed", reason, message if done is None else f"{done.message}, then the program failed: {message}"
 
 
@@ -317,7 +318,7 @@ class Launcher:
             for pid in list(self._running):
                 if not Path(f"/proc/{pid}").exists():
                     del self._running[pid]
-            if self.signalled_at is not None and not read_rank_verdicts(folder):
+            if self.signalled_at is not None and all(v.result == "running" for v in read_rank_verdicts(folder)):
                 self._forward(signal.SIGTERM, again=False)  # a shell may handle the signal and not pass it on
             if not self._running or time.monotonic() >= self._deadline:
                 return
@@ -364,7 +365,7 @@ def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command after `--`. The exit code is that of the program, but 0 if it completed or saved and left."""
+    """Run the command after `--`. Its exit code, as of a shell; 0 if it completed or saved, not 0 if it failed."""
     command = list(sys.argv[1:] if argv is None else argv)
     if command[:1] == ["--"]:
         command = command[1:]
@@ -378,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
     if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
         return 0
-    return 128 + (end.signal or 0) if end.code is None else end.code  # as a shell gives it
+    return (128 + (end.signal or 0) if end.code is None else end.code) or int(verdict["outcome"] != "drained")
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> End:

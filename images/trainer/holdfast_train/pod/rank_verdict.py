@@ -10,7 +10,8 @@ from holdfast_train.say import say
 
 __all__ = ["Result", "forget_rank_verdict", "write_rank_verdict"]
 
-Result = Literal["saved", "left", "completed", "failed", "fenced", "misconfigured"]
+# "running" is no end: it stays if the process ends without a word of its Run.
+Result = Literal["running", "saved", "left", "completed", "failed", "fenced", "misconfigured"]
 
 
 def forget_rank_verdict(folder: str | None, rank: int) -> None:

@@ -66,8 +66,13 @@ class Ending:
         self._storage = storage
 
     def begin_saving(self, checkpoints: Checkpoints | None, coordinator: SaveCoordinator) -> None:
-        """From now on there are steps to save, and a fence to hand over. `checkpoints` is set on rank 0 alone."""
+        """From now on there are steps to save, and a fence to hand over. `checkpoints` is set on rank 0 alone.
+
+        The verdict "running" stays until the run ends, and shows a program that ends before its run.
+        """
         self._checkpoints, self._coordinator = checkpoints, coordinator
+        message = "the program ended in the block of its Run, and did not leave the block"
+        write_rank_verdict(self._verdict_folder, self._ranks.rank, "running", reason="RunNotEnded", message=message)
 
     # On a notice.
 
@@ -194,10 +199,12 @@ class Ending:
 
     def _write_verdict(self, result: str, step: int, *, reason: str = "", message: str = "") -> None:
         self._has_verdict = True
-        folder = None if self._environment is None else self._environment.verdict_folder
-        saved_step = self._schedule.saved_step
-        rank = self._ranks.rank
-        write_rank_verdict(folder, rank, result, reason=reason, message=message, step=step, saved_step=saved_step)
+        known = {"step": step, "saved_step": self._schedule.saved_step}
+        write_rank_verdict(self._verdict_folder, self._ranks.rank, result, reason=reason, message=message, **known)
+
+    @property
+    def _verdict_folder(self) -> str | None:
+        return None if self._environment is None else self._environment.verdict_folder
 
     def _send_last_report(self) -> None:
         if self._reporter is not None:

@@ -31,6 +31,7 @@ def test_counts_every_step_once() -> None:
 def test_fails_on_demand(tmp_path: Path) -> None:
     assert "told to fail at step 3" in run("--fail-at=3").stderr
     assert run("--exit-at=3", "--exit-code=42").returncode == 42
+    assert run("--stop-at=3").stdout.splitlines()[-1] == "done at step 3, total 6"
     later = run("--fail-at=3", "--fail-attempts=1", "--steps=5", **variables(f"file://{tmp_path}/p", 2))
     assert later.returncode == 0
 

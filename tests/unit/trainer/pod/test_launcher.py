@@ -66,6 +66,15 @@ CLASSES = [
     (end(None, 9, ranks=(rank("completed", reason="Completed"),)), "failed", "Signal9"),
     (end(1, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
     (end(None, 15, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
+    # A program that catches what ended its Run, or ends inside of it, has not completed its training.
+    (end(0, ranks=(rank("failed", reason="StorageUnreachable"),)), "failed", "StorageUnreachable"),
+    (end(0, ranks=(rank("failed", reason="UserException"),)), "failed", "UserException"),
+    (end(0, ranks=(rank("misconfigured", reason="StorageDenied"),)), "misconfigured", "StorageDenied"),
+    (end(0, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "RunNotEnded"),
+    (end(0, ranks=(rank("completed"), rank("running", number=1, reason="RunNotEnded"))), "completed", "Completed"),
+    (end(3, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "UserException"),
+    (end(None, 9, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "Signal9"),
+    (end(0, told=10.0, ranks=(rank("running", reason="RunNotEnded", at=5.0),)), "drained", "LeftWithoutSaving"),
     (End(127, None, None, (), (), ("CommandNotFound", "no such program")), "misconfigured", "CommandNotFound"),
 ]
 

@@ -26,6 +26,17 @@ def test_leaving_writes_a_verdict(uri: str, tmp_path: Path) -> None:
     assert (found["result"], found["step"], found["savedStep"]) == ("saved", 4, 4)
 
 
+def test_a_run_that_has_begun_says_so_until_it_ends(uri: str, tmp_path: Path) -> None:
+    """Breaks if a process that ends without a word of its Run cannot be told from a program without the library."""
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with Run(counter=Counter(), environment=where) as run:
+        assert (verdict(tmp_path)["result"], verdict(tmp_path)["step"]) == ("running", None)
+        list(run.steps(2))
+    assert verdict(tmp_path)["result"] == "completed"
+    with Run(counter=Counter(), environment=environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))):
+        assert not (tmp_path / "rank-0.json").exists()  # the training is complete, whatever comes now
+
+
 def test_completion_is_recorded_and_final(uri: str, tmp_path: Path) -> None:
     train(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
     assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("completed", 5)
@@ -195,17 +206,6 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
     assert (found["result"], found["savedStep"]) == ("left", 2)
 
 
-def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if the last save waits for memory that an earlier save does not free in time."""
-    hanging = threading.Event()
-    original = FolderStorage.write
-
-    def write(*arguments: Any, **options: Any) -> None:
-        assert hanging.wait(60)
-        original(*arguments, **options)
-
-    monkeypatch.setattr(FolderStorage, "write", write)
-    monkeypatch.setattr("holdfast_train.save.saver.fits", lambda size: False)  # one arena, and no other
 def test_the_last_save_of_an_adapter_is_as_short_as_its_upload(uri: str, tmp_path: Path) -> None:
     """Breaks if the estimate counts the base model, which the first save has stored."""
     model = Adapted()
@@ -219,6 +219,17 @@ def test_the_last_save_of_an_adapter_is_as_short_as_its_upload(uri: str, tmp_pat
     assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("saved", 5)
 
 
+def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if the last save waits for memory that an earlier save does not free in time."""
+    hanging = threading.Event()
+    original = FolderStorage.write
+
+    def write(*arguments: Any, **options: Any) -> None:
+        assert hanging.wait(60)
+        original(*arguments, **options)
+
+    monkeypatch.setattr(FolderStorage, "write", write)
+    monkeypatch.setattr("holdfast_train.save.saver.fits", lambda size: False)  # one arena, and no other
     where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
