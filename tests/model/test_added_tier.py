@@ -5,8 +5,8 @@ from tests.model import added_tier
 from holdfast.simulate.economy import Outcome
 
 SEEDS = range(1, 7)
-USUAL = ("slow cheap Spot (T4)", "half as fast Spot, expensive", "very slow cheap Spot")
-OTHERS = ("half as fast dedicated", "very fast, very expensive dedicated")
+USUAL = ("slow cheap Spot (T4)", "half as fast expensive Spot", "very slow cheap Spot")
+OTHERS = ("half as fast dedicated", "very fast very expensive dedicated")
 NOISE = 0.03  # of so few jobs
 
 
@@ -32,6 +32,11 @@ def test_one_more_dedicated_tier_does_not_make_jobs_expensive():
     ratios = {(name, load): added_tier.ratio(found, name, load) for name in OTHERS for load in (0.5, 0.92)}
     assert max(ratios.values()) <= added_tier.LIMIT + NOISE, ratios
     assert added_tier.late(found) == 0
+
+
+# Breaks if a name has a comma: --tiers separates names with commas.
+def test_each_tier_can_be_named_on_the_command_line():
+    assert not [name for name in added_tier.TIERS if "," in name]
 
 
 def test_the_program_says_which_tier_makes_jobs_expensive(capsys, monkeypatch):
