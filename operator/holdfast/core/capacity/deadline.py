@@ -10,7 +10,9 @@ These times depend on three numbers:
     d  the changeover
 
 The fallback is the dependable tier on which it costs least to finish. Tiers of different speed are compared at what
-work is worth to the job (holdfast.core.capacity.work_price). The rules:
+work is worth to the job (holdfast.core.capacity.work_price). A job waits only for the best Spot tiers. A more expensive
+one replaces the fallback after it has been up for longer: in 0.2 / u, slack counts at what the best tier saves with it.
+The rules:
 
     on Spot                      stay; leave a slow tier for a better one that has proved itself, or if no slack is left
     on no tier, Spot is up       take Spot
@@ -33,7 +35,7 @@ from math import inf, sqrt
 from holdfast.core.capacity.policy_input import Choice, TierView, View
 from holdfast.core.capacity.rotation import whose_turn
 from holdfast.core.capacity.safety_net import Net, find_net, spare
-from holdfast.core.capacity.work_price import LEAST_GAIN, UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecasts
+from holdfast.core.capacity.work_price import UP, WORTH_A_MOVE, YOUNG, Comparison, Kind, forecasts
 
 LOOK = 3600.0  # seconds; the policy is asked again after an hour even if nothing happens
 MIN_RATIO = 1.1  # below it, the thresholds would be longer than any job
@@ -66,13 +68,15 @@ def deadline(view: View) -> Choice:
     return _nowhere(case) if here.available is False else _on_spot(case, here)
 
 
-def proof(view: View, trip: float, ratio: float, ample: float) -> float:
+def proof(view: View, trip: float, ratio: float, ample: float, scarcity: float = 1.0) -> float:
     """For how many seconds Spot must have been up before a job leaves its tier for it; `trip` is d in seconds.
+
+    `scarcity` is how many times more the best Spot tier would save with the slack that a loss uses up.
 
     Where a job pays for a node to watch Spot, the time is shorter, and ends while that node may still run beside the
     other. To trust Spot too early costs less than to give back one paid node after the other.
     """
-    need = trip * (1.5 / (max(ratio, MIN_RATIO) - 1) + 0.2 / ample)
+    need = trip * (1.5 / (max(ratio, MIN_RATIO) - 1) + 0.2 * scarcity / ample)
     return min(need * PAID_PROOF, view.watch_limit * WATCHED) if view.paid_watch else need
 
 
@@ -173,7 +177,7 @@ def _to_spot(case: _Case, here: TierView, spot: TierView, again: float) -> Choic
     view, up = case.view, spot.spell_age or 0.0
     if view.returns == "Eager":
         return case.choose(spot, f"up for {span(up)}, and returnPolicy is Eager; {case.left()}", view.step)
-    need = proof(view, (spot.changeover + here.changeover) / 2, case.gain(here, spot), case.ample) * case.regret(here)
+    need = _proof(case, here, spot) * case.regret(here)
     if up < need:
         move = "going back" if here.dependable else "a move"
         why = f"{spot.name} has been up for {span(up)}; {move} pays after {span(need)}; {case.left()}"
@@ -199,23 +203,27 @@ def _nowhere(case: _Case) -> Choice:
             return case.choose(spot, f"{'up, take it' if known else 'try it'}; {case.left()}", view.step)
     if net.room(view, None) < 0:
         return case.go("it is time to go")
-    found = useful or case.spots
+    best = [spot for spot in case.spots if spot.name in case.best_spots]
+    found = [spot for spot in best if spot in useful] or best
     return _in_outage(case, [spot for spot in found if not spot.available] or found)
 
 
 def _may_take(case: _Case, spot: TierView) -> bool:
     """True if a job without a node may take this Spot tier: it is fast enough, and cheap or up for long enough.
 
-    If a fast tier has cheaper work, this one saves little, and each loss of it uses up slack.
+    If another tier saves more, this one saves little, and each loss of it uses up slack.
     """
     if not case.is_fast_enough(spot):
         return False
-    fast = [case.unit(one) for one in case.spots if one.speed >= case.fallback.speed]
-    if case.unit(spot) <= LEAST_GAIN * min(fast, default=inf):
+    if spot.name in case.best_spots or spot.available is None:
         return True
-    trip = (spot.changeover + case.fallback.changeover) / 2
-    need = proof(case.view, trip, case.gain(case.fallback, spot), case.ample)
-    return spot.available is None or (spot.spell_age or 0.0) >= need
+    return (spot.spell_age or 0.0) >= _proof(case, case.fallback, spot)
+
+
+def _proof(case: _Case, here: TierView, spot: TierView) -> float:
+    """For how many seconds this Spot tier must have been up before a job on `here` goes to it."""
+    trip = (spot.changeover + here.changeover) / 2
+    return proof(case.view, trip, case.gain(here, spot), case.ample, case.scarcity(here, spot))
 
 
 def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
@@ -245,7 +253,9 @@ def _in_outage(case: _Case, spots: list[TierView]) -> Choice:
         default=fallback,
     )
     used = Kind(case.hourly[other.name], other.speed, other.dependable)
-    slow, fast = forecasts(view, view.tiers, case.hourly, (UP,), aged=False)[0].speeds_with(used) or (0.0, 1.0)
+    # Other Spot tiers do not make up for the time lost here: the job goes there only after they have been up for long.
+    tiers = [tier for tier in view.tiers if tier not in case.spots or tier is other or tier.name in case.best_spots]
+    slow, fast = forecasts(view, tiers, case.hourly, (UP,), aged=False)[0].speeds_with(used) or (0.0, 1.0)
     pressing = (1.0 - slow * view.left / view.work) / (1.0 - slow / fast) if slow < fast else 1.0
     if pressing <= 0:
         ample = view.left - view.work / slow
@@ -293,11 +303,11 @@ def outage_age(view: View, spots: Iterable[TierView]) -> float:
 
 
 def _wait(case: _Case, why: str, again: float) -> Choice:
-    """Wait for Spot: on a slow dependable tier if its work is worth its price, otherwise on no tier."""
+    """Wait for Spot: on a slow dependable tier if that earns more than its price in this time, otherwise on no tier."""
     slow = [
         tier
         for tier in case.view.tiers
-        if tier.dependable and tier.available and tier.speed < case.fallback.speed and case.surplus(tier) > 0
+        if tier.dependable and tier.available and tier.speed < case.fallback.speed and case.earned(tier, again) > 0
     ]
     if slow:
         return case.choose(max(slow, key=case.surplus), f"slow but cheap; {why}", again)

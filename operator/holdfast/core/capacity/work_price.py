@@ -209,6 +209,9 @@ class Comparison:
     slack that the job tries to keep. The net itself may be faster and more expensive; it is only used in need. `spots`
     are the Spot tiers that are cheaper than the fallback. `hourly` is the price of each tier, `worth` that of work.
     `scarce` is the price of work while the fallback is in use: what it costs there, and what the slack is worth.
+    `most_saved` is the most that an hour on one of `spots` saves then, compared with the fallback. `best_spots` are the
+    names of those that a job without a node waits for, and takes as soon as they are up: the tier that saves most, and
+    tiers whose work is about as cheap as that of the cheapest fast one, or cheaper.
     """
 
     view: View
@@ -218,6 +221,8 @@ class Comparison:
     hourly: dict[str, float]
     worth: float
     scarce: float
+    most_saved: float
+    best_spots: frozenset[str]
 
     @property
     def fallback(self) -> TierView:
@@ -247,6 +252,11 @@ class Comparison:
         """What an hour on the tier earns beyond its price."""
         return (self.worth if worth is None else worth) * tier.speed - self.hourly[tier.name]
 
+    def earned(self, tier: TierView, seconds: float) -> float:
+        """What so many seconds on the tier earn beyond their price: no work is done during the changeover to it."""
+        changing = self.view.changing if tier.name == self.view.tier else tier.changeover
+        return self.worth * tier.speed * max(seconds - changing, 0.0) - self.hourly[tier.name] * seconds
+
     def is_fast_enough(self, spot: TierView) -> bool:
         """False if work is worth so much that the fallback is better than this Spot tier."""
         return spot.speed >= self.fallback.speed or self.surplus(spot) >= self.surplus(self.fallback)
@@ -269,6 +279,15 @@ class Comparison:
         worth = self.scarce if here.dependable else self.worth
         saved, price = self.surplus(spot, worth) - self.surplus(here, worth), self.hourly[spot.name]
         return min(1 + saved / price, MAX_RATIO) if price else MAX_RATIO if saved > 0 else 1.0
+
+    def scarcity(self, here: TierView, spot: TierView) -> float:
+        """How many times more an hour on the best Spot tier saves than one on this tier; at least 1.
+
+        A trip to an expensive Spot tier uses up as much slack as a trip to a cheap one.
+        """
+        worth = self.scarce if here.dependable else self.worth
+        saved = self.surplus(spot, worth) - self.surplus(here, worth)
+        return max(self.most_saved / saved, 1.0) if saved > 0 else 1.0
 
     def regret(self, here: TierView) -> float:
         """What a move costs that has to be taken back: at most 1, as from the fallback; 0 if nothing is done here.
@@ -321,7 +340,19 @@ class Comparison:
         cheapest = min((hourly[spot.name] / spot.speed for spot in spots), default=unit)
         ample = max(plan.slack, 0.0) * fallback.speed / view.work
         scarce = unit + (unit - cheapest) / (2 * (1 + ample) ** 2) if spots_are_fast else unit
-        return cls(view, net, plan, spots, hourly, worth, max(worth, scarce))
+        scarce = max(worth, scarce)
+        saved = {
+            spot.name: scarce * (spot.speed - fallback.speed) - hourly[spot.name] + hourly[fallback.name]
+            for spot in spots
+        }
+        most = max(saved.values(), default=0.0)
+        fast = min((hourly[spot.name] / spot.speed for spot in spots if spot.speed >= fallback.speed), default=inf)
+        best = {
+            spot.name
+            for spot in spots
+            if hourly[spot.name] <= LEAST_GAIN * fast * spot.speed or saved[spot.name] >= most - TINY
+        }
+        return cls(view, net, plan, spots, hourly, worth, scarce, most, frozenset(best))
 
 
 def _plan(view: View, net: Net, hourly: dict[str, float]) -> Net:

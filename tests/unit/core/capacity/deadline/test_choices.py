@@ -3,6 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
 from tests.support.decisions.tier_views import CPU, DEDICATED, SPOT, view
 
 from holdfast.core.capacity.deadline import better_spots, deadline
@@ -57,6 +58,33 @@ def test_expensive_spot_is_not_used_while_there_is_time_to_wait():
     assert deadline(view(held(OUT, 2 * HOUR), held(dear, 3 * HOUR), DEDICATED, left=42 * HOUR)).tier == "dear"
     back = deadline(view(held(SPOT, 5 * HOUR), dear, DEDICATED, tier="dear"))
     assert back.tier == "spot"
+
+
+def test_a_job_waits_as_long_as_if_there_were_no_expensive_spot():
+    """Breaks if a job waits for Spot that it would not take when it comes up, or counts on it to make up for a wait."""
+    dear = replace(SPOT, name="dear", price=Decimal("2.3"))
+    for age in (60.0, 1400.0, 1600.0, 5 * HOUR):
+        alone = deadline(view(held(OUT, age), DEDICATED))
+        for other in (held(replace(dear, available=False), 60.0), held(dear, 60.0)):
+            beside = deadline(view(held(OUT, age), other, DEDICATED))
+            assert (beside.tier, beside.again_within) == (alone.tier, pytest.approx(alone.again_within)), beside.reason
+
+
+def test_expensive_spot_must_be_up_for_longer_beside_a_cheaper_tier():
+    """Breaks if slack counts at what the expensive tier saves with it, not at what the best tier would save."""
+    dear = held(replace(SPOT, name="dear", price=Decimal("2.3")), 1.7 * HOUR)
+    given = {"left": 43 * HOUR, "tier": "dedicated"}
+    assert deadline(view(dear, DEDICATED, **given)).tier == "dear", "it is the best tier"
+    assert deadline(view(OUT, dear, DEDICATED, **given)).tier == "dedicated"
+    assert deadline(view(OUT, held(dear, 4 * HOUR), DEDICATED, **given)).tier == "dear"
+
+
+def test_a_short_wait_is_not_worth_the_changeover_to_a_slow_dedicated_tier():
+    """Breaks if a changeover that takes longer than the wait counts as work."""
+    slow = replace(DEDICATED, name="slow", price=Decimal("1.2"), speed=0.5)
+    given = view(held(OUT, 60.0), slow, DEDICATED, left=43 * HOUR)
+    assert deadline(given).tier is None
+    assert deadline(replace(given, tier="slow")).tier == "slow", "it has no changeover ahead there"
 
 
 def test_a_very_slow_tier_is_a_place_to_wait_but_not_longer_than_without_it():
