@@ -20,6 +20,7 @@ from holdfast.cli.checkpoints.options import First, Second
 from holdfast.cli.checkpoints.pick import select
 from holdfast.cli.checkpoints.survey import survey
 from holdfast.cli.ui import formats
+from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry
 from holdfast_train.storage.base import Storage
@@ -86,7 +87,7 @@ def show(out: Console, answer: Answer) -> None:
     """Print for people; a line with - is in the first only, with + in the second only."""
     comparison, bytes_differ = answer.comparison, answer.bytes_differ
     for mark, found, style in (("-", answer.first, "red"), ("+", answer.second, "green")):
-        about = f"{found.name}  step {formats.count(found.step)}, {formats.size(found.size)}"
+        about = f"{found.name}  step {formats.count(found.step)}, {format_size(found.size)}"
         out.print(Text(f"{mark} {about}", style=style), soft_wrap=True)
     _lines(out, "facts changed", _changes(comparison.facts))
     _lines(out, "tensors removed", [Text(f"- {t.name}  {kind(t)}", style="red") for t in comparison.removed])

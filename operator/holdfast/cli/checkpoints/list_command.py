@@ -14,6 +14,7 @@ from holdfast.cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.fitted_table import Column, Fitting
 from holdfast_train.commitlog import rules
+from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
 
 COLUMNS = (
@@ -72,7 +73,7 @@ def _cells(row: Row, now: datetime) -> list[Text]:
         Text(formats.count(row.name.step)),
         Text(str(row.name.attempt)),
         Text(formats.span(now - row.at if row.at else None)),
-        Text(formats.size(row.size)),
+        Text(format_size(row.size)),
         Text(row.standing, style=_STYLES[row.standing]),
         Text(str(row.name)),
         Text(row.note, style="red"),

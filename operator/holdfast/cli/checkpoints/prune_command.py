@@ -25,6 +25,7 @@ from holdfast.cli.ui.fitted_table import Column, Fitting
 from holdfast.cli.ui.parsing import duration
 from holdfast_train.commitlog.records import Keep, LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
+from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
 
 COLUMNS = (Column("STEP", right=True), Column("SIZE", right=True), Column("NAME", rank=1), Column("WHY", loose=True))
@@ -94,7 +95,7 @@ def prune(
 def _print_total(out: Console, made: Plan, *, dry_run: bool) -> None:
     if made.items:
         done = "would be deleted (--dry-run)" if dry_run else "deleted"
-        out.print(f"{formats.count(len(made.items))} {done}, {formats.size(made.size)}", markup=False)
+        out.print(f"{formats.count(len(made.items))} {done}, {format_size(made.size)}", markup=False)
 
 
 def retention(found: Found, last: int | None, every: timedelta | None) -> Keep | None:
@@ -131,8 +132,7 @@ def show(out: Console, made: Plan) -> None:
     """Print what is deleted, and what is not named by the log but stays."""
     if made.items:
         rows = [
-            [Text(formats.count(i.step)), Text(formats.size(i.size)), Text(str(i.name)), Text(i.why)]
-            for i in made.items
+            [Text(formats.count(i.step)), Text(format_size(i.size)), Text(str(i.name)), Text(i.why)] for i in made.items
         ]
         out.print(Fitting(COLUMNS, rows))
     else:
@@ -150,7 +150,7 @@ def _ask(made: Plan, *, yes: bool, can_ask: bool) -> None:
             "nothing was deleted: there is no terminal to ask on",
             hint="give --yes, or --dry-run to look first",
         )
-    typer.confirm(f"Delete {len(made.items)} ({formats.size(made.size)})?", abort=True)
+    typer.confirm(f"Delete {len(made.items)} ({format_size(made.size)})?", abort=True)
 
 
 def carry_out(storage: Storage, seen: LogState, made: Plan) -> None:

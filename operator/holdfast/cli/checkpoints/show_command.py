@@ -19,6 +19,7 @@ from holdfast.cli.checkpoints.survey import survey
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry
 
@@ -82,19 +83,19 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
         "attempt": str(found.attempt),
         "written": f"{formats.moment(at)} ({formats.ago(at, now)})",
         "job UID": found.job_uid,
-        "size": f"{formats.size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
+        "size": f"{format_size(found.size)} in {several(found.parts, 'part')}, {several(found.tensors, 'tensor')}",
         "ranks": formats.count(len(found.ranks)),
     }
     if shared := {name: size for name, size in found.sizes.items() if name != found.name}:
         names = ", ".join(map(str, sorted(shared)))
-        facts["frozen parameters"] = f"{formats.size(sum(shared.values()))} in {names}"
+        facts["frozen parameters"] = f"{format_size(sum(shared.values()))} in {names}"
     out.print(Text(str(found.name), style="bold"), soft_wrap=True)
     out.print(_grid(facts))
     for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):
         if mapping:
             _section(out, title, _grid(mapping))
     held = by_object(found).items()
-    lines = [[Text(name), Text(formats.count(n)), Text(formats.size(size))] for name, (n, size) in held]
+    lines = [[Text(name), Text(formats.count(n)), Text(format_size(size))] for name, (n, size) in held]
     _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
     largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
     if largest:

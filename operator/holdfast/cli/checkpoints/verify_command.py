@@ -18,9 +18,9 @@ from holdfast.cli.checkpoints.pick import LATEST, Selected, select
 from holdfast.cli.checkpoints.show_command import several
 from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.ui import formats
 from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
+from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.storage.base import Storage
 
@@ -124,7 +124,7 @@ def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False)
         out.print("nothing is committed")
     for verdict in verdicts:
         found = verdict.found
-        what = f"{formats.size(found.size)} in {several(found.parts, 'part')}" if found else "nothing else was checked"
+        what = f"{format_size(found.size)} in {several(found.parts, 'part')}" if found else "nothing else was checked"
         hashed = "" if verdict.selected.commit or not found else "; the log has no hash of its manifest"
         good = ("intact ", "green") if not verdict.damages else ("DAMAGED", "bold red")
         out.print(Text.assemble(good, f"  {verdict.selected.name}  {what}{hashed}"), soft_wrap=True)

@@ -21,6 +21,7 @@ from holdfast.cli.errors import CliError
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
 from holdfast.runtime.apiserver.client import Client
+from holdfast_train.exchange.progress_bar import format_size
 
 LOOK_EVERY = 0.5  # seconds
 
@@ -132,7 +133,7 @@ def checkpoint_outcome(before: TrainingJob, request_id: str) -> Outcome:
             refuse_final(job)
             return None
         if saved and (old is None or saved.committed_at > old):
-            size = f" ({formats.size(saved.bytes)})" if saved.bytes else ""
+            size = f" ({format_size(saved.bytes)})" if saved.bytes else ""
             return f"saved step {formats.count(saved.step)}{size}: {saved.uri}"
         refuse_final(job)
         if job.status.attempt != before.status.attempt:

@@ -64,16 +64,6 @@ def decimal(text: str | None) -> Decimal | None:
     return value if value is not None and value.is_finite() else None
 
 
-def size(value: int) -> str:
-    """`36.2 MiB`."""
-    amount = float(value)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
-
-
 def number(text: str | None) -> float | None:
     """The value of a decimal string, for drawing only; None if it is not a finite number."""
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import itertools
 import logging
 import os
 import signal
-from typing import IO
+
+from filelock import Timeout
 
 from holdfast.local.agent.api import ApiClient, insist
 from holdfast.local.agent.config import AgentConfig
@@ -20,6 +20,7 @@ from holdfast.local.agent.heartbeat import NodeFacts
 from holdfast.local.agent.node import Node
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.server import LogServer
+from holdfast.local.locking import exclusive
 
 _IDLE_FACTOR = 4
 
@@ -53,21 +54,26 @@ class Agent:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then kill every container. Raises AgentError if another agent is at work."""
         self.config.data.mkdir(parents=True, exist_ok=True)
-        with (self.config.root / "agent.lock").open("w") as lock:
-            _only_one(lock)
-            stop = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            reaper = Reaper()
-            reaper.install()
-            leftovers = await kill_marked(agent_mark(self.config.root) + ".")
-            if leftovers:
-                log.warning("killed %d processes that an earlier agent left", leftovers)
-            api = ApiClient(self.config)
-            try:
-                await self._serve(Machine(self.config, api, reaper), stop)
-            finally:
-                await api.close()
+        try:
+            with exclusive(self.config.root / "agent.lock", wait=False):
+                await self._run_alone()
+        except Timeout as err:
+            raise AgentError(f"{err.lock_file}: another agent serves this folder; stop it first") from err
+
+    async def _run_alone(self) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        reaper = Reaper()
+        reaper.install()
+        leftovers = await kill_marked(agent_mark(self.config.root) + ".")
+        if leftovers:
+            log.warning("killed %d processes that an earlier agent left", leftovers)
+        api = ApiClient(self.config)
+        try:
+            await self._serve(Machine(self.config, api, reaper), stop)
+        finally:
+            await api.close()
 
     async def _serve(self, machine: Machine, stop: asyncio.Event) -> None:
         server = LogServer(self.config, self.find)
@@ -118,10 +124,3 @@ class Agent:
     def _containers(self) -> list[Container]:
         workers = [worker for node in self.nodes.values() for worker in node.workers.values() if not worker.ended]
         return [container for worker in workers for container in (*worker.init, *worker.containers)]
-
-
-def _only_one(lock: IO[str]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as err:
-        raise AgentError(f"{lock.name}: another agent serves this folder; stop it first") from err

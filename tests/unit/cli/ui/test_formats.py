@@ -28,11 +28,6 @@ def test_nothing_is_a_dash() -> None:
     } == {"-"}
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB")])
-def test_sizes(size: int, text: str) -> None:
-    assert formats.size(size) == text
-
-
 @pytest.mark.parametrize(
     ("text", "value"), [("2.5", 2.5), ("1e-3", 0.001), (None, None), ("nan", None), ("inf", None), ("x", None)]
 )
