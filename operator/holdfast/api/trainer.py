@@ -208,7 +208,8 @@ class Resources(Model):
     """Size of /dev/shm, which data loaders need, such as 16Gi. Default: the container runtime's, usually 64Mi."""
     ephemeral_storage: Quantity | None = None
     """Space on the node's disk for logs, temporary files and emptyDir volumes, such as 50Gi; beyond it the pod is
-    evicted, which counts as a failure. A namespace whose quota limits ephemeral-storage needs it. Default: no limit."""
+    evicted, which counts as a failure. Default: no limit; a quota on ephemeral-storage then counts nothing for the job,
+    and a LimitRange with a minimum for ephemeral-storage of a pod refuses it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _positive("cpu", "cpu"),
