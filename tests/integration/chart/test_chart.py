@@ -32,10 +32,10 @@ def helm() -> Path:
     return toolchain.build("helm")
 
 
-def run(helm: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def run(helm: Path, *args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Run Helm without a cluster and without the user's own settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))}
-    return subprocess.run([helm, *args], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run([helm, *args], capture_output=True, text=True, timeout=timeout, check=False, env=environment)
 
 
 def render(helm: Path, *args: str, namespace: str = NAMESPACE) -> list[Manifest]:

@@ -62,9 +62,13 @@ class NodeSpec(_Model):
 
 
 class ImageSpec(_Model):
-    """What stands for a container image: folders put first on PATH, and environment variables of the image."""
+    """What stands for a container image: folders put first on PATH, environment variables, and the entry point.
+
+    As with a real image, a container's `command` replaces the entry point, and its `args` follow either of them.
+    """
 
     path: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
 
 

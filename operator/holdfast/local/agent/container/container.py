@@ -149,7 +149,7 @@ class Container:
 
     def _start(self, launch: _Launch, process: ContainerProcess) -> None:
         if not launch.argv:
-            raise AgentError("no command specified: the images of the local cluster have none, give command or args")
+            raise AgentError("no command specified: this image of the local cluster has none, give command or args")
         process.start(launch.argv, launch.env, launch.cwd, self._open_log().feed)
 
     async def _image(self) -> ImageSpec | None:
@@ -199,7 +199,8 @@ class Container:
         mounts[spec.get("terminationMessagePath") or "/dev/termination-log"] = str(self._message_file)
         paths = PathMap(mounts)
         values = {name: text if name in wanted.secret else paths.rewrite(text) for name, text in known.items()}
-        argv = [paths.rewrite(env.expand(text, known)) for text in [*spec.get("command", []), *spec.get("args", [])]]
+        command = [*(spec.get("command") or image.entrypoint), *(spec.get("args") or [])]
+        argv = [paths.rewrite(env.expand(text, known)) for text in command]
         return _Launch(argv, self._base_env(image) | values, self._cwd(paths))
 
     def _base_env(self, image: ImageSpec) -> dict[str, str]:
