@@ -251,10 +251,13 @@ def test_ranks_leave_at_once_on_a_second_sigterm(tmp_path: Path) -> None:
     pod.wait_for("Sending process", 60)  # torchrun passes it on
     assert not list(tmp_path.glob("rank-*.json"))
     pod.signal_again(tmp_path)
-    verdict = pod.end()
-    assert (verdict["reason"], verdict["signal"]) == ("LeftWithoutSaving", None), pod.output  # nobody had to be killed
-    assert "second notice to leave, at step 3" in verdict["message"]
-    wait_for(lambda: not processes_of(env["HOLDFAST_POD_UID"]), 30, "the end of all its processes")
+    assert pod.end()["reason"] == "LeftWithoutSaving", pod.output
+    # On a busy machine torchrun may need longer to end than the launcher waits; each rank tells how it ended itself.
+    verdicts = [tmp_path / f"rank-{rank}.json" for rank in range(2)]
+    wait_for(lambda: all(path.exists() for path in verdicts), 60, f"the verdicts of both ranks\n{pod.output}")
+    for path in verdicts:
+        assert "second notice to leave, at step 3" in json.loads(path.read_text())["message"]
+    wait_for(lambda: not processes_of(env["HOLDFAST_POD_UID"]), 60, "the end of all its processes")
 
 
 TORCHRUN = """
