@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError, shown
 from holdfast.api.problems import what_is_allowed
-from holdfast.runtime import logs, operator
+from holdfast.runtime import garbage, logs, operator
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import SettingsError
 from holdfast.runtime.housekeeping.uninstall import DEADLINE, release_all
@@ -105,6 +105,7 @@ def _line(problem: Any) -> str:
 def run(settings: Settings) -> int:
     """Run the operator until SIGTERM; its exit code."""
     logs.configure(settings.log_level)
+    garbage.search_rarely()
     return asyncio.run(operator.run(settings))
 
 
