@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import versions
 from holdfast_train.format.tree import TensorEntry, Tree, Walk
+from holdfast_train.pod.init_container import copy_launcher
 from holdfast_train.restore.lazy_tensors import materialise, outline
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.arriving import ArrivingBytes
@@ -33,7 +35,8 @@ from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-LAUNCHER = REPOSITORY / "images/trainer/holdfast_train/pod/launcher.py"
+_FOLDER = tempfile.TemporaryDirectory(prefix="holdfast-launcher-")
+LAUNCHER = copy_launcher(_FOLDER.name)  # as the init container does
 
 
 def identity(attempt: int = 1, *, uid: str = "uid-1", pod: str | None = None, job: str = "job") -> Identity:

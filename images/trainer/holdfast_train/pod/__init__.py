@@ -2,5 +2,5 @@
 
 Belongs here: signals, the termination message, the client of the progress endpoint, data-loader workers.
 Does not belong here: checkpoints, except the probe of the storage in the init container.
-`launcher.py` is one file and imports only the standard library: the init container copies it into other images.
+The modules in `launcher` import only the standard library: the init container copies them into other images.
 """

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import os
-import shutil
 import sys
 import uuid
 from collections.abc import Sequence
@@ -22,7 +21,8 @@ from holdfast_train.errors import (
     StorageInvalidError,
     StorageNotAtomicError,
 )
-from holdfast_train.pod import launcher
+from holdfast_train.pod.launcher.verdict_files import write_verdict
+from holdfast_train.pod.launcher_file import launcher_file
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.opening import open_retrying
@@ -39,7 +39,7 @@ def copy_launcher(folder: str | Path) -> Path:
     target = Path(folder) / "holdfast-run"
     temporary = target.with_name(f".holdfast-run-{uuid.uuid4().hex}")
     try:
-        shutil.copyfile(launcher.__file__, temporary)
+        temporary.write_bytes(launcher_file())
         temporary.chmod(0o755)
         temporary.replace(target)
     except OSError as error:
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "savedStep": None,
             "lastLines": [],
         }
-        launcher.write_verdict(verdict_file, verdict)
+        write_verdict(verdict_file, verdict)
         return error.exit_code
     return 0
 

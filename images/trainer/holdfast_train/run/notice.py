@@ -9,7 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from holdfast_train.pod.launcher import LEAVE_NOW, SETTLE_SECONDS
+from holdfast_train.pod.launcher.program import SETTLE_SECONDS
+from holdfast_train.pod.launcher.verdict_files import LEAVE_NOW
 from holdfast_train.say import say
 
 __all__ = ["Notice"]

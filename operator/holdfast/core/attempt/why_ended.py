@@ -70,7 +70,9 @@ NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
 _NO_COMMAND = re.compile("exec.*(executable file not found|no such file)", re.IGNORECASE | re.DOTALL)
 # What python3 says if it cannot even begin with the launcher. A program's own errors come with a verdict.
 _NO_LAUNCHER = re.compile(
-    r"No module named '?encodings|holdfast-run\", line .*(ModuleNotFoundError|ImportError|SyntaxError)", re.DOTALL
+    r"No module named '?encodings|Could not import runpy|"
+    r"holdfast-run[^\"\n]*\", line .*(ModuleNotFoundError|ImportError|SyntaxError)",
+    re.DOTALL,
 )
 _SIGKILL, _SIGTERM = 137, 143
 # What containerd and a kubelet report of a container whose end they did not see. A program's own 255 has a verdict.

@@ -50,7 +50,10 @@ def lost(reason: str, code: int = 255):
     return replace(container(ended=True, exit_code=code), reason=reason)
 
 
-LAUNCHER_TRACE = 'Traceback (most recent call last):\n  File "/holdfast/bin/holdfast-run", line 15, in <module>\n'
+LAUNCHER_TRACE = (
+    'Traceback (most recent call last):\n  File "/usr/lib/python3.8/runpy.py", line 87, in _run_code\n'
+    '  File "/holdfast/bin/holdfast-run/__main__.py", line 3, in <module>\n'
+)
 RANK_KILLED = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -9 (pid: 7)", "  traceback : Signal 9"]
 
 CASES = [
@@ -133,6 +136,8 @@ CASES = [
     # the image cannot run the launcher
     ("python3 without its codecs", ended(1, 1, "Fatal Python error: init_fs_encoding: failed to get the Python codec\n"
      "ModuleNotFoundError: No module named 'encodings'"), None, MISCONFIGURED, "PythonIncomplete"),
+    ("python3 without runpy", ended(1, 1, "Could not import runpy module\nModuleNotFoundError: No module named 'runpy'"
+     ), None, MISCONFIGURED, "PythonIncomplete"),
     ("python3 without a module", ended(1, 1, LAUNCHER_TRACE + "ModuleNotFoundError: No module named 'fcntl'"), None,
      MISCONFIGURED, "PythonIncomplete"),
     ("python3 that is too old", ended(1, 1, LAUNCHER_TRACE + "SyntaxError: future feature annotations is not defined"),

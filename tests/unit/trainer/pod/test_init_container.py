@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.stores import LAUNCHER, MemoryStorage, identity, variables
+from tests.support.trainer.stores import MemoryStorage, identity, variables
 
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import (
@@ -18,6 +18,7 @@ from holdfast_train.errors import (
     StoragePrefixInUseError,
 )
 from holdfast_train.pod import init_container
+from holdfast_train.pod.launcher_file import launcher_file
 
 
 def test_good_store_is_left_clean() -> None:
@@ -64,7 +65,7 @@ def test_pod_of_a_job_that_was_created_anew() -> None:
 
 def test_launcher_is_copied_whole(tmp_path: Path) -> None:
     target = init_container.copy_launcher(tmp_path)
-    assert target.read_bytes() == LAUNCHER.read_bytes()
+    assert target.read_bytes() == launcher_file()
     assert os.access(target, os.X_OK)
     assert [path.name for path in tmp_path.iterdir()] == ["holdfast-run"]
     with pytest.raises(EnvironmentVariableError, match="HOLDFAST_LAUNCHER_DIR"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_train.pod.launcher import read_rank_verdicts
+from holdfast_train.pod.launcher.verdict_files import read_rank_verdicts
 from holdfast_train.pod.rank_verdict import forget_rank_verdict, write_rank_verdict
 
 

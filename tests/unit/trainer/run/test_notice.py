@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_train.pod.launcher import LEAVE_NOW
+from holdfast_train.pod.launcher.verdict_files import LEAVE_NOW
 from holdfast_train.run.notice import Notice
 
 

@@ -1,0 +1,120 @@
+"""`Program`: the user's command, from its start to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from .output import Tee
+from .signal_receivers import receivers
+from .verdict import End
+from .verdict_files import LEAVE_NOW, complain, read_rank_verdicts, wait_for_writers
+
+WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after the end of the program,
+MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
+NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
+SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
+DRAIN_SECONDS = 1.0  # how long each output of the program's orphans is read after the end of the program
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell
+
+
+class Program:
+    """Runs one command to its end. `signalled_at` is set when SIGTERM or SIGINT came.
+
+    The first signal is passed on, and the program has the grace. A second one means now: the program gets SIGTERM, with
+    the file LEAVE_NOW beside the verdicts, and is killed after NOW_SECONDS, which a commit that is on its way may use.
+    If the command is a shell, the signal ends the shell; its trainer gets the signal too, and has the grace.
+    """
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
+        self._command = list(command)
+        self._grace = grace
+        self._environment = environment
+        self._running: dict[int, None] = {}  # the command, and what was signalled; each before those below it
+        self._leave_now: Path | None = None
+        self._first_signal, self._deadline = 0.0, math.inf
+        self.signalled_at: float | None = None
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.signalled_at is None:
+            self.signalled_at, self._first_signal = time.time(), now
+            self._deadline = now + self._grace - MARGIN_SECONDS
+            self._forward(number)
+        elif now - self._first_signal >= SETTLE_SECONDS:
+            self._first_signal, self._deadline = math.inf, min(self._deadline, now + NOW_SECONDS)  # no third one
+            try:  # before the signal: torchrun and others add signals, so a rank cannot count them
+                if self._leave_now is not None:
+                    self._leave_now.touch(0o644)
+            except OSError as error:
+                complain(f"cannot make {self._leave_now}: {error}")
+            self._forward(signal.SIGTERM)
+            signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
+
+    def _forward(self, number: int, *, again: bool = True) -> None:
+        """Signal the command and `receivers`. `again`: those too that were signalled before."""
+        fresh = [pid for pid in receivers(os.getpid(), number) if pid not in self._running]
+        for pid in [*self._running, *fresh] if again else fresh:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        self._running.update(dict.fromkeys(fresh))
+
+    def run(self, verdict_folder: str | None) -> End:
+        """Start the command, wait for its end and read what it left. Must be called from the main thread."""
+        if verdict_folder is not None:
+            self._leave_now = Path(verdict_folder) / LEAVE_NOW
+            self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
+        signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        try:
+            child = subprocess.Popen(
+                self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            )
+        except OSError as error:
+            return self._not_started(error)
+        self._running[child.pid] = None
+        if self.signalled_at is not None:  # the signal came before the start: pass it on now
+            self._forward(signal.SIGTERM)
+        out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
+        ended = status = 0
+        while ended != child.pid:  # PID 1 inherits every orphan, so the end of each child is collected here
+            ended, status = os.waitpid(-1, 0)
+            self._running.pop(ended, None)
+        child.returncode = code = os.waitstatus_to_exitcode(status)  # Popen must not wait for a reaped process
+        self._wait_for_orphans(verdict_folder)
+        ended_at = time.monotonic()
+        wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
+        lines, rest = err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS)
+        by_code, by_signal = (code, None) if code >= 0 else (None, -code)
+        return End(by_code, by_signal, self.signalled_at, read_rank_verdicts(verdict_folder), lines or rest)
+
+    def _wait_for_orphans(self, folder: str | None) -> None:
+        """Wait, inside the grace, for what was signalled: a trainer that saves outlives the shell that started it."""
+        while True:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            for pid in list(self._running):
+                if not Path(f"/proc/{pid}").exists():
+                    del self._running[pid]
+            if self.signalled_at is not None and all(v.result == "running" for v in read_rank_verdicts(folder)):
+                self._forward(signal.SIGTERM, again=False)  # a shell may handle the signal and not pass it on
+            if not self._running or time.monotonic() >= self._deadline:
+                return
+            time.sleep(0.05)
+
+    def _not_started(self, error: OSError) -> End:
+        name, path = self._command[0], self._environment.get("PATH", "")
+        if isinstance(error, FileNotFoundError):
+            text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
+            return End(NOT_FOUND, None, self.signalled_at, start_error=("CommandNotFound", text))
+        text = f"command {name!r} cannot be started: {error.strerror or error}"
+        return End(NOT_EXECUTABLE, None, self.signalled_at, start_error=("CommandNotExecutable", text))

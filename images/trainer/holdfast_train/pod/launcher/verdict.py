@@ -1,0 +1,110 @@
+"""The verdict: why the program ended, from what is known of its end. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import Any, NamedTuple
+
+VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
+LINES_KEPT = 20
+MESSAGE_CHARACTERS = 600
+
+_OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
+
+
+class RankVerdict(NamedTuple):
+    """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured."""
+
+    rank: int
+    result: str
+    reason: str
+    message: str
+    step: int | None
+    saved_step: int | None
+    at: float  # in seconds since 1970
+
+
+class End(NamedTuple):
+    """How the program ended. `code`: its exit code, None if a signal ended it.
+
+    `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
+    """
+
+    code: int | None
+    signal: int | None
+    signalled_at: float | None
+    ranks: tuple[RankVerdict, ...] = ()
+    last_lines: tuple[str, ...] = ()
+    start_error: tuple[str, str] | None = None
+
+
+def classify(end: End) -> dict[str, Any]:
+    """The verdict for `end`, without the limits of `encode`. Pure."""
+    outcome, reason, message = _judge(end)
+    return {
+        "v": 1,
+        "outcome": outcome,
+        "reason": reason,
+        "message": message,
+        "exitCode": end.code,
+        "signal": end.signal,
+        "step": max((v.step for v in end.ranks if v.step is not None), default=None),
+        "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
+        "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") else [],
+    }
+
+
+def _judge(end: End) -> tuple[str, str, str]:
+    """Outcome, reason and message."""
+    if end.start_error is not None:
+        return "misconfigured", end.start_error[0], end.start_error[1]
+    by_result = {verdict.result: verdict for verdict in sorted(end.ranks, reverse=True)}  # of the lowest rank
+    drained = (("saved", "SavedAndLeft"), ("left", "LeftWithoutSaving"))
+    for result, reason in (("fenced", ""), ("misconfigured", ""), *drained):
+        if found := by_result.get(result):
+            return result if not reason else "drained", reason or found.reason, found.message or "notice to leave"
+    done, failure = by_result.get("completed"), by_result.get("failed")
+    if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
+        return "completed", done.reason or "Completed", done.message
+    if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
+        how = f"signal {end.signal}" if end.code is None else f"exit code {end.code}"
+        how = f"notice to leave: the program ended with {how}"
+        if done is not None:
+            return "drained", "SavedAndLeft", f"{done.message}; {how} after that"
+        return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
+    if end.code == 0 and not (failure := failure or by_result.get("running")):
+        return "completed", "Completed", "the program ended with exit code 0"
+    reason, message = _failure(end, failure)
+    message += "; the program then ended with exit code 0, but its training is not complete" if end.code == 0 else ""
+    return "failed", reason, message if done is None else f"{done.message}, then the program failed: {message}"
+
+
+def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
+    """Reason and message. `failure`: what a rank wrote."""
+    if failure is not None and failure.reason not in ("", "UserException"):
+        return failure.reason, failure.message
+    out_of_memory = [line for line in end.last_lines if _OUT_OF_MEMORY.search(line)]
+    if out_of_memory:
+        return "OutOfMemory", out_of_memory[-1].strip()
+    if failure is not None:
+        return failure.reason or "UserException", failure.message
+    if end.signal is not None:
+        name = next((known.name for known in signal.Signals if known == end.signal), f"signal {end.signal}")
+        return f"Signal{end.signal}", f"the program was ended by {name}"
+    last = f": {end.last_lines[-1].strip()}" if end.last_lines else ""
+    return "UserException", f"the program ended with exit code {end.code}{last}"
+
+
+def encode(verdict: dict[str, Any]) -> bytes:
+    """One line of JSON of at most VERDICT_BYTES. If it is too long, the oldest lines go, then half of the message."""
+    small = dict(verdict)
+    small["message"] = str(small.get("message") or "").replace("\n", " ")[:MESSAGE_CHARACTERS]
+    lines = small["lastLines"] = list(small.get("lastLines") or [])[-LINES_KEPT:]
+    while len(data := json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n") > VERDICT_BYTES:
+        if lines:
+            lines.pop(0)
+        else:
+            small["message"] = small["message"][: len(small["message"]) // 2]
+    return data

@@ -1,0 +1,32 @@
+"""`launcher_file`: the modules of the launcher as one file that python3 runs."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from holdfast_train.pod import launcher
+
+__all__ = ["launcher_file"]
+
+PACKAGE: Final = "holdfast_launcher"
+MAIN: Final = f"import sys\n\nfrom {PACKAGE}.command import main\n\nsys.exit(main())\n"
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first date that a zip file can have
+
+
+def launcher_file() -> bytes:
+    """A zip file with the modules of the launcher, the same bytes each time.
+
+    python3 puts the file itself first on its search path, in place of the folder of a script: no module of the user has
+    precedence over one of the launcher. Nothing is compressed, so a python3 without zlib can read it.
+    """
+    modules = sorted(Path(launcher.__file__).parent.glob("*.py"))
+    content = {"__main__.py": MAIN.encode()}
+    content |= {f"{PACKAGE}/{path.name}": path.read_bytes() for path in modules}
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in content.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text)
+    return data.getvalue()

@@ -1,0 +1,123 @@
+"""The program of a pod: its start, the signals that it gets, its end."""
+
+import fcntl
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.launched import SAVES, TELLS, signal_again, start, start_behind, verdict_of
+from tests.support.waiting import wait_for
+
+
+def test_command_not_found(tmp_path: Path) -> None:
+    process = start(tmp_path / "log", "no-such-program")
+    process.communicate(timeout=30)
+    assert process.returncode == 127
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["outcome"], verdict["reason"]) == ("misconfigured", "CommandNotFound")
+    assert "no-such-program" in str(verdict["message"])
+
+
+def test_command_that_may_not_run(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    process = start(tmp_path / "log", str(plain))
+    process.communicate(timeout=30)
+    assert (process.returncode, verdict_of(tmp_path / "log")["reason"]) == (126, "CommandNotExecutable")
+
+
+def test_exit_0_after_sigterm_is_drained(tmp_path: Path) -> None:
+    process = start(tmp_path / "log", sys.executable, "-c", TELLS % 0)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
+COUNTS = """
+import os, signal
+told = []
+def on_term(number, _frame):
+    told.append(number)
+    print("told", os.path.exists(os.environ["HOLDFAST_VERDICT_DIR"] + "/leave-now"), flush=True)
+    if len(told) == 2: os._exit(3)
+for number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, on_term)
+print("up", flush=True)
+while True: signal.pause()
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_is_passed_on_as_now(tmp_path: Path, first: signal.Signals) -> None:
+    process = start(tmp_path / "log", sys.executable, "-c", COUNTS, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(first)
+    assert process.stdout.readline() == "told False\n"
+    signal_again(process, tmp_path)
+    assert process.stdout.read() == "told True\n"
+    assert (process.returncode, verdict_of(tmp_path / "log")["outcome"]) == (3, "drained")
+
+
+def test_a_program_that_ignores_the_second_signal_is_killed(tmp_path: Path) -> None:
+    code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
+    env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+    process = start(tmp_path / "log", sys.executable, "-c", code, **env)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    signal_again(process, tmp_path)
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("drained", "LeftWithoutSaving", 9)
+
+
+def test_after_a_second_signal_the_wait_for_a_writer_is_short(tmp_path: Path) -> None:
+    """Breaks if the launcher waits a minute for a commit after the second SIGTERM."""
+    (tmp_path / "leave-now").touch()  # of a launcher before this one
+    with (tmp_path / "writer-1").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+        process = start(tmp_path / "log", sys.executable, "-c", TELLS % 0, **env)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "told\n"
+        assert not (tmp_path / "leave-now").exists()
+        signal_again(process, tmp_path)
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
+def test_a_second_signal_ends_a_trainer_behind_a_shell(tmp_path: Path) -> None:
+    """The save behind the shell does not end: the file says "now", and the program is killed after some seconds."""
+    program, up = tmp_path / "train.py", tmp_path / "up"
+    program.write_text(SAVES)
+    script = f"{sys.executable} {program} {up}; echo went on"
+    process = start_behind(tmp_path / "log", script, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    wait_for(up.exists, 30, "a trainer that handles SIGTERM")
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "saving\n"
+    signal_again(process, tmp_path)
+    assert "saved" not in process.stdout.read()
+    assert verdict_of(tmp_path / "log")["outcome"] == "drained"
+
+
+def test_killed_program(tmp_path: Path) -> None:
+    process = start(tmp_path / "log", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    process.communicate(timeout=30)
+    assert process.returncode == 137
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["reason"], verdict["signal"], verdict["exitCode"]) == ("Signal9", 9, None)
+
+
+def test_program_gets_verdict_folder_and_torchrun_timeout(tmp_path: Path) -> None:
+    code = (
+        "import os; v = os.environ; "
+        "print(os.path.isdir(v['HOLDFAST_VERDICT_DIR']), v['TORCH_ELASTIC_SHUTDOWN_TIMEOUT'])"
+    )
+    process = start(tmp_path / "log", sys.executable, "-c", code, HOLDFAST_GRACE_SECONDS="100")
+    out, _ = process.communicate(timeout=30)
+    assert out == "True 90\n"

@@ -1,0 +1,90 @@
+"""The verdict: a wrong one turns a preemption into a failure, or unfinished training into completion."""
+
+import json
+
+import pytest
+
+from holdfast_train.pod.launcher.verdict import End, RankVerdict, classify, encode
+
+
+def rank(result: str, *, number: int = 0, reason: str = "", at: float = 50.0, saved: int | None = None) -> RankVerdict:
+    return RankVerdict(number, result, reason, f"{result} by {number}", 120, saved, at)
+
+
+def end(
+    code: int | None = 0,
+    number: int | None = None,
+    told: float | None = None,
+    ranks: tuple[RankVerdict, ...] = (),
+    lines: tuple[str, ...] = (),
+) -> End:
+    return End(code, number, told, ranks, lines)
+
+
+CLASSES = [
+    # Without the library: exit code, signal and whether the launcher got SIGTERM.
+    (end(0), "completed", "Completed"),
+    (end(0, told=10.0), "drained", "LeftWithoutSaving"),
+    (end(1, told=10.0), "drained", "LeftWithoutSaving"),
+    (end(143, told=10.0), "drained", "LeftWithoutSaving"),
+    (end(None, 15, told=10.0), "drained", "LeftWithoutSaving"),
+    (end(1), "failed", "UserException"),
+    (end(None, 9), "failed", "Signal9"),
+    (end(None, 11), "failed", "Signal11"),
+    (end(1, lines=("torch.OutOfMemoryError: CUDA out of memory.",)), "failed", "OutOfMemory"),
+    (end(1, lines=("MemoryError",)), "failed", "OutOfMemory"),
+    (end(1, lines=("the user wrote about memory",)), "failed", "UserException"),
+    # With it, under torchrun (always 1) and without.
+    (end(1, told=10.0, ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
+    (end(0, ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
+    (end(0, ranks=(rank("left"),)), "drained", "LeftWithoutSaving"),
+    (end(1, told=10.0, ranks=(rank("saved", saved=120), rank("failed", number=1))), "drained", "SavedAndLeft"),
+    (end(1, ranks=(rank("failed", reason="UserException"),)), "failed", "UserException"),
+    (end(1, ranks=(rank("failed", reason="OutOfMemory"),)), "failed", "OutOfMemory"),
+    (end(1, ranks=(rank("failed", reason="StorageUnreachable"),)), "failed", "StorageUnreachable"),
+    # The exception came first, SIGTERM while torchrun was still clearing up: the user's failure stays one.
+    (end(1, told=60.0, ranks=(rank("failed", reason="UserException", at=50.0),)), "failed", "UserException"),
+    (end(1, told=40.0, ranks=(rank("failed", reason="UserException", at=50.0),)), "drained", "LeftWithoutSaving"),
+    (end(76, ranks=(rank("fenced", reason="Fenced"),)), "fenced", "Fenced"),
+    (end(76, told=10.0, ranks=(rank("fenced", reason="Fenced"),)), "fenced", "Fenced"),
+    (end(78, ranks=(rank("misconfigured", reason="StorageDenied"),)), "misconfigured", "StorageDenied"),
+    (end(0, ranks=(rank("completed", reason="AlreadyComplete"),)), "completed", "AlreadyComplete"),
+    # After the end of training the program may export a model: it is complete when that is done.
+    (end(0, ranks=(rank("completed", reason="Completed"),)), "completed", "Completed"),
+    (end(0, told=10.0, ranks=(rank("completed", reason="Completed"),)), "completed", "Completed"),
+    (end(1, ranks=(rank("completed", reason="Completed"),)), "failed", "UserException"),
+    (end(None, 9, ranks=(rank("completed", reason="Completed"),)), "failed", "Signal9"),
+    (end(1, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
+    (end(None, 15, told=10.0, ranks=(rank("completed", reason="Completed"),)), "drained", "SavedAndLeft"),
+    # A program that catches what ended its Run, or ends inside of it, has not completed its training.
+    (end(0, ranks=(rank("failed", reason="StorageUnreachable"),)), "failed", "StorageUnreachable"),
+    (end(0, ranks=(rank("failed", reason="UserException"),)), "failed", "UserException"),
+    (end(0, ranks=(rank("misconfigured", reason="StorageDenied"),)), "misconfigured", "StorageDenied"),
+    (end(0, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "RunNotEnded"),
+    (end(0, ranks=(rank("completed"), rank("running", number=1, reason="RunNotEnded"))), "completed", "Completed"),
+    (end(3, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "UserException"),
+    (end(None, 9, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "Signal9"),
+    (end(0, told=10.0, ranks=(rank("running", reason="RunNotEnded", at=5.0),)), "drained", "LeftWithoutSaving"),
+    (End(127, None, None, (), (), ("CommandNotFound", "no such program")), "misconfigured", "CommandNotFound"),
+]
+
+
+@pytest.mark.parametrize(("ended", "outcome", "reason"), CLASSES)
+def test_classification(ended: End, outcome: str, reason: str) -> None:
+    verdict = classify(ended)
+    assert (verdict["outcome"], verdict["reason"]) == (outcome, reason)
+    assert verdict["message"]
+
+
+def test_steps_are_the_ranks_newest() -> None:
+    verdict = classify(end(0, ranks=(rank("saved", saved=100), rank("saved", number=1, saved=None))))
+    assert (verdict["step"], verdict["savedStep"]) == (120, 100)
+
+
+def test_the_verdict_fits_after_output_of_any_length() -> None:
+    lines = tuple("é€🎈" * 100 for _ in range(20))
+    data = encode(classify(end(1, lines=lines)) | {"message": "ü" * 100_000})
+    assert len(data) <= 4096
+    assert data.endswith(b"\n")
+    assert data.count(b"\n") == 1
+    assert json.loads(data)["outcome"] == "failed"
