@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.support.http.member_calls import MemberCalls
 
 
 def certificate(folder: Path) -> Path:
@@ -44,13 +45,17 @@ def certificate(folder: Path) -> Path:
 
 
 class Endpoint:
-    """Collects reports, gives orders. `status` is the HTTP status that answers a report."""
+    """Collects reports, gives orders. `status` is the HTTP status that answers a report.
+
+    `members` answers the member calls of launchers.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ca = certificate(folder)
         self.token = folder / "token"
         self.token.write_text("first")
+        self.members = MemberCalls()
         self.reports: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self.connections = 0
@@ -87,6 +92,7 @@ class Endpoint:
     def start(self) -> None:
         """Serve, on the same port as before if there was one."""
         endpoint = self
+        self.members.set_away(False)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -98,15 +104,25 @@ class Endpoint:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 return
 
-            def answer(self, status: int, body: dict[str, Any]) -> None:
+            def answer(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
                 data = json.dumps(body).encode()
                 self.send_response(status)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                url = urllib.parse.urlsplit(self.path)
+                if url.path.endswith("/member"):
+                    wait = float(urllib.parse.parse_qs(url.query)["wait"][0])
+                    if (found := endpoint.members.answer(body, wait)) is None:
+                        self.close_connection = True
+                    else:
+                        self.answer(*found)
+                    return
                 with endpoint._changed:
                     endpoint.tokens.append(self.headers["Authorization"])
                     if endpoint.status == 200:
@@ -139,7 +155,8 @@ class Endpoint:
         self._server = server
 
     def stop(self) -> None:
-        """Stop accepting connections."""
+        """Stop accepting connections, and end member calls without an answer."""
+        self.members.set_away(True)
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -1,23 +1,21 @@
 """Sends progress reports to the operator and receives its orders, in two threads that training never waits for."""
 
 import http.client
-import json
 import math
 import os
 import random
-import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
+from holdfast_train.pod.launcher.connection import Connection, Target
 from holdfast_train.progress import Progress
 from holdfast_train.say import say
 
@@ -28,7 +26,6 @@ CALL_SECONDS: Final = 10
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 15.0
 DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
-MAX_ANSWER: Final = 1 << 20
 LONGEST_NUMBER: Final = 32  # characters; the operator refuses a report with a longer one
 _JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 
@@ -80,60 +77,6 @@ def _decimal(value: Any) -> str | None:
     return plain if len(plain) <= LONGEST_NUMBER else short  # with an exponent only if it is too long otherwise
 
 
-class _Connection:
-    """One keep-alive HTTPS connection for one thread. The token is read for every request: the kubelet renews it."""
-
-    def __init__(self, environment: Environment, timeout: float) -> None:
-        url = urllib.parse.urlsplit(environment.operator_url or "")
-        self._host, self._port = url.hostname or "", url.port
-        self._tls = url.scheme != "http"
-        identity = environment.identity
-        names = (urllib.parse.quote(identity.namespace), urllib.parse.quote(identity.job))
-        self.path = "{}/v1/namespaces/{}/jobs/{}".format(url.path.rstrip("/"), *names)
-        self._token_file, self._ca_file = environment.token_file, environment.ca_file
-        self._timeout = timeout
-        self._open: http.client.HTTPConnection | None = None
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if not self._tls:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        context = ssl.create_default_context(cafile=self._ca_file)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
-
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
-        """Status and decoded body of the answer. OSError, HTTPException or ValueError if there is no answer."""
-        headers = {"Content-Type": "application/json"}
-        if self._token_file:
-            headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='utf-8').strip()}"
-        data = None if body is None else json.dumps(body).encode()
-        reused = self._open is not None
-        try:
-            return self._try(method, path, data, headers)
-        except (http.client.HTTPException, ConnectionError):
-            self.close()
-            if not reused:
-                raise
-        return self._try(method, path, data, headers)  # the server had closed the idle connection: try a new one
-
-    def _try(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
-        try:
-            if self._open is None:
-                self._open = self._connect()
-            self._open.request(method, path, body=data, headers=headers)
-            answer = self._open.getresponse()
-            text = answer.read(MAX_ANSWER)
-            decoded = json.loads(text) if text and answer.status == http.HTTPStatus.OK else None
-        except (OSError, http.client.HTTPException, ValueError):
-            self.close()
-            raise
-        return answer.status, decoded
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-
 class Reporter:
     """Reports `progress` and passes orders to `on_order`, in threads of its own. `on_order` must not block."""
 
@@ -178,6 +121,11 @@ class Reporter:
             self._wake.notify_all()
         return arrived
 
+    def _connection(self, timeout: float) -> Connection:
+        env = self._environment
+        names = (env.identity.namespace, env.identity.job)
+        return Connection(Target(env.operator_url or "", *names, env.token_file, env.ca_file), timeout)
+
     def _body(self) -> dict[str, Any]:
         progress, identity = self._progress, self._environment.identity
         # In this order: a step of this process is not read without its first step.
@@ -204,7 +152,7 @@ class Reporter:
         }
 
     def _report(self) -> None:
-        connection = _Connection(self._environment, CALL_SECONDS)
+        connection = self._connection(CALL_SECONDS)
         back_off = 0.0
         while not self._stopping.is_set():
             with self._wake:
@@ -225,9 +173,9 @@ class Reporter:
                 back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
         connection.close()
 
-    def _send(self, connection: _Connection) -> bool:
+    def _send(self, connection: Connection) -> bool:
         try:
-            status, answer = connection.call("POST", f"{connection.path}/progress", self._body())
+            status, answer, _ = connection.call("POST", f"{connection.path}/progress", self._body())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._say_unreachable(f"{type(error).__name__}: {error}")
             return False
@@ -250,7 +198,7 @@ class Reporter:
             say(f"the operator cannot be reached ({why}); training goes on")
 
     def _poll(self) -> None:
-        connection = _Connection(self._environment, POLL_SECONDS + CALL_SECONDS)
+        connection = self._connection(POLL_SECONDS + CALL_SECONDS)
         identity = self._environment.identity
         back_off = 0.0
         while not self._stopping.wait(back_off * _JITTER.uniform(0.5, 1.5)):
@@ -264,7 +212,7 @@ class Reporter:
             )
             started = time.monotonic()
             try:
-                status, answer = connection.call("GET", f"{connection.path}/orders?{query}")
+                status, answer, _ = connection.call("GET", f"{connection.path}/orders?{query}")
             except (OSError, http.client.HTTPException, ValueError):
                 status, answer = 0, None
             taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))

@@ -1,0 +1,103 @@
+"""`Connection`: how a pod calls the operator's progress endpoint: its launcher, and `Run` through `Reporter`."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MAX_ANSWER = 1 << 20
+
+
+class Target(NamedTuple):
+    """Where the endpoint is, for which job, and how the pod proves who it is."""
+
+    url: str
+    namespace: str
+    job: str
+    token_file: str | None
+    ca_file: str | None
+
+
+class Answer(NamedTuple):
+    """`body`: decoded JSON, None unless `status` is 200. `retry_after`: seconds before the next try, 0 if not said."""
+
+    status: int
+    body: Any
+    retry_after: int
+
+
+class Connection:
+    """One keep-alive HTTPS connection for one thread. The token is read for every request: the kubelet renews it.
+
+    `path`: the job's path at the endpoint. `timeout`: seconds, for each answer.
+    """
+
+    def __init__(self, target: Target, timeout: float) -> None:
+        url = urllib.parse.urlsplit(target.url)
+        self._host, self._port = url.hostname or "", url.port
+        self._tls = url.scheme != "http"
+        names = (urllib.parse.quote(target.namespace), urllib.parse.quote(target.job))
+        self.path = "{}/v1/namespaces/{}/jobs/{}".format(url.path.rstrip("/"), *names)
+        self._token_file, self._ca_file = target.token_file, target.ca_file
+        self._timeout = timeout
+        self._open: http.client.HTTPConnection | None = None
+        self._is_aborted = False
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """The answer to one request. OSError, HTTPException or ValueError if there is none."""
+        headers = {"Content-Type": "application/json"}
+        if self._token_file:
+            headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='utf-8').strip()}"
+        data = None if body is None else json.dumps(body).encode()
+        reused = self._open is not None
+        try:
+            return self._try(method, path, data, headers)
+        except (http.client.HTTPException, ConnectionError):
+            self.close()
+            if not reused:
+                raise
+        return self._try(method, path, data, headers)  # the server had closed the idle connection: try a new one
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def abort(self) -> None:
+        """End the request that another thread waits for: its `call` raises an error, and so does each later one."""
+        self._is_aborted = True
+        found = self._open
+        if found is not None and found.sock is not None:
+            with contextlib.suppress(OSError):  # not by the method of an SSL socket, which the other thread uses now
+                socket.socket.shutdown(found.sock, socket.SHUT_RDWR)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self._tls:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        context = ssl.create_default_context(cafile=self._ca_file)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
+
+    def _try(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Answer:
+        try:
+            if self._is_aborted:
+                raise ConnectionAbortedError("this connection is not used any more")
+            if self._open is None:
+                self._open = self._connect()
+            self._open.request(method, path, body=data, headers=headers)
+            answer = self._open.getresponse()
+            text = answer.read(MAX_ANSWER)
+            decoded = json.loads(text) if text and answer.status == 200 else None
+            said = answer.getheader("Retry-After", "")
+        except (OSError, http.client.HTTPException, ValueError):
+            self.close()
+            raise
+        return Answer(answer.status, decoded, int(said) if re.fullmatch(r"\d{1,4}", said) else 0)

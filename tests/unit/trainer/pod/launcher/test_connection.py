@@ -1,0 +1,59 @@
+"""Calls to the endpoint over TLS."""
+
+import http.client
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.support.http.progress_endpoint import Endpoint
+
+from holdfast_train.pod.launcher.connection import Connection, Target
+
+REPORT = {"podUID": "pod-1", "rank": 0, "attempt": 0, "state": "ready"}
+
+
+@pytest.fixture
+def connection(endpoint: Endpoint) -> Iterator[Connection]:
+    url = f"https://127.0.0.1:{endpoint.port}/"
+    found = Connection(Target(url, "ns", "job", str(endpoint.token), str(endpoint.ca)), 30.0)
+    yield found
+    found.close()
+
+
+# Breaks if each call opens a connection, or if the token is read once only.
+def test_one_connection_and_a_fresh_token(connection: Connection, endpoint: Endpoint) -> None:
+    for token in ("first", "second"):
+        endpoint.token.write_text(f"{token}\n")
+        assert connection.call("POST", f"{connection.path}/progress", {"acknowledged": 0}).status == 200
+    assert endpoint.tokens == ["Bearer first", "Bearer second"]
+    assert endpoint.reports[0]["path"] == "/v1/namespaces/ns/jobs/job/progress"
+    assert endpoint.connections == 1
+
+
+@pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "2"}, 2), ({"Retry-After": "soon"}, 0), ({}, 0)])
+def test_retry_after(connection: Connection, endpoint: Endpoint, headers: dict[str, str], seconds: int) -> None:
+    endpoint.members.refusal = (503, headers)
+    assert connection.call("POST", f"{connection.path}/member?wait=0", REPORT) == (503, None, seconds)
+
+
+# Breaks if a launcher whose program has ended goes on waiting for an answer on it, or asks once more.
+def test_abort_ends_the_call_of_another_thread(connection: Connection, endpoint: Endpoint) -> None:
+    connection.call("POST", f"{connection.path}/member?wait=0", REPORT)  # a connection that is used again
+    errors: list[Exception] = []
+
+    def call() -> None:
+        try:
+            connection.call("POST", f"{connection.path}/member?wait=60", {**REPORT, "podUID": "pod-2"})
+        except (OSError, http.client.HTTPException) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    endpoint.members.wait_for("pod-2", "ready", 0, 10)
+    connection.abort()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    assert endpoint.connections == 1
+    with pytest.raises(ConnectionAbortedError):
+        connection.call("POST", f"{connection.path}/member?wait=0", REPORT)
