@@ -7,22 +7,24 @@ import math
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
 from .output import Tee
 from .signal_receivers import receivers
 from .verdict import End
-from .verdict_files import LEAVE_NOW, complain, read_rank_verdicts, wait_for_writers
+from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
 
 WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after the end of the program,
 MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
 SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
 DRAIN_SECONDS = 1.0  # how long each output of the program's orphans is read after the end of the program
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell,
+MISCONFIGURED = 78  # and EX_CONFIG of sysexits.h
 
 
 class Program:
@@ -40,13 +42,22 @@ class Program:
         self._running: dict[int, None] = {}  # the command, and what was signalled; each before those below it
         self._leave_now: Path | None = None
         self._first_signal, self._deadline = 0.0, math.inf
+        self._pid = 0
+        self._has_ended, self._ending = False, threading.Lock()
+        self._regrouped_at: float | None = None
         self.signalled_at: float | None = None
+
+    def listen(self) -> None:
+        """Take signals from now on. Must be called from the main thread."""
+        signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.signalled_at is None:
             self.signalled_at, self._first_signal = time.time(), now
-            self._deadline = now + self._grace - MARGIN_SECONDS
+            self._deadline = min(self._deadline, now + self._grace - MARGIN_SECONDS)
             self._forward(number)
         elif now - self._first_signal >= SETTLE_SECONDS:
             self._first_signal, self._deadline = math.inf, min(self._deadline, now + NOW_SECONDS)  # no third one
@@ -54,7 +65,7 @@ class Program:
                 if self._leave_now is not None:
                     self._leave_now.touch(0o644)
             except OSError as error:
-                complain(f"cannot make {self._leave_now}: {error}")
+                say(f"cannot make {self._leave_now}: {error}")
             self._forward(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
 
@@ -66,35 +77,67 @@ class Program:
                 os.kill(pid, number)
         self._running.update(dict.fromkeys(fresh))
 
-    def run(self, verdict_folder: str | None) -> End:
-        """Start the command, wait for its end and read what it left. Must be called from the main thread."""
+    def run(
+        self,
+        verdict_folder: str | None,
+        *,
+        on_start: Callable[[], None] = lambda: None,
+        end_rest: Callable[[], None] = lambda: None,
+    ) -> End:
+        """Start the command, wait for its end and read what it left. Must be called from the main thread.
+
+        `on_start` is called when the program runs; `end_rest` when it has ended and no checkpoint is on its way any
+        more, before its last lines are read.
+        """
         if verdict_folder is not None:
             self._leave_now = Path(verdict_folder) / LEAVE_NOW
             self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
-        signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        self.listen()
         try:
             child = subprocess.Popen(
                 self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
             )
         except OSError as error:
             return self._not_started(error)
+        self._pid = child.pid
         self._running[child.pid] = None
         if self.signalled_at is not None:  # the signal came before the start: pass it on now
             self._forward(signal.SIGTERM)
         out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
-        ended = status = 0
-        while ended != child.pid:  # PID 1 inherits every orphan, so the end of each child is collected here
-            ended, status = os.waitpid(-1, 0)
-            self._running.pop(ended, None)
-        child.returncode = code = os.waitstatus_to_exitcode(status)  # Popen must not wait for a reaped process
+        on_start()
+        child.returncode = code = self._wait(child.pid)  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
+        end_rest()
         lines, rest = err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS)
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
-        return End(by_code, by_signal, self.signalled_at, read_rank_verdicts(verdict_folder), lines or rest)
+        ranks = read_rank_verdicts(verdict_folder)
+        return End(by_code, by_signal, self.signalled_at, ranks, lines or rest, regrouped_at=self._regrouped_at)
+
+    def regroup(self, verdict_folder: str | None) -> None:
+        """Kill the command, because a newer attempt begins; nothing if it has ended. Another thread calls this.
+
+        A checkpoint that is on its way gets NOW_SECONDS before that. `end_rest` of `run` ends what the command leaves.
+        """
+        self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
+        wait_for_writers(verdict_folder, lambda: 0 if self._has_ended else self._deadline - time.monotonic())
+        with self._ending:  # so the number of the process belongs to no other one
+            if not self._has_ended:
+                self._regrouped_at = time.time()
+                with contextlib.suppress(PermissionError):
+                    os.kill(self._pid, signal.SIGKILL)
+
+    def _wait(self, child: int) -> int:
+        """Wait for the end of the command, and return its exit code: negative if a signal ended it."""
+        ended = status = 0
+        while ended != child:  # PID 1 inherits every orphan, so the end of each child is collected here
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            with self._ending:
+                ended, status = os.waitpid(-1, 0)
+                self._has_ended = ended == child
+            self._running.pop(ended, None)
+        return os.waitstatus_to_exitcode(status)
 
     def _wait_for_orphans(self, folder: str | None) -> None:
         """Wait, inside the grace, for what was signalled: a trainer that saves outlives the shell that started it."""
@@ -115,6 +158,12 @@ class Program:
         name, path = self._command[0], self._environment.get("PATH", "")
         if isinstance(error, FileNotFoundError):
             text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
-            return End(NOT_FOUND, None, self.signalled_at, start_error=("CommandNotFound", text))
+            return refusal(NOT_FOUND, "CommandNotFound", text, self.signalled_at)
         text = f"command {name!r} cannot be started: {error.strerror or error}"
-        return End(NOT_EXECUTABLE, None, self.signalled_at, start_error=("CommandNotExecutable", text))
+        return refusal(NOT_EXECUTABLE, "CommandNotExecutable", text, self.signalled_at)
+
+
+def refusal(code: int, reason: str, text: str, signalled_at: float | None = None) -> End:
+    """The end of a command that was not started. Says why."""
+    say(text)
+    return End(code, None, signalled_at, start_error=(reason, text))

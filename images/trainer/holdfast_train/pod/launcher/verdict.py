@@ -30,6 +30,7 @@ class End(NamedTuple):
     """How the program ended. `code`: its exit code, None if a signal ended it.
 
     `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
+    `regrouped_at`: when the launcher killed the program because a newer attempt begins on the same nodes; None if not.
     """
 
     code: int | None
@@ -38,6 +39,7 @@ class End(NamedTuple):
     ranks: tuple[RankVerdict, ...] = ()
     last_lines: tuple[str, ...] = ()
     start_error: tuple[str, str] | None = None
+    regrouped_at: float | None = None
 
 
 def classify(end: End) -> dict[str, Any]:
@@ -76,6 +78,8 @@ def _judge(end: End) -> tuple[str, str, str]:
         return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
     if end.code == 0 and not (failure := failure or by_result.get("running")):
         return "completed", "Completed", "the program ended with exit code 0"
+    if end.regrouped_at is not None and end.signal and (failure is None or failure.at >= end.regrouped_at):
+        return "failed", "Regrouped", "the program was ended because the next attempt begins"
     reason, message = _failure(end, failure)
     message += "; the program then ended with exit code 0, but its training is not complete" if end.code == 0 else ""
     return "failed", reason, message if done is None else f"{done.message}, then the program failed: {message}"
@@ -95,6 +99,14 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
         return f"Signal{end.signal}", f"the program was ended by {name}"
     last = f": {end.last_lines[-1].strip()}" if end.last_lines else ""
     return "UserException", f"the program ended with exit code {end.code}{last}"
+
+
+def exit_code(verdict: dict[str, Any]) -> int:
+    """The exit code of the launcher: that of the program, as a shell gives it, but 0 if it completed or was saved."""
+    if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
+        return 0
+    code: int | None = verdict["exitCode"]
+    return 128 + (verdict["signal"] or 0) if code is None else code
 
 
 def encode(verdict: dict[str, Any]) -> bytes:

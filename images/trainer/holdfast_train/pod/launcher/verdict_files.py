@@ -24,10 +24,10 @@ def write_verdict(path: str | None, verdict: dict[str, Any]) -> None:
     try:
         Path(path).write_bytes(encode(verdict))
     except OSError as error:
-        complain(f"cannot write the verdict to {path}: {error}")
+        say(f"cannot write the verdict to {path}: {error}")
 
 
-def complain(text: str) -> None:
+def say(text: str) -> None:
     """Write one line to stderr."""
     sys.stderr.write(f"holdfast-run: {text}\n")
 
@@ -43,7 +43,7 @@ def read_rank_verdicts(folder: str | None) -> tuple[RankVerdict, ...]:
             rank, at = int(path.stem[len("rank-") :]), float(data.get("at") or 0.0)
             found.append(RankVerdict(rank, str(data["result"]), reason, message, step, saved_step, at))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            complain(f"cannot read {path.name}: {error}")
+            say(f"cannot read {path.name}: {error}")
     return tuple(found)
 
 
@@ -66,6 +66,7 @@ def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> N
 def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
     """The folder for rank verdicts, a temporary one if the environment names none. The root may be read-only."""
     if given := environment.get("HOLDFAST_VERDICT_DIR"):
+        Path(given).mkdir(parents=True, exist_ok=True)
         yield given
         return
     folder = None

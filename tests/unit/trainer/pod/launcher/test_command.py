@@ -1,9 +1,13 @@
-"""The command: what it tells torchrun, and what it says without a command."""
+"""The command: what it tells torchrun, what it says without a command, and what it costs a training on one node."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.support.trainer.launched import start, verdict_of
+from tests.support.trainer.stores import LAUNCHER
 
 from holdfast_train.pod.launcher import command
 
@@ -18,3 +22,36 @@ def test_no_command(tmp_path: Path) -> None:
     process.communicate(timeout=30)
     assert process.returncode == 127
     assert verdict_of(tmp_path / "log")["reason"] == "CommandNotFound"
+
+
+# Breaks if a training on one node pays for those on several: in threads, or in modules that are imported.
+@pytest.mark.parametrize("nodes", ["", "1"])
+def test_one_node_has_no_part_of_several(tmp_path: Path, nodes: str) -> None:
+    code = "import os; print([line for line in open(f'/proc/{os.getppid()}/status') if line.startswith('Threads')])"
+    command = [sys.executable, "-X", "importtime", str(LAUNCHER), "--", sys.executable, "-c", code]
+    env = {**os.environ, "HOLDFAST_NODES": nodes, "HOLDFAST_TERMINATION_LOG": str(tmp_path / "log")}
+    found = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "['Threads:\\t3\\n']\n"  # the main thread, and one for each output
+    imported = {line.rpartition("|")[2].strip() for line in found.stderr.splitlines()}
+    own = {name for name in imported if name.startswith("holdfast_launcher.")}
+    names = ("command", "output", "program", "signal_receivers", "verdict", "verdict_files")
+    assert own == {f"holdfast_launcher.{name}" for name in names}
+    assert not imported & {"ctypes", "http.client", "queue", "random", "socket", "ssl", "tempfile"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"HOLDFAST_RANK": "2"}, "HOLDFAST_RANK is '2'; allowed: a whole number from 0 to 1"),
+        ({"HOLDFAST_POD_IP": "192.0.2.1"}, "HOLDFAST_POD_IP is '192.0.2.1'; allowed: an address of this pod"),
+        ({"HOLDFAST_NODES": "two"}, "HOLDFAST_NODES is 'two'"),
+    ],
+)
+def test_wrong_variables_of_several_nodes(tmp_path: Path, variables: dict[str, str], words: str) -> None:
+    good = {"HOLDFAST_NODES": "2", "HOLDFAST_RANK": "0", "HOLDFAST_POD_IP": "127.0.0.1", "HOLDFAST_POD_UID": "u"}
+    good |= {"HOLDFAST_OPERATOR_URL": "https://127.0.0.1:9", "HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "job"}
+    process = start(tmp_path / "log", "true", **(good | variables))
+    process.communicate(timeout=30)
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["outcome"], verdict["reason"], process.returncode) == ("misconfigured", "EnvironmentInvalid", 78)
+    assert str(verdict["message"]).startswith(words)

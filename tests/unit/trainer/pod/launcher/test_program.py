@@ -2,6 +2,7 @@
 
 import fcntl
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -121,3 +122,22 @@ def test_program_gets_verdict_folder_and_torchrun_timeout(tmp_path: Path) -> Non
     process = start(tmp_path / "log", sys.executable, "-c", code, HOLDFAST_GRACE_SECONDS="100")
     out, _ = process.communicate(timeout=30)
     assert out == "True 90\n"
+
+
+ENDED_BEFORE = """
+import os
+from holdfast_train.pod.launcher.program import Program
+program, killed = Program(["true"], {"PATH": "/usr/bin:/bin"}), []
+end = program.run(None)
+os.kill = lambda *arguments: killed.append(arguments)
+program.regroup(None)
+print(end.code, killed)
+"""
+
+
+# Breaks if an order to end the program of one attempt, which comes late, ends a process of the next one.
+def test_nothing_is_killed_after_the_end_of_the_program() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", ENDED_BEFORE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (found.stdout, found.stderr) == ("0 []\n", "")

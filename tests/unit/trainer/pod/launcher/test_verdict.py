@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast_train.pod.launcher.verdict import End, RankVerdict, classify, encode
+from holdfast_train.pod.launcher.verdict import End, RankVerdict, classify, encode, exit_code
 
 
 def rank(result: str, *, number: int = 0, reason: str = "", at: float = 50.0, saved: int | None = None) -> RankVerdict:
@@ -17,8 +17,10 @@ def end(
     told: float | None = None,
     ranks: tuple[RankVerdict, ...] = (),
     lines: tuple[str, ...] = (),
+    *,
+    regrouped: float | None = None,
 ) -> End:
-    return End(code, number, told, ranks, lines)
+    return End(code, number, told, ranks, lines, regrouped_at=regrouped)
 
 
 CLASSES = [
@@ -66,6 +68,14 @@ CLASSES = [
     (end(None, 9, ranks=(rank("running", reason="RunNotEnded"),)), "failed", "Signal9"),
     (end(0, told=10.0, ranks=(rank("running", reason="RunNotEnded", at=5.0),)), "drained", "LeftWithoutSaving"),
     (End(127, None, None, (), (), ("CommandNotFound", "no such program")), "misconfigured", "CommandNotFound"),
+    # Killed because the next attempt begins: what came before that says more, what came after it says nothing.
+    (end(None, 9, regrouped=60.0), "failed", "Regrouped"),
+    (end(None, 9, regrouped=40.0, ranks=(rank("failed", reason="UserException", at=50.0),)), "failed", "Regrouped"),
+    (end(None, 9, regrouped=60.0, ranks=(rank("failed", reason="OutOfMemory", at=50.0),)), "failed", "OutOfMemory"),
+    (end(None, 9, regrouped=60.0, ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
+    (end(None, 9, regrouped=60.0, ranks=(rank("completed", reason="Completed"),)), "failed", "Regrouped"),
+    (end(None, 9, told=55.0, regrouped=60.0), "drained", "LeftWithoutSaving"),
+    (end(1, regrouped=60.0), "failed", "UserException"),
 ]
 
 
@@ -74,6 +84,21 @@ def test_classification(ended: End, outcome: str, reason: str) -> None:
     verdict = classify(ended)
     assert (verdict["outcome"], verdict["reason"]) == (outcome, reason)
     assert verdict["message"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (end(0), 0),
+        (end(3), 3),
+        (end(None, 9), 137),
+        (end(1, told=10.0), 1),
+        (end(1, told=10.0, ranks=(rank("saved", saved=120),)), 0),
+        (end(None, 9, regrouped=60.0), 137),
+    ],
+)
+def test_exit_code(ended: End, code: int) -> None:
+    assert exit_code(classify(ended)) == code
 
 
 def test_steps_are_the_ranks_newest() -> None:

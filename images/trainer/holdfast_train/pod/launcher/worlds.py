@@ -1,0 +1,187 @@
+"""Training on several nodes: the program of this node is started anew for each attempt that the operator orders.
+
+The pods of a training meet at the operator. When each launcher has said that it is ready, all get the same order: the
+number of an attempt, and where rank 0 listens. When one of them loses its program or its node, the others end theirs,
+and all meet again. The pods stay.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from .connection import Connection
+from .member import Member, attempt_variables, read_member, why_refused
+from .member_call import TIMEOUT, MemberCall, Order
+from .process_tree import adopt_orphans, collect, end_descendants
+from .program import MISCONFIGURED, Program, refusal
+from .verdict import End, classify, encode
+from .verdict_files import say, verdict_folder
+
+KILL_SECONDS = 30.0  # for processes to end after SIGKILL: one that hangs in a driver does not
+SIGNAL_SECONDS = 0.2  # between two looks whether a signal came while this node waits for an order
+FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
+
+
+def run_worlds(command: Sequence[str], environment: dict[str, str], grace: float) -> dict[str, Any]:
+    """Run the command once for each attempt that the operator orders. The verdict on the last one."""
+    if why := why_refused(command, environment):
+        return classify(refusal(MISCONFIGURED, "OptionRefused", why))
+    try:
+        member = read_member(environment)
+        HeldPort(member.address).release()
+    except ValueError as error:
+        return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
+    adopt_orphans()
+    return _Worlds(command, environment, grace, member).run()
+
+
+class HeldPort:
+    """A free port of this pod. It stays free, because this object has it, until `release`. ValueError if there is none.
+
+    Between `release` and the moment at which the program listens, another process could take it: then that attempt
+    fails, and the next one has another port.
+    """
+
+    def __init__(self, address: str, not_this: int = 0) -> None:
+        self._socket = _bound(address)
+        if self.number == not_this:  # processes of the attempt before may still try to connect to it
+            held, self._socket = self._socket, _bound(address)
+            held.close()
+
+    @property
+    def number(self) -> int:
+        """The port."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def release(self) -> None:
+        """Let the program have the port."""
+        self._socket.close()
+
+
+def _bound(address: str) -> socket.socket:
+    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        found.bind((address, 0))
+    except OSError as error:
+        found.close()
+        raise ValueError(f"HOLDFAST_POD_IP is {address!r}; allowed: an address of this pod ({error})") from error
+    return found
+
+
+class _Worlds:
+    """The attempts of one pod, one after the other."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float, member: Member) -> None:
+        self._command = command
+        self._environment = environment
+        self._grace = grace
+        self._member = member
+        self._attempt = 0  # the newest that this launcher has started,
+        self._verdict: dict[str, Any] | None = None  # and how its program ended
+        self._port = 0  # of the order before
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._signal: int | None = None  # that came while no program ran
+
+    def run(self) -> dict[str, Any]:
+        """The verdict on the last attempt."""
+        self._listen()
+        while True:
+            order = self._wait_for_order()
+            if order is None or order.do == "leave":
+                return self._left()
+            verdict, may_go_on = self._run_attempt(order)
+            if not may_go_on:
+                return verdict
+            self._verdict = verdict
+
+    # Ready, and waiting.
+
+    def _listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = self._signal or number
+
+    def _wait_for_order(self) -> Order | None:
+        """Say that this node is ready, and wait for an order. None if a signal came."""
+        held = HeldPort(self._member.address, not_this=self._port)
+        self._port = held.number
+        verdict = None if self._verdict is None else json.loads(encode(self._verdict))
+        place = {"address": self._member.address, "port": held.number}
+        call = self._call("ready", self._orders.put, **place, verdict=verdict)
+        say(f"node {self._member.rank} of {self._member.nodes} is ready; waits until all are")
+        call.start()
+        try:
+            while self._signal is None:
+                with suppress(queue.Empty):
+                    return self._orders.get(timeout=SIGNAL_SECONDS)
+                collect()
+            return None
+        finally:
+            call.stop()
+            held.release()
+
+    def _call(self, state: str, on_order: Any, **more: Any) -> MemberCall:
+        uid, rank = self._member.pod_uid, self._member.rank
+        report = {"podUID": uid, "rank": rank, "attempt": self._attempt, "state": state, "verdict": None, **more}
+        return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order)
+
+    def _left(self) -> dict[str, Any]:
+        """The verdict if the pod ends while no program runs."""
+        last = self._verdict
+        if last is not None and (self._signal is None or last["reason"] == "SavedAndLeft"):
+            return last
+        verdict = classify(End(None, self._signal or signal.SIGTERM, time.time()))
+        when = f"after the end of attempt {self._attempt}" if self._attempt else "before the first attempt had begun"
+        verdict["message"] = f"notice to leave {when}, while no program ran"
+        return verdict if last is None else {**verdict, "step": last["step"], "savedStep": last["savedStep"]}
+
+    # The program of one attempt.
+
+    def _run_attempt(self, order: Order) -> tuple[dict[str, Any], bool]:
+        """The verdict on one attempt, and whether this pod may take part in another one."""
+        stuck: list[int] = []
+        with verdict_folder(self._variables(order)) as folder:
+            program = Program(self._command, self._variables(order, folder), self._grace)
+            program.listen()
+            if self._signal is not None:
+                return self._left(), False
+            self._attempt = order.attempt
+            say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
+            call = self._call("running", partial(self._regroup, program, folder))
+            end = program.run(
+                folder,
+                on_start=call.start,
+                end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS)),
+            )
+            call.stop()
+        self._listen()
+        if stuck:
+            say(f"these processes do not end after SIGKILL: {', '.join(map(str, stuck))}; this pod ends")
+        verdict = classify(end)
+        is_last = verdict["outcome"] in FINAL or program.signalled_at is not None
+        return verdict, not is_last and not stuck
+
+    def _variables(self, order: Order, folder: str | None = None) -> dict[str, str]:
+        """The environment of an attempt. Each has a folder of its own, so that verdicts of another one do not count."""
+        found = attempt_variables(self._environment, self._member, order)
+        given = found.get("HOLDFAST_VERDICT_DIR")
+        if folder or given:
+            found["HOLDFAST_VERDICT_DIR"] = folder or str(Path(given or "", f"attempt-{order.attempt}"))
+        return found
+
+    def _regroup(self, program: Program, folder: str | None, order: Order) -> None:
+        say(f"attempt {order.attempt} begins: the program of attempt {self._attempt} is ended")
+        program.regroup(folder)

@@ -1,0 +1,35 @@
+"""Launchers of a training on several nodes, as processes on one machine."""
+
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.pods import Pod
+from tests.support.trainer.stores import LAUNCHER, variables
+
+
+class Node(Pod):
+    """The pod of one node. Its address is 127.0.0.1 for rank 0, 127.0.0.2 for rank 1, and so on."""
+
+    def __init__(
+        self,
+        folder: Path,
+        endpoint: Endpoint,
+        rank: int,
+        command: list[str],
+        *,
+        nodes: int = 2,
+        uri: str | None = None,
+        **more: str,
+    ) -> None:
+        self.uid = uuid.uuid4().hex
+        self._members = endpoint.members
+        env = variables(uri, 1, HOLDFAST_POD_UID=self.uid, HOLDFAST_NODES=str(nodes), HOLDFAST_RANK=str(rank))
+        env |= {"HOLDFAST_POD_IP": f"127.0.0.{rank + 1}", "PET_NPROC_PER_NODE": "1", **endpoint.variables, **more}
+        super().__init__(folder, [sys.executable, str(LAUNCHER), "--", *command], **env)
+
+    def told(self, state: str, attempt: int, seconds: float = 60.0) -> dict[str, Any]:
+        """What the launcher tells in this state and attempt, waiting for it."""
+        return self._members.wait_for(self.uid, state, attempt, seconds)

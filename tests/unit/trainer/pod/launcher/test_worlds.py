@@ -1,0 +1,37 @@
+"""Ports for several nodes. The attempts themselves: tests/integration/trainer/test_several_nodes.py."""
+
+import socket
+
+import pytest
+
+from holdfast_train.pod.launcher import worlds
+from holdfast_train.pod.launcher.worlds import HeldPort
+
+
+# Breaks if another process can get the port while this node waits for the others, or if the program cannot get it.
+def test_a_port_is_held_until_it_is_released() -> None:
+    held = HeldPort("127.0.0.2")
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.2", held.number))
+    number = held.number
+    held.release()
+    with socket.create_server(("127.0.0.2", number)):
+        pass
+
+
+# Breaks if the program of the next attempt can meet a process of the one before.
+def test_each_attempt_has_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    offers = [first, second]
+    monkeypatch.setattr(worlds, "_bound", lambda address: offers.pop(0))
+    found = HeldPort("127.0.0.1", not_this=first.getsockname()[1])
+    assert found.number == second.getsockname()[1]
+    assert first.fileno() == -1
+    found.release()
+    assert second.fileno() == -1
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "a name", "::ffff:192.0.2.1"])
+def test_an_address_of_another_pod_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="HOLDFAST_POD_IP"):
+        HeldPort(address)
