@@ -36,6 +36,7 @@ class Ranks:
         torch: Any = sys.modules.get("torch")
         if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
             self._check_alone()
+            self._check_nodes()
             return
         self._distributed = torch.distributed
         self.rank, self.size = self._distributed.get_rank(), self._distributed.get_world_size()
@@ -43,6 +44,7 @@ class Ranks:
             # Not the program's own group, even if that uses gloo: its timeout is made for the steps of the training.
             self._group = self._distributed.new_group(backend="gloo", timeout=PATIENCE)
             self._flags = torch.zeros(FLAGS, dtype=torch.int32)
+        self._check_nodes()
 
     def _check_alone(self) -> None:
         """StateError if there are other ranks. Without a process group, each rank would start by itself, at step 0."""
@@ -52,6 +54,19 @@ class Ranks:
                 f"this process is rank {self.rank} of {max(ranks, self.rank + 1)} (RANK and WORLD_SIZE), but there is "
                 f"no process group when it enters Run; call torch.distributed.init_process_group() before "
                 f"`with Run(...)`"
+            )
+
+    def _check_nodes(self) -> None:
+        """StateError on every rank if a node has no rank: several groups would train the same steps, each by itself."""
+        nodes = _variable("HOLDFAST_NODES", 1)
+        if nodes == 1:
+            return
+        without = sorted(set(range(nodes)).difference(self.share(self.gather(_variable("HOLDFAST_RANK", 0)))))
+        if without:
+            raise StateError(
+                f"the training has {nodes} nodes (HOLDFAST_NODES), but node {without[0]} has no rank in the process "
+                f"group of this process; call torch.distributed.init_process_group() with the MASTER_ADDR, RANK and "
+                f"WORLD_SIZE that torchrun sets, or the launcher for one process on each node, before `with Run(...)`"
             )
 
     @property

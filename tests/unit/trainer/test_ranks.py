@@ -13,7 +13,7 @@ from holdfast_train.ranks import Ranks, _connect_again
 
 @pytest.fixture(autouse=True)
 def outside_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "HOLDFAST_NODES", "HOLDFAST_RANK"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -43,6 +43,16 @@ def test_one_rank_needs_no_process_group(monkeypatch: pytest.MonkeyPatch, variab
     alone = Ranks(connect=True)
     assert (alone.rank, alone.size, alone.first) == (0, 1, True)
     assert alone.any(True, False) == (True, False)
+
+
+# Breaks if each node may train by itself: all would write the checkpoints of one attempt.
+def test_a_node_without_a_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_NODES", "3")
+    monkeypatch.setenv("HOLDFAST_RANK", "1")
+    with pytest.raises(StateError, match=r"3 nodes .* node 0 has no rank .* call torch.distributed.init_process_group"):
+        Ranks(connect=True)
+    monkeypatch.setenv("HOLDFAST_NODES", "1")
+    assert Ranks(connect=True).size == 1
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
