@@ -54,6 +54,40 @@ def test_one_rank_fails_and_all_start_again_from_the_checkpoint(tmp_path: Path, 
         assert f"rank {rank} ended at 6, total 21" in node.output
 
 
+LEAVES = """
+import time, torch.distributed as dist
+from holdfast_train import Run
+from holdfast_train.examples.stub import Counter
+
+dist.init_process_group("gloo")
+with Run(counter=Counter()) as run:
+    for step in run.steps():
+        dist.barrier()
+        if step == 5: print("step 5", flush=True)
+dist.destroy_process_group()
+"""
+
+
+# Breaks if the others do not save with the node that has to go, or if torchrun, which waits for that node, lives on.
+@pytest.mark.training
+def test_one_node_has_to_go_and_all_save(tmp_path: Path, endpoint: Endpoint) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LEAVES)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", str(script)]
+    nodes = [Node(tmp_path, endpoint, rank, torchrun, uri=f"file://{tmp_path}/prefix") for rank in range(2)]
+    endpoint.members.begin(1, *(node.uid for node in nodes))
+    nodes[1].wait_for("step 5", 120)
+    nodes[1].terminate()
+    verdict = nodes[1].end(60)
+    assert (verdict["reason"], nodes[1].process.returncode) == ("SavedAndLeft", 0), nodes[1].output
+    endpoint.members.begin(2, nodes[0].uid, "a pod that comes later")
+    of_first = nodes[0].told("ready", 1, 20)["verdict"]
+    assert (of_first["reason"], of_first["savedStep"]) == ("SavedAndLeft", verdict["savedStep"])
+    assert "notice to leave (SIGTERM)" in of_first["message"]
+    nodes[0].terminate()
+    assert nodes[0].end()["reason"] == "SavedAndLeft"
+
+
 MEETS = """
 import json, os, socket
 names = ("HOLDFAST_ATTEMPT", "HOLDFAST_PREDECESSOR", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",

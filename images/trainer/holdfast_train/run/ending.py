@@ -1,5 +1,6 @@
 """`Ending`: how a run ends. It saves, writes the verdict, hands over and sends the last report, in this order."""
 
+import math
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
@@ -78,10 +79,7 @@ class Ending:
 
     def leave(self, step: int) -> None:
         """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step."""
-        reason = self._agreed_reason()
-        if not self._notice.is_given and self._environment is not None:
-            # Another rank has the notice: the time of this one runs from now on.
-            self._notice.give(self._environment.grace, reason)
+        reason = self._agree_on_notice()
         self._wait_for_pending(step, f"notice to leave ({reason}); finishing the checkpoint that is on its way")
         size = 0 if self._coordinator is None else self._coordinator.next_size()
         left, saved, costs, size = self._ranks.share(
@@ -100,7 +98,7 @@ class Ending:
 
     def leave_fence(self, predecessor: int) -> None:
         """End before the first step: a notice came before attempt `predecessor` had handed over."""
-        reason = self._agreed_reason()
+        reason = self._agree_on_notice()
         self._end_loop("left", 0, f"notice to leave ({reason}) before attempt {predecessor} had handed over")
 
     def leave_now(self, step: int) -> NoReturn:
@@ -116,9 +114,16 @@ class Ending:
         busy = self._coordinator is not None and self._coordinator.saver.is_busy
         end_now(step, self._schedule.saved_step, busy=busy, verdict=write_verdict, last_act=last_act)
 
-    def _agreed_reason(self) -> str:
-        """Why we leave, the same on every rank."""
-        return self._ranks.share(self._notice.reason) or "another rank has to leave"
+    def _agree_on_notice(self) -> str:
+        """Why we leave, the same on every rank. Each gets the earliest deadline: the ranks may be on several nodes."""
+        told = self._ranks.gather((self._notice.reason, self._notice.seconds_left()))
+        reasons = [reason for reason, _ in told if reason] or ["another rank has to leave"]
+        reason, seconds = self._ranks.share((reasons[0], min((left for _, left in told), default=0.0)))
+        if seconds < self._notice.seconds_left() or not self._notice.is_given:
+            grace = math.inf if self._environment is None else self._environment.grace
+            self._notice.give(seconds if math.isfinite(seconds) else grace, reason)
+        found: str = reason
+        return found
 
     def _end_loop(self, result: Result, step: int, message: str) -> None:
         """End the loop. The verdict comes first: the handover may use up the time that is left."""

@@ -16,6 +16,7 @@ from holdfast_train import Run
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
+from holdfast_train.ranks import Ranks
 from holdfast_train.save.interval import Cost
 from holdfast_train.storage.folder import FolderStorage
 
@@ -217,6 +218,32 @@ def test_the_last_save_of_an_adapter_is_as_short_as_its_upload(uri: str, tmp_pat
             if step == 4:
                 run._notice.give(20.0, "a notice")
     assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("saved", 5)
+
+
+class TwoRanks(Ranks):
+    """This process is rank 0, on a node that stays; `gather` adds what rank 1 says, whose node has to go."""
+
+    def __init__(self) -> None:
+        super().__init__(connect=False)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, ("SIGTERM", 1.5)]
+
+
+# Breaks if rank 0 begins a save that the node of another rank does not live to see.
+def test_the_earliest_deadline_of_all_nodes_counts(uri: str, tmp_path: Path) -> None:
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_GRACE_SECONDS="3600")
+    with Run(counter=Counter(), environment=where) as run:
+        for step in run.steps(50):
+            if step == 2:
+                assert run._save(10.0)
+                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
+                run._ending._ranks = TwoRanks()
+                run._ending.leave(step + 1)
+    found = verdict(tmp_path)
+    assert (found["result"], found["savedStep"]) == ("left", 2)
+    assert "notice to leave (SIGTERM) at step 3" in found["message"]
+    assert run._notice.seconds_left() <= 1.5
 
 
 def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,11 +102,11 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
 
 
 def exit_code(verdict: dict[str, Any]) -> int:
-    """The exit code of the launcher: that of the program, as a shell gives it, but 0 if it completed or was saved."""
+    """The exit code of the launcher, as of a shell: 0 if the program completed or saved, not 0 if it failed."""
     if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
         return 0
     code: int | None = verdict["exitCode"]
-    return 128 + (verdict["signal"] or 0) if code is None else code
+    return (128 + (verdict["signal"] or 0) if code is None else code) or int(verdict["outcome"] != "drained")
 
 
 def encode(verdict: dict[str, Any]) -> bytes:
