@@ -10,7 +10,7 @@ from pydantic import Field
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import ProfileTier
-from holdfast.api.scalars import Clip, Count, Duration, Flag, Money, Step, Time
+from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, RankSet, Step, Time
 
 Reason = Annotated[str, Clip(128)]
 Message = Annotated[str, Clip(4096)]
@@ -20,6 +20,7 @@ Number = Annotated[str, Clip(32)]  # a decimal string
 
 MAX_PODS = 64
 MAX_AVOIDED = 64
+MAX_GROUPS = 256  # groups of members; beyond that the operator starts all members anew
 
 
 class AttemptState(StrEnum):
@@ -76,6 +77,7 @@ class EndReason(StrEnum):
     FENCED = "Fenced"  # a newer attempt owns the checkpoints
     KILLED = "Killed"  # from outside
     CONTAINER_LOST = "ContainerLost"  # its node restarted, or lost the container's shim
+    CONNECTION_LOST = "ConnectionLost"  # between its nodes, and nothing else is known
     # Many attempts in a row were lost, or failed, without progress.
     TOO_MANY_FRUITLESS = "TooManyFruitlessAttempts"
     # Its program ended, or cannot run.
@@ -142,6 +144,24 @@ class PodRecord(Model):
     the node. Other jobs learn only from such attempts: the creator of a pod can write the name of any node into it."""
 
 
+class MemberGroup(Model):
+    """Pods of a training on several nodes which one attempt created. Later attempts may take them over."""
+
+    born: Count
+    """Number of the attempt that created the pods. The number is part of their names."""
+    ranks: RankSet
+    """Ranks of the pods, such as 0-6,8."""
+
+
+class World(Model):
+    """Where the programs of all nodes of an attempt meet."""
+
+    address: Name
+    """Address of the node with rank 0."""
+    port: Count
+    """Port on which the program of rank 0 listens."""
+
+
 class Attempt(Model):
     """One attempt that has not ended."""
 
@@ -155,10 +175,18 @@ class Attempt(Model):
     """When the attempt was decided, before it had any pod."""
     pods: Annotated[tuple[PodRecord, ...], Field(max_length=MAX_PODS), KeyedBy("rank")] = ()
     """Pods of the attempt."""
+    nodes: Count = 1
+    """Number of its pods. Each pod has a node of its own."""
+    members: Annotated[tuple[MemberGroup, ...], Field(max_length=MAX_GROUPS), KeyedBy("born")] = ()
+    """Its pods, by the attempt that created them. Empty if it created all of its pods itself."""
+    inherited_at: Time | None = None
+    """Since when it pays for the nodes of the pods that it took over from an earlier attempt."""
+    world: World | None = None
+    """Where its programs meet. Set once every pod is ready; only with several nodes."""
     created_at: Time | None = None
     """When its pod was created."""
     scheduled_at: Time | None = None
-    """When its pod got a node."""
+    """When its pod got a node; with several nodes, the last of its pods."""
     charged: Money = Decimal(0)
     """Money for its node up to pricedAt, at the earlier prices."""
     priced_at: Time | None = None
@@ -232,7 +260,11 @@ class AttemptRecord(Model):
     tier: Name
     """Name of its tier."""
     node: Name | None = None
-    """Name of its node. Not set if it never had a node."""
+    """Name of its node; with several nodes, of the node that its end is about. Not set if it never had a node."""
+    rank: Count | None = None
+    """Rank of the pod that its end is about. Only with several nodes."""
+    node_hours: Hours | None = None
+    """Hours of node time, summed over its nodes. Only with several nodes."""
     kind: EndKind
     """How its end counts. Loss: not the user's fault. Failure: an error of the program. Stopped: the operator ended
     it."""

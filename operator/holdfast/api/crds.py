@@ -75,6 +75,7 @@ def _trainingjobs() -> Manifest:
         _column("Loss", ".status.progress.loss", wide=True, about="Training loss"),
         _column("Checkpoint", ".status.checkpoint.step", "integer", wide=True, about="Step of the newest checkpoint"),
         _column("Node", ".status.node", wide=True),
+        _column("Nodes", ".status.nodes", wide=True, about="Nodes that are ready, of all that the training needs"),
         _column("Reason", ".status.reason", wide=True),
     ]
     properties = {

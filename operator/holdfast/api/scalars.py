@@ -1,14 +1,16 @@
 """Scalars of the API: durations, times, money, quantities. They are parsed exactly, never through float."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, Final
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -26,12 +28,15 @@ __all__ = [
     "Moment",
     "Money",
     "Quantity",
+    "RankSet",
     "Step",
     "Time",
     "format_duration",
+    "format_ranks",
     "format_time",
     "parse_duration",
     "parse_money",
+    "parse_ranks",
     "parse_time",
     "quantity_value",
 ]
@@ -333,3 +338,42 @@ def _as_text(function: Any) -> core_schema.SerSchema:
     return core_schema.plain_serializer_function_ser_schema(
         function, return_schema=core_schema.str_schema(), when_used="json-unless-none"
     )
+
+
+# Sets of ranks: short texts, so that the status of a job with 1,024 nodes stays small
+
+RANKS_LENGTH: Final = 8192  # characters: 1,024 ranks, each on its own
+RANKS_PATTERN: Final = "^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"
+_RANKS: Final = re.compile(RANKS_PATTERN)
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """The ranks, ascending. Raises ScalarError unless the text is like 0-6,8, with ranks in ascending order."""
+    found: list[int] = []
+    if _RANKS.fullmatch(text):
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    if not found or any(later <= earlier for earlier, later in pairwise(found)):
+        raise ScalarError(text, "must be ranks and ranges of ranks in ascending order, such as 0-6,8")
+    return tuple(found)
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """The shortest text of these ranks; empty for none."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _check_ranks(text: str) -> str:
+    parse_ranks(text)
+    return text
+
+
+RankSet = Annotated[str, Field(max_length=RANKS_LENGTH, pattern=RANKS_PATTERN), AfterValidator(_check_ranks)]
+"""Ranks such as 0-6,8."""

@@ -210,7 +210,9 @@ class TrainingJobStatus(Model):
     tier: Name | None = None
     """Tier of the current attempt."""
     node: Name | None = None
-    """Node of the current attempt."""
+    """Node of the current attempt; with several nodes, the one of rank 0."""
+    nodes: Name | None = None
+    """Nodes of the current attempt that are ready, of all that it needs, such as 3/4. Only with several nodes."""
     reason: Message | None = None
     """Why the job is in its phase, in words."""
     decision: DecisionNote | None = None

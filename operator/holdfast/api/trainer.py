@@ -23,6 +23,8 @@ from holdfast.api.strings import (
     RelativePath,
 )
 
+MAX_NODES = 1024
+
 
 class KeyRef(Model):
     """A key of a Secret or a ConfigMap in the job's namespace."""
@@ -261,6 +263,9 @@ class Trainer(Model):
     """Secrets and ConfigMaps whose keys become environment variables."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
     """Volumes that are mounted in the trainer. Their mountPaths must differ."""
+    nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
+    """Number of nodes that train together. Each node has one pod with these resources. The program starts once every
+    node is there, and all pods get the address at which the processes meet."""
     accelerators_per_node: Annotated[int, Field(strict=True, ge=0, le=64)] = 1
     """Number of accelerators on each node of a Spot or Dedicated tier. 0: the program needs no accelerator. A CPU tier
     has none."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from holdfast.api.attempt import World
 from holdfast.api.status import TrainingJobStatus
 
 
@@ -86,6 +87,19 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class WorldOrder:
+    """What the launchers of an attempt with several nodes are to do: meet, and start the program once `world` is set.
+
+    The attempt is in status with its world before an order goes out, so no two operators give different orders.
+    """
+
+    attempt: int
+    world: World | None
+    predecessor: int | None  # the attempt that still trains; the program waits at the storage fence
+    ranks: Mapping[str, int]  # by pod UID
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """An Event for people. The executor drops repetitions."""
 
@@ -105,6 +119,7 @@ class Decision:
     status: TrainingJobStatus
     actions: tuple[Action, ...] = ()
     orders: tuple[Order, ...] = ()  # all that are open now; replaces what was open before
+    worlds: tuple[WorldOrder, ...] = ()  # of all attempts with several nodes that are not over
     events: tuple[Event, ...] = ()
     requeue_at: datetime | None = None
     trace: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The decision while it is made: deeds of rows change it, `finish` turns it into a Decision."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,9 +12,11 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
-from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order
+from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
+from holdfast.core.observe.look import look
+from holdfast.core.observe.members import fresh_ranks, groups_of, pods_by_rank
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.situation import Situation, look
+from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.pod_manifest import build_pod, program
 
@@ -134,31 +136,48 @@ class Draft:
         return found
 
     def raise_attempt(
-        self, tier: ProfileTier, *, retry_at: datetime | None = None, avoid: tuple[str, ...] = ()
+        self,
+        tier: ProfileTier,
+        *,
+        retry_at: datetime | None = None,
+        avoid: tuple[str, ...] = (),
+        keep: Mapping[int, int] | None = None,
     ) -> Attempt:
         """Raise the attempt number and return a new attempt, Intended; the caller makes it current or successor.
 
-        A pod with a higher number than status has means that status was lost: the new number is above that too.
+        `keep` has the pods that it takes over: the number of the attempt that created each, by rank. A pod with a
+        higher number than status has means that status was lost: the new number is above that too.
         """
         number = max((self.status.attempt, *(pod.attempt for pod in self.snapshot.pods))) + 1
         self.set(attempt=number)
+        nodes = self.snapshot.job.spec.trainer.nodes
+        born = {**dict.fromkeys(range(nodes), number), **(keep or {})}
         return Attempt(
             number=number,
             state=AttemptState.INTENDED,
             tier=tier,
             raised_at=self.now,
+            nodes=nodes,
+            members=groups_of(born, number),
             retry_at=retry_at,
             avoid_nodes=avoid,
         )
 
-    def create_pod(self, attempt: Attempt) -> None:
-        """Create the pod of an attempt after its status is written; the first pod and a promised one do not wait."""
+    def create_pods(self, attempt: Attempt) -> None:
+        """Create the pods that an attempt lacks after its status is written.
+
+        The first pod and a promised one do not wait; this is for one node only.
+        """
         snapshot, tier = self.snapshot, attempt.tier
         shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
         losses, node_time = loss_counts(find(self.status.tiers, tier.name), shared, self.now)
-        life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed)
-        manifest = build_pod(snapshot.job, attempt, snapshot.config, life)
-        self.act(CreatePod(attempt.number, 0, manifest, self._promised(attempt)))
+        life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed) / attempt.nodes
+        there = pods_by_rank(snapshot.pods, attempt)
+        promised = attempt.nodes == 1 and self._promised(attempt)
+        for rank in fresh_ranks(attempt):
+            if rank not in there or attempt.nodes == 1:
+                manifest = build_pod(snapshot.job, attempt, snapshot.config, life, rank)
+                self.act(CreatePod(attempt.number, rank, manifest, promised))
         self.created |= {attempt.number}
 
     def _promised(self, attempt: Attempt) -> bool:
@@ -205,6 +224,7 @@ class Draft:
             status=self.status,
             actions=tuple(self._actions),
             orders=self._open_orders(),
+            worlds=self._worlds(),
             events=tuple(self._events),
             requeue_at=self._wake,
             trace=tuple(self.trace),
@@ -224,3 +244,18 @@ class Draft:
             if attempt.drain and attempt.drain.acknowledged_at is None:
                 orders.append(Order(attempt.drain.order, "drain", uid, attempt.drain.deadline, attempt.drain.reason))
         return tuple(orders)
+
+    def _worlds(self) -> tuple[WorldOrder, ...]:
+        """Where the pods of attempts with several nodes meet. A pod of both attempts works for the current one."""
+        found: list[WorldOrder] = []
+        taken: set[str] = set()
+        for attempt in (self.status.current, self.status.successor):
+            if attempt is None or attempt.nodes == 1:
+                continue
+            pods = {pod.uid: rank for rank, pod in pods_by_rank(self.snapshot.pods, attempt).items()}
+            own = {uid: rank for uid, rank in pods.items() if uid not in taken}
+            taken |= own.keys()
+            # The attempt before it has ended, unless this one is the successor.
+            before = attempt.predecessor if attempt is self.status.successor else None
+            found.append(WorldOrder(attempt.number, attempt.world, before, own))
+        return tuple(found)

@@ -71,8 +71,8 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: 
         spec["runtimeClassName"] = tier.runtime_class_name
     if tier.priority_class_name:
         spec["priorityClassName"] = tier.priority_class_name
-    if attempt.avoid_nodes:
-        spec["affinity"] = _avoiding(attempt.avoid_nodes)
+    if affinity := (_avoiding(attempt.avoid_nodes) if attempt.avoid_nodes else {}) | _apart(job, attempt):
+        spec["affinity"] = affinity
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, attempt, rank), "spec": spec}
 
 
@@ -203,12 +203,13 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
 def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
     spec = job.spec
     accelerators = spec.trainer.accelerators_per_node if attempt.tier.accelerator else 0
-    return _plain(
+    alone = attempt.nodes == 1
+    common = _plain(
         {
             "HOLDFAST_RANK": str(rank),
-            "HOLDFAST_NODES": "1",
+            "HOLDFAST_NODES": str(attempt.nodes),
             "HOLDFAST_TIER": attempt.tier.name,
-            "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if attempt.predecessor else None,
+            "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if alone and attempt.predecessor else None,
             "HOLDFAST_ACCELERATORS": str(accelerators),
             "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
             "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
@@ -216,13 +217,20 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             "HOLDFAST_OPERATOR_URL": config.progress_url,
             "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
             "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
-            # torchrun's defaults. Standalone: ranks meet on a free port, so pods may share a network.
-            "PET_NNODES": "1",
-            "PET_NPROC_PER_NODE": str(max(1, accelerators)),
-            "PET_NODE_RANK": str(rank),
-            "PET_STANDALONE": "1",
+            "PET_NPROC_PER_NODE": str(max(1, accelerators)),  # the default of torchrun, as all variables of this kind
         }
     )
+    return common + (_alone_env() if alone else _meeting_env())
+
+
+def _alone_env() -> Env:
+    """Standalone: the ranks of one node meet on a free port, so pods may share a network."""
+    return _plain({"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1"})
+
+
+def _meeting_env() -> Env:
+    """With several nodes the launcher sets the rest for each start of the program, since pods may be replaced."""
+    return [{"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 
 
 def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
@@ -339,6 +347,15 @@ def _avoiding(nodes: tuple[str, ...]) -> Manifest:
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": wanted}]}
         }
     }
+
+
+def _apart(job: TrainingJob, attempt: Attempt) -> Manifest:
+    """Each pod of several has a node of its own, so that the loss of a node is the loss of one rank."""
+    if attempt.nodes == 1:
+        return {}
+    own = {"matchLabels": {names.LABEL_JOB_UID: job.metadata.uid}}
+    term = {"labelSelector": own, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _seconds(job: TrainingJob) -> int:

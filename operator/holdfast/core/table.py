@@ -8,7 +8,20 @@ docstrings of the guards. A row reads: name, states, sights, guard, deed, where 
 from functools import cache
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core.attempt import adopt, clock_ahead, drain, end, placement, requests, silence, start, stuck, suspend
+from holdfast.core.attempt import (
+    adopt,
+    cause,
+    clock_ahead,
+    drain,
+    end,
+    meeting,
+    placement,
+    requests,
+    silence,
+    start,
+    stuck,
+    suspend,
+)
 from holdfast.core.observe.situation import Sight
 from holdfast.core.row import Row, job_row, row
 from holdfast.core.successor import bring_up, change_tier, depart
@@ -42,7 +55,10 @@ TABLE: tuple[Row, ...] = (
             then="Intended; the successor, if there is a current attempt"),
     row("adopted", INTENDED, ANYTHING, adopt.pod_to_adopt, adopt.adopt,
         then="Acquiring; another number if it runs another program"),
-    row("ended", ANY, ENDED, start.seen_pod, end.record_end, then="by how it ended: next attempt, Completed or Failed"),
+    row("member lost", ACQUIRING + STARTING, ANYTHING, meeting.lost_members, meeting.replace_members,
+        then="Intended: new pods for these ranks"),
+    row("ended", ANY, ENDED, cause.find_cause, end.record_end,
+        then="by how it ended: next attempt, Completed or Failed"),
     row("pod gone", ON_NODE, VANISHED, always, end.record_pod_gone, then="loss; next attempt"),
     row("node gone", ANY, NODE_GONE, always, end.record_node_gone, then="loss; next attempt"),
     row("pod refused", ACQUIRING, ABSENT, start.was_refused, start.note_refusal,
@@ -51,7 +67,9 @@ TABLE: tuple[Row, ...] = (
     row("pending pod deleted", ACQUIRING, PENDING, start.was_deleted, start.replace_deleted,
         then="the number is raised again, growing delay"),
     row("placed", ACQUIRING, ALIVE + SILENT, start.seen_pod, start.note_placed, then="Starting"),
-    row("started", STARTING, UP, start.seen_pod, start.note_running, then="Running"),
+    row("met", STARTING, UP, meeting.may_meet, meeting.meet, then="the launchers start the program on each node"),
+    row("not met", STARTING, UP, meeting.missing_ranks, meeting.give_up, then="loss; next attempt"),
+    row("started", STARTING, UP, start.started_pod, start.note_running, then="Running"),
     # A silent node
     row("deleted by force", ON_NODE, SILENT, silence.was_deleted_by_force, end.record_forced_deletion,
         then="loss; next attempt"),
@@ -107,7 +125,9 @@ TABLE: tuple[Row, ...] = (
 # What the successor of the current attempt does, while that one trains or leaves. Tried when no row above fits.
 SUCCESSOR_TABLE: tuple[Row, ...] = (
     row("successor not wanted", ANY, ANYTHING, bring_up.is_unwanted, bring_up.drop_unwanted, then="given up"),
-    row("successor ended", ANY, ENDED, start.seen_pod, bring_up.drop_ended, then="given up"),
+    row("successor's member lost", ACQUIRING + STARTING, ANYTHING, meeting.lost_members, meeting.replace_members,
+        then="Intended: new pods for these ranks"),
+    row("successor ended", ANY, ENDED, cause.find_cause, bring_up.drop_ended, then="given up"),
     row("successor gone", ANY, VANISHED + NODE_GONE + SILENT, always, bring_up.drop_gone, then="given up"),
     row("successor on notice", ON_NODE, ALIVE, bring_up.find_notice, bring_up.drop_on_notice, then="given up"),
     row("successor refused", ACQUIRING, ABSENT, bring_up.was_refused_for_good, bring_up.drop_refused, then="given up"),
@@ -118,7 +138,9 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
     row("successor not worth it", ON_NODE, ALIVE, bring_up.asked_again_if_not_worth_it, change_tier.give_back,
         then="its node goes back"),
     row("successor placed", ACQUIRING, ALIVE, start.seen_pod, start.set_placed, then="Starting"),
-    row("successor started", STARTING, UP, start.seen_pod, bring_up.note_running,
+    row("successor met", STARTING, UP, meeting.may_meet, meeting.meet,
+        then="the launchers start the program on each node"),
+    row("successor started", STARTING, UP, start.started_pod, bring_up.note_running,
         then="Running: it waits at the fence"),
     row("handed over", RUNNING, UP, bring_up.was_handed_over, bring_up.let_pass, then="it may pass the fence"),
     row("successor too slow", ON_NODE, ANYTHING, bring_up.overlaps_too_long, bring_up.drop_slow, then="given up"),

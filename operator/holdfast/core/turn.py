@@ -17,7 +17,7 @@ class Turn:
         self.role = role
         self.attempt = attempt
         self.situation = situation
-        self.now, self.sight, self.pod, self.node, self.report, self.notice = situation
+        self.now, self.sight, self.pod, self.node, self.report, self.notice, _ = situation
 
     def set_attempt(self, **changes: object) -> None:
         """Change fields of the attempt."""

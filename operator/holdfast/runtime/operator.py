@@ -44,6 +44,7 @@ from holdfast.serve.authority import KeyPair
 from holdfast.serve.certs import make_serving, server_context, service_hosts
 from holdfast.serve.collectors import ProfileCollector
 from holdfast.serve.exposition import Exposition
+from holdfast.serve.members import MemberBook
 from holdfast.serve.metrics import Metrics
 from holdfast.serve.metrics_endpoint import MetricsServer, Reader
 from holdfast.serve.orders import OrderBoard
@@ -95,6 +96,7 @@ class Operator:
         self._board = OrderBoard(utc_now)
         config = settings.operator_config()
         self._book = ReportBook(self._wake, config.status_interval)
+        self._members = MemberBook(self._wake)
         event_writer = GatedWriter(client, self._gate, TokenBucket(max(1.0, settings.qps / 4), settings.burst / 4))
         self._events = EventRecorder(event_writer, self._identity, urgent=lambda: self._queue.urgent)
         self._config = config
@@ -136,6 +138,7 @@ class Operator:
         metrics.gauge("leading", "1 if this process is the leader, otherwise 0", lambda: float(self._gate.is_open))
         metrics.gauge("events_dropped", "Kubernetes Events that were dropped", lambda: self._events.dropped)
         metrics.gauge("order_waits", "Requests of pods that wait for orders", lambda: self._board.waiting)
+        metrics.gauge("member_waits", "Launchers of several nodes that wait", lambda: self._members.waiting)
         self._board.delivered = metrics.observe_order
         self._frames.connected = lambda resource: metrics.watches.labels(resource).inc()
 
@@ -203,6 +206,7 @@ class Operator:
             writer=self._writer,
             cache=self._cache,
             board=self._board,
+            members=self._members,
             events=self._events,
             ca=ca,
             now=utc_now,
@@ -245,6 +249,7 @@ class Operator:
             auth=Authenticator(TokenReviewer(self._client), self._may_know),
             book=self._book,
             board=self._board,
+            members=self._members,
             membership=PodMembership(self._cache, lambda: self._resync.last is not None),
             leading=self._may_answer,
             now=utc_now,
@@ -273,6 +278,7 @@ class Operator:
         uids = {job.metadata.uid for job in self._cache.jobs.values()}
         self._board.keep_only(uids)
         self._slots.keep_only(uids)
+        self._members.keep_only(self._cache.pod_uids(), uids)
         self._book.keep_only(self._cache.pod_uids(), self._cache.jobs)
         self._profiles.keep_only(uids | {job.uid for job in self._cache.malformed.values()})
         if self._executor:

@@ -1,8 +1,9 @@
 """The body of a progress report. It is checked strictly, because it comes from the user's program."""
 
+import json
 import re
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -10,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from holdfast.api.scalars import EXACT
 
 MAX_BODY = 64 * 1024
+MAX_VERDICT = 4096  # bytes, as of a termination message
 MAX_NUMBER = 32  # characters; status would cut a longer text, and a cut text is another number
 
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
@@ -31,6 +33,16 @@ Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
 Step = Annotated[int, Field(ge=0, le=EXACT)]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
+
+
+def _as_json(verdict: dict[str, Any]) -> str:
+    return json.dumps(verdict, separators=(",", ":"))
+
+
+def _short(verdict: dict[str, Any] | None) -> dict[str, Any] | None:
+    if verdict is not None and len(_as_json(verdict)) > MAX_VERDICT:
+        raise ValueError(f"a verdict has at most {MAX_VERDICT} bytes")
+    return verdict
 
 
 class _Part(BaseModel):
@@ -84,3 +96,19 @@ class ProgressBody(_Part):
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     sent_at: datetime | None = None
+
+
+class MemberBody(_Part):
+    """What the launcher of one pod tells, in a training on several nodes."""
+
+    pod_uid: Annotated[Uid, Field(alias="podUID")]
+    attempt: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    state: Literal["ready", "running"]
+    address: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    verdict: Annotated[dict[str, Any] | None, AfterValidator(_short)] = None
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict as JSON; empty if the program has not ended."""
+        return _as_json(self.verdict) if self.verdict is not None and self.state == "ready" else ""

@@ -8,16 +8,17 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
 from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
-from holdfast.serve.body import MAX_BODY, ProgressBody
+from holdfast.serve.body import MAX_BODY, MemberBody, ProgressBody
 from holdfast.serve.connections import Connections
 from holdfast.serve.listener import Listener, peer_of
+from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
@@ -38,6 +39,7 @@ class Standing(Enum):
     UNKNOWN = "this operator has not read the cluster yet"
 
 
+Body = TypeVar("Body", ProgressBody, MemberBody)
 Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it is known
 
 
@@ -63,6 +65,7 @@ class ProgressServer:
         auth: Authenticator,
         book: ReportBook,
         board: OrderBoard,
+        members: MemberBook,
         membership: Membership,
         leading: Callable[[], bool],
         now: Callable[[], datetime],
@@ -72,6 +75,7 @@ class ProgressServer:
         self._auth = auth
         self._book = book
         self._board = board
+        self._members = members
         self._membership = membership
         self._leading = leading
         self._now = now
@@ -82,11 +86,12 @@ class ProgressServer:
         self.observe: Callable[[str, int], None] = lambda route, status: None
 
     def application(self) -> web.Application:
-        """The aiohttp application with both routes."""
+        """The aiohttp application with its routes."""
         app = web.Application(client_max_size=MAX_BODY)
         job = "/v1/namespaces/{namespace}/jobs/{job}"
         app.router.add_post(f"{job}/progress", self._guarded("progress", self._progress))
         app.router.add_get(f"{job}/orders", self._guarded("orders", self._orders))
+        app.router.add_post(f"{job}/member", self._guarded("member", self._member))
         return app
 
     async def start(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
@@ -149,17 +154,7 @@ class ProgressServer:
 
     async def _progress(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                data = await request.read()
-        except TimeoutError as error:
-            raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
-        try:
-            body = ProgressBody.model_validate_json(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "body"
-            raise RequestError(400, f"{place}: {first['msg']}") from error
+        body = await _read(request, ProgressBody)
         if body.pod_uid != identity.pod_uid:
             raise RequestError(403, "podUID must be the UID of the token's pod")
         self._check(request, identity, body.attempt)
@@ -167,19 +162,52 @@ class ProgressServer:
         orders = self._board.open_for(body.pod_uid, body.acknowledged)
         return _answer(200, {"orders": orders, "reportEverySeconds": self._report_every})
 
+    async def _member(self, request: web.Request) -> web.Response:
+        identity = await self._admit(request)
+        body, wait = await _read(request, MemberBody), _wait(request)
+        if body.pod_uid != identity.pod_uid:
+            raise RequestError(403, "podUID must be the UID of the token's pod")
+        self._members.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
+        return _answer(200, dict(await self._members.answer(body, wait)))
+
     async def _orders(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
         query = request.query
         if query.get("podUID", identity.pod_uid) != identity.pod_uid:
             raise RequestError(403, "podUID must be the UID of the token's pod")
         try:
-            after, wait = int(query.get("after", "0")), float(query.get("wait", "0"))
+            after = int(query.get("after", "0"))
             attempt = int(query["attempt"]) if "attempt" in query else None
         except ValueError as error:
-            raise RequestError(
-                400, "attempt and after must be whole numbers, wait must be a number of seconds"
-            ) from error
-        if not 0 <= wait <= LONGEST_WAIT or after < 0:
-            raise RequestError(400, f"wait must be from 0 to {LONGEST_WAIT:g} seconds, after must be 0 or more")
+            raise RequestError(400, "attempt and after must be whole numbers") from error
+        wait = _wait(request)
+        if after < 0:
+            raise RequestError(400, "after must be 0 or more")
         self._check(request, identity, attempt)
         return _answer(200, {"orders": await self._board.wait(identity.pod_uid, after, wait)})
+
+
+async def _read(request: web.Request, model: type[Body]) -> Body:
+    """The body of a request. Raises RequestError if it is late or not valid."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            data = await request.read()
+    except TimeoutError as error:
+        raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "body"
+        raise RequestError(400, f"{place}: {first['msg']}") from error
+
+
+def _wait(request: web.Request) -> float:
+    """How long the answer may wait for an order, in seconds."""
+    try:
+        wait = float(request.query.get("wait", "0"))
+    except ValueError as error:
+        raise RequestError(400, "wait must be a number of seconds") from error
+    if not 0 <= wait <= LONGEST_WAIT:
+        raise RequestError(400, f"wait must be from 0 to {LONGEST_WAIT:g} seconds")
+    return wait

@@ -44,6 +44,8 @@ class ReportBook:
         """Store a report and return it merged with the one before."""
         self.received += 1
         before = self._reports.get(body.pod_uid)
+        if before is not None and before.attempt != body.attempt:
+            before = None  # another attempt works in the same pod
         report = self._reports[body.pod_uid] = _merge(before, body, now)
         if before is None or _urgent(before, report):
             self._woken[job] = now

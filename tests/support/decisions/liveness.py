@@ -5,7 +5,8 @@ from datetime import timedelta
 from holdfast.api.attempt import AttemptState
 from holdfast.cli.jobs.describe import what_next
 from holdfast.core.decision import Decision
-from holdfast.core.observe.situation import Sight, look
+from holdfast.core.observe.look import look
+from holdfast.core.observe.situation import Sight
 from holdfast.core.observe.snapshot import Snapshot
 
 LATEST = timedelta(hours=1)

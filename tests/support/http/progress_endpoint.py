@@ -44,6 +44,14 @@ def certificate(folder: Path) -> Path:
     return path
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        return
+
+
 class Endpoint:
     """Collects reports, gives orders. `status` is the HTTP status that answers a report.
 
@@ -139,14 +147,7 @@ class Endpoint:
                     orders = [o for o in endpoint._orders if o["id"] > after]
                 self.answer(200, {"orders": orders})
 
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                return
-
-        server = Server(("127.0.0.1", self.port), Handler)
+        server = _Server(("127.0.0.1", self.port), Handler)
         self.port = server.server_address[1]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.ca)

@@ -49,7 +49,7 @@ def test_jobs_show_what_people_ask_for() -> None:
     first = [column["name"].upper() for column in columns if not column.get("priority")]
     assert first == ["PHASE", "TIER", "STEP", "PERCENT", "ETA", "LOSSES", "COST", "EXPECTED", "SAVED", "SLACK", "AGE"]
     assert [column["name"].upper() for column in columns if column.get("priority")] == [
-        "LOSS", "CHECKPOINT", "NODE", "REASON",
+        "LOSS", "CHECKPOINT", "NODE", "NODES", "REASON",
     ]  # fmt: skip
     assert (profile["spec"]["scope"], profile["metadata"]["name"]) == (
         "Cluster",

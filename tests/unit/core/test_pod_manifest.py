@@ -344,3 +344,17 @@ def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_el
     other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
     assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
     assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3
+
+
+def test_a_pod_of_several_nodes_leaves_the_meeting_to_its_launcher():
+    """Breaks if torchrun meets alone, or at an address of the pod's start: pods outlive the programs that they run."""
+    trainer_of_four = {**TRAINER, "nodes": 4}
+    made = build_pod(job(trainer=trainer_of_four), attempt(3, tier=tier(), nodes=4, predecessor=2), CONFIG, 7200.4, 2)
+    assert made["metadata"]["name"] == "vit-3-2"
+    assert made["metadata"]["labels"]["holdfast.dev/rank"] == "2"
+    found = env(trainer(made))
+    assert (found["HOLDFAST_NODES"], found["HOLDFAST_RANK"]) == ("4", "2")
+    assert found["HOLDFAST_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert not {"PET_STANDALONE", "PET_NNODES", "PET_NODE_RANK", "HOLDFAST_PREDECESSOR"} & found.keys()
+    (term,) = made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"] == {"holdfast.dev/job-uid": "u-job"}

@@ -22,7 +22,7 @@ from tests.support.decisions.snapshots import (  # fmt: skip
     status,
     stepped,
 )
-from tests.unit.core.table import leave_and_start_cases, policy_cases, row_cases, successor_cases
+from tests.unit.core.table import gang_cases, leave_and_start_cases, policy_cases, row_cases, successor_cases
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
 
 from holdfast.api.attempt import AttemptState, Drain
@@ -33,7 +33,13 @@ from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.pod_manifest import program
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
 
-CASES = (*row_cases.CASES, *leave_and_start_cases.CASES, *successor_cases.CASES, *policy_cases.CASES)
+CASES = (
+    *row_cases.CASES,
+    *leave_and_start_cases.CASES,
+    *successor_cases.CASES,
+    *policy_cases.CASES,
+    *gang_cases.CASES,
+)
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 
 

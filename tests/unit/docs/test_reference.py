@@ -16,7 +16,7 @@ FULL = {
     "keep": {"last": 3, "every": "24h", "best": {"count": 2, "metric": "loss", "mode": "Min"}},
 }
 # Set by the launcher for the ranks, not by the operator.
-BY_LAUNCHER = {"HOLDFAST_VERDICT_DIR"}
+BY_LAUNCHER = {"PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND", "HOLDFAST_VERDICT_DIR"}
 
 
 # Breaks if a variable is added to the pod, renamed or dropped, and the page is not changed.
@@ -24,7 +24,8 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     full = job(checkpoint=FULL, goal={"steps": 100})
     config = replace(CONFIG, progress_url="https://holdfast:8443")
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
-    containers = [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
+    several = build_pod(full, attempt(3, tier=tier(), nodes=2), config, 7200.0)
+    containers = [*pod["spec"]["initContainers"], *pod["spec"]["containers"], *several["spec"]["containers"]]
     there = {variable["name"] for container in containers for variable in container["env"]}
     listed = set(re.findall(r"`((?:HOLDFAST|PET)_[A-Z0-9_]+)`", prose(DOCS / "reference" / "environment.md")))
     assert listed == there | BY_LAUNCHER

@@ -12,6 +12,7 @@ from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
 from holdfast.runtime.informer.cache import Cache
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.loop.execute import Executor
+from holdfast.serve.members import MemberBook
 from holdfast.serve.token_bucket import TokenBucket
 
 
@@ -45,6 +46,7 @@ class Bench:
             writer=self.writer,
             cache=self.cache,
             board=self.board,
+            members=MemberBook(lambda job, urgent: None),
             events=self.events,
             ca=CaConfigMap(self.writer, "CERT", self.clock),
             now=self.clock.now,

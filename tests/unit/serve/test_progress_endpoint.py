@@ -14,6 +14,7 @@ from holdfast.core.decision import Order
 from holdfast.runtime.errors import ApiError
 from holdfast.serve.auth import Authenticator, Identity
 from holdfast.serve.body import MAX_BODY
+from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress_endpoint import ProgressServer, Standing
 from holdfast.serve.reports import ReportBook
@@ -32,10 +33,12 @@ class Site:
         self.standing: Standing | None = None
         self.book = ReportBook(lambda job, urgent: None, timedelta(seconds=15))
         self.board = OrderBoard(self.clock.now, self.clock)
+        self.members = MemberBook(lambda job, urgent: None)
         self.server = ProgressServer(
             auth=Authenticator(self.review),
             book=self.book,
             board=self.board,
+            members=self.members,
             membership=self.membership,
             leading=lambda: self.leading,
             now=self.clock.now,

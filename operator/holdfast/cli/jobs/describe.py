@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Annotated
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -16,40 +18,54 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.jobs import costs, view
+from holdfast.cli.jobs.members import read_pods, table
 from holdfast.cli.jobs.timeline import timeline
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
+from holdfast.core.observe.pods import PodView
 from holdfast.core.status.long_waits import KEEP_POD
 
 _SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound")  # the decision says what the job waits for, and what to do
 
 
-def describe(job: Job, *, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
+Members = Annotated[bool, typer.Option("--members", help="Show the pod of every rank, of a job with several nodes.")]
+
+
+def describe(job: Job, *, members: Members = False, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
     """Show the state of a job, its reason, its past, and what happens next.
 
     \b
     Examples:
       holdfast describe vit-faces -n vision
+      holdfast describe llm --members
     """
     target = Target(kubeconfig, namespace)
 
-    async def read() -> tuple[TrainingJob, list[job_api.Line]]:
+    async def read() -> tuple[TrainingJob, list[job_api.Line], list[PodView] | None]:
         async with connect(target) as client:
             found = await job_api.get_job(client, target.resolved_namespace(), job)
-            return found, await job_api.job_events(client, found)
+            pods = await read_pods(client, found) if members else None
+            return found, await job_api.job_events(client, found), pods
 
-    found, events = asyncio.run(read())
-    show(console(), found, events, datetime.now(UTC))
+    found, events, pods = asyncio.run(read())
+    show(console(), found, events, datetime.now(UTC), pods)
 
 
-def show(out: Console, job: TrainingJob, events: Sequence[job_api.Line], now: datetime) -> None:
-    """Print all sections."""
+def show(
+    out: Console,
+    job: TrainingJob,
+    events: Sequence[job_api.Line],
+    now: datetime,
+    pods: Sequence[PodView] | None = None,
+) -> None:
+    """Print all sections. `pods` are shown by rank, if given."""
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
         ("what happens next", Text(what_next(job, now))),
         ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()))),
         ("last words of the program", _last_words(job)),
         ("attempts", view.attempts_table(job, now) if job.status.attempt else None),
+        ("members", None if pods is None else table(job, pods, now)),
         ("timeline", timeline(job, now)),
         ("why attempts ended", _ends(job.status.history)),
         ("cost", costs.costs(job)),

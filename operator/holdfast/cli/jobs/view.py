@@ -227,7 +227,7 @@ def _past(record: AttemptRecord) -> list[Text]:
     return [
         Text(str(record.number)),
         Text(record.tier),
-        Text(record.node or formats.NOTHING),
+        Text(_where(record)),
         Text(step_range(record.first_step, record.last_step)),
         Text(formats.count(record.resumed_step)),
         Text(lost(record)),
@@ -243,13 +243,20 @@ def _present(attempt: Attempt, job: TrainingJob, now: datetime) -> list[Text]:
     return [
         Text(str(attempt.number)),
         Text(attempt.tier.name),
-        Text((pod.node if pod else None) or formats.NOTHING),
+        Text(f"{attempt.nodes} nodes" if attempt.nodes > 1 else (pod.node if pod else None) or formats.NOTHING),
         Text(step_range(attempt.first_step, last)),
         Text(formats.count(attempt.resumed_step)),
         Text(formats.NOTHING),
         Text(formats.span(now - (attempt.started_at or attempt.raised_at))),
         Text(str(attempt.state), style="cyan"),
     ]
+
+
+def _where(record: AttemptRecord) -> str:
+    """The node; with several nodes, the one that the end of the attempt is about."""
+    if record.rank is None or record.node is None:
+        return record.node or formats.NOTHING
+    return f"{record.node} (rank {record.rank})"
 
 
 def step_range(first: int | None, last: int | None) -> str:
@@ -303,7 +310,8 @@ def plain_state(job: TrainingJob) -> str:
     """The state on one line, for output that is not a terminal. It changes only if more than the time changes."""
     status = job.status
     parts = [status.phase or "New", f"attempt={attempt_number(job)}"]
-    parts += [f"{name}={value}" for name, value in (("tier", status.tier), ("node", status.node)) if value]
+    places = (("tier", status.tier), ("node", status.node), ("nodes", status.nodes))
+    parts += [f"{name}={value}" for name, value in places if value]
     parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or formats.NOTHING}"]
     if status.checkpoint:
         parts.append(f"checkpoint={status.checkpoint.step}")

@@ -7,8 +7,8 @@ from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import start
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.observe.look import pod_of
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.situation import pod_of
 from holdfast.core.pod_manifest import program
 from holdfast.core.turn import Turn
 
@@ -27,7 +27,8 @@ def take_up(draft: Draft, newest: PodView) -> None:
     because its cost has to be in the books; only the name of its tier is known.
     """
     draft.set(attempt=newest.attempt)
-    if newest.attempt == 1 and (attempt := _of_pod(draft, newest)):
+    alone = draft.snapshot.job.spec.trainer.nodes == 1
+    if alone and newest.attempt == 1 and (attempt := _of_pod(draft, newest)):
         draft.set(started_at=attempt.raised_at, suspended_for=timedelta(0), current=attempt)
 
 
@@ -63,7 +64,9 @@ def take_over(draft: Draft, pod: PodView) -> None:
 
 
 def pod_to_adopt(turn: Turn) -> PodView | None:
-    """The pod if the attempt's pod exists already, and no other pod of the job lives."""
+    """The pod if the attempt's only pod exists already, and no other pod of the job lives."""
+    if turn.attempt.nodes > 1:
+        return None
     pod = pod_of(turn.draft.snapshot, turn.attempt)
     return pod if pod is not None and start.no_other_pod_lives(turn) else None
 

@@ -28,7 +28,16 @@ class _Times(NamedTuple):
 _JOB = _Times(("started_at", "suspended_at"))
 _PROGRESS, _NOTE, _TIER = _Times(("updated_at",)), _Times(("at",)), _Times(("since", "seen_at"), ("rests_until",))
 _ATTEMPT = _Times(
-    ("raised_at", "created_at", "scheduled_at", "started_at", "priced_at", "progress_at", "last_step_at"),
+    (
+        "raised_at",
+        "created_at",
+        "scheduled_at",
+        "started_at",
+        "inherited_at",
+        "priced_at",
+        "progress_at",
+        "last_step_at",
+    ),
     ("retry_at", "acquire_deadline", "return_after"),
 )
 _DRAIN = _Times(("at", "acknowledged_at", "deleted_at"), ("deadline", "kill_at"))

@@ -9,11 +9,12 @@ from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import end as ends
 from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.attempt.placement import tier_to_start
+from holdfast.core.attempt.survivors import survivors
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.situation import Sight
+from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
 
 LAST_GRACE = timedelta(seconds=5)  # what a pod gets after its deadline has passed
@@ -82,8 +83,12 @@ def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple
     tiers = draft.snapshot.grid
     if draft.status.successor or not tiers or pause_reason(draft):
         return
-    tier = find_tier(tiers, tier_name or "") or tier_to_start(draft, avoid)
-    draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
+    tier, keep = find_tier(tiers, tier_name or ""), {}
+    if (current := draft.status.current) and tier_name is None:
+        keep = survivors(draft, current, draft.situation(), avoid)
+        tier = find_tier(tiers, current.tier.name) if keep else None
+    chosen = tier or tier_to_start(draft, avoid)
+    draft.set(successor=draft.raise_attempt(chosen, avoid=avoid, keep=keep if tier else None))
 
 
 def redirect(draft: Draft, tier: ProfileTier) -> None:
@@ -138,23 +143,39 @@ def update_drain(turn: Turn, drain: Drain) -> None:
 
 
 class Unanswered(NamedTuple):
-    """An order to leave, and the pod that does not follow it."""
+    """An order to leave, and the pods that do not follow it."""
 
     drain: Drain
-    pod: PodView
+    pods: tuple[PodView, ...]
 
 
 def must_delete(turn: Turn) -> Unanswered | None:
     """The order and its pod if the order was not acknowledged in time, or its deadline is over."""
-    drain, pod, config = turn.attempt.drain, turn.pod, turn.draft.snapshot.config
-    if drain is None or drain.deleted_at or pod is None or pod.deleted_at:
+    drain, pods, config = turn.attempt.drain, living_pods(turn), turn.draft.snapshot.config
+    if drain is None or drain.deleted_at or not pods:
         return None
     limit = drain.deadline
     if turn.sight is Sight.PLACED or config.progress_url is None:
         limit = turn.now  # no trainer can read the order
     elif drain.acknowledged_at is None:
         limit = min(limit, drain.at + config.acknowledge_timeout)
-    return Unanswered(drain, pod) if turn.draft.is_due(limit) else None
+    return Unanswered(drain, pods) if turn.draft.is_due(limit) else None
+
+
+def living_pods(turn: Turn) -> tuple[PodView, ...]:
+    """The pods that have to leave, have not ended, and were not deleted yet.
+
+    With several nodes and a notice, only those leave whose nodes go; the launchers of the others end their programs.
+    """
+    members = turn.situation.members
+    pods = [turn.pod] if not members else [one.pod for one in members if has_to_leave(turn.attempt, one)]
+    return tuple(pod for pod in pods if pod is not None and not pod.deleted_at and not pod.ended)
+
+
+def has_to_leave(attempt: Attempt, member: Member) -> bool:
+    """True if the pod itself has to leave, not only its program."""
+    notice = attempt.drain is not None and attempt.drain.kind is EndKind.LOSS
+    return not (notice and member.goes_on)
 
 
 def delete_drained(turn: Turn, order: Unanswered) -> None:
@@ -166,7 +187,8 @@ def delete_drained(turn: Turn, order: Unanswered) -> None:
         left = full  # nothing is urgent, and the program gets its first signal now
     grace = max(ceil(left.total_seconds()), 1)
     turn.set_attempt(drain=drain.model_copy(update={"deleted_at": now, "kill_at": now + timedelta(seconds=grace)}))
-    turn.draft.delete_pod(order.pod, grace)
+    for pod in order.pods:
+        turn.draft.delete_pod(pod, grace)
 
 
 def delete_again(draft: Draft, pod: PodView) -> None:

@@ -7,16 +7,20 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff, outage_delay
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
+from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, classify
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End
 from holdfast.core.books.history import append
-from holdfast.core.books.ledger import charge
+from holdfast.core.books.ledger import charge, node_hours
 from holdfast.core.capacity import knowledge
+from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import groups_of, inherited
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
@@ -29,12 +33,12 @@ IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, "CommandNotExecutable", 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
 
-def record_end(turn: Turn, pod: PodView) -> None:
-    """The pod ended, and says how."""
-    end = classify(pod, turn.attempt.drain)
+def record_end(turn: Turn, cause: Cause) -> None:
+    """The pod ended, and says how. With several nodes, one of them did."""
+    end = cause.end
     if end.reason == EndReason.OUT_OF_MEMORY:
         end = replace(end, message=end.message + _memory_of_save(turn))
-    end_attempt(turn, end, ended_at=pod.trainer.ended_at if pod.trainer else None)
+    end_attempt(turn, end, ended_at=cause.at, cause=cause)
 
 
 def _memory_of_save(turn: Turn) -> str:
@@ -63,12 +67,12 @@ def record_forced_deletion(turn: Turn) -> None:
 
 def record_node_gone(turn: Turn) -> None:
     """The Node object is gone, and the pod with it."""
-    _record_unseen_end(turn, EndReason.NODE_GONE, f"node {_node(turn.attempt)} is gone")
+    _record_unseen_end(turn, EndReason.NODE_GONE, f"node {_node(turn.attempt, turn.pod)} is gone")
 
 
 def record_node_silent(turn: Turn) -> None:
     """The node is silent and the storage fence makes its pod harmless: count it as lost and go on elsewhere."""
-    _record_unseen_end(turn, EndReason.NODE_SILENT, f"node {_node(turn.attempt)} stopped answering")
+    _record_unseen_end(turn, EndReason.NODE_SILENT, f"node {_node(turn.attempt, turn.pod)} stopped answering")
 
 
 def record_never_started(turn: Turn) -> None:
@@ -115,14 +119,17 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
 # --- an end, and what follows -----------------------------------------------------------------------------------------
 
 
-def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
-    """Record the end of the current attempt, count it, and decide what comes next."""
+def end_attempt(
+    turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False, cause: Cause | None = None
+) -> None:
+    """Record the end of the current attempt, count it, and decide what comes next. `cause`: what ended it, if seen."""
     draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
     if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
         anywhere = end.reason in STORAGE_REFUSES
         end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=anywhere)
     fruitless = count_fruitless(turn, end)
-    _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless)
+    pod = cause.pod if cause else None
+    _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless, pod=pod)
     draft.set(current=None)
     draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
     match end.kind:
@@ -134,11 +141,11 @@ def end_attempt(turn: Turn, end: End, *, ended_at: datetime | None = None, estim
             _add_loss(draft, end) if end.kind is EndKind.LOSS else _add_failure(draft)
             finish_job(draft, Phase.FAILED, EndReason.TOO_MANY_FRUITLESS, evidence(draft))
         case EndKind.FAILURE:
-            _count_failure(draft, attempt, end)
+            _count_failure(turn, end, progressed=progressed)
         case EndKind.LOSS:
-            _count_loss(draft, attempt, end, progressed=progressed)
+            _count_loss(turn, end, progressed=progressed)
         case EndKind.STOPPED:
-            _go_on(draft, attempt)
+            _go_on(turn)
 
 
 def has_run(draft: Draft) -> bool:
@@ -147,21 +154,34 @@ def has_run(draft: Draft) -> bool:
     return status.ledger.folded_through > 0 or any(record.started_at for record in status.history)
 
 
-def _go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
-    """Make the successor current, or intend a new attempt on the policy's tier; neither if the job must pause."""
+def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
+    """Make the successor current, or intend a new attempt on the policy's tier; neither if the job must pause.
+
+    With several nodes, the next attempt on the same tier takes over the pods that can go on.
+    """
+    draft, after = turn.draft, turn.attempt
     if reason := pause_reason(draft):
         drop_successor(draft, reason)
         return
     retry_at = draft.now + delay if delay else None
-    if (successor := draft.status.successor) and successor.state is not AttemptState.INTENDED:
+    successor = draft.status.successor
+    if successor and successor.state is not AttemptState.INTENDED:
         _promote(draft, successor)
         return
+    kept = survivors(draft, after, turn.situation, avoid)
     if successor:
         merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
-        promoted = successor.model_copy(update={"retry_at": retry_at, "avoid_nodes": merged})
-        draft.set(current=promoted, successor=None)
+        changes: dict[str, object] = {"retry_at": retry_at, "avoid_nodes": merged}
+        if successor.nodes > 1:
+            kept = kept if successor.tier.name == after.tier.name else {}
+            born = {**dict.fromkeys(range(successor.nodes), successor.number), **kept}
+            changes |= {"members": groups_of(born, successor.number), "inherited_at": draft.now if kept else None}
+        draft.set(current=successor.model_copy(update=changes), successor=None)
     elif draft.snapshot.grid:
-        draft.set(current=draft.raise_attempt(tier_to_start(draft, avoid), retry_at=retry_at, avoid=avoid))
+        same = find_tier(draft.snapshot.grid, after.tier.name) if kept else None
+        tier = same or tier_to_start(draft, avoid)
+        raised = draft.raise_attempt(tier, retry_at=retry_at, avoid=avoid, keep=kept if same else None)
+        draft.set(current=raised.model_copy(update={"inherited_at": draft.now}) if same else raised)
     if delay and draft.status.current:
         ended = draft.status.history[-1].reason
         draft.explain("Wait", f"attempt {after.number} ended ({ended}); the next starts in {format_duration(delay)}")
@@ -170,8 +190,11 @@ def _go_on(draft: Draft, after: Attempt, *, delay: timedelta | None = None, avoi
 def _promote(draft: Draft, successor: Attempt) -> None:
     """Make a successor whose pod is there already the current attempt; it may pass the fence."""
     go = successor.go if successor.go is not None else draft.next_order()
-    draft.set(current=successor.model_copy(update={"go": go}), successor=None)
-    where = f" on {node}" if (node := _node(successor)) else ""
+    changes: dict[str, object] = {"go": go}
+    if inherited(successor):  # so far the attempt before it has paid for these nodes
+        changes["inherited_at"] = draft.now
+    draft.set(current=successor.model_copy(update=changes), successor=None)
+    where = f" on {node}" if (node := _node(successor, None)) else ""
     text = f"attempt {successor.number} goes on ({successor.tier.name}{where})"
     if successor.state is AttemptState.ACQUIRING:
         text = f"attempt {successor.number} is next; it waits for a node of tier {successor.tier.name}"
@@ -231,13 +254,19 @@ def finish_job(draft: Draft, phase: Phase, reason: str, message: str) -> None:
 _BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
 
 
-def _count_failure(draft: Draft, attempt: Attempt, end: End) -> None:
+def _count_failure(turn: Turn, end: End, *, progressed: bool) -> None:
+    draft = turn.draft
     rules, config = draft.snapshot.job.spec.failure, draft.snapshot.config
     recent = _add_failure(draft)
     if len(recent) > rules.max_failures:
         finish_job(draft, Phase.FAILED, "TooManyFailures", f"{end.reason} ({len(recent)} failures): {end.message}")
         return
-    _go_on(draft, attempt, delay=backoff(config.backoff_base, config.backoff_limit, len(recent)))
+    delay = backoff(config.backoff_base, config.backoff_limit, len(recent))
+    if turn.attempt.nodes > 1 and progressed:
+        delay = timedelta()  # the other nodes stand still, and are paid for
+    suspect = turn.attempt.nodes > 1 and draft.status.fruitless_attempts >= SUSPECT_AFTER
+    node = draft.status.history[-1].node
+    _go_on(turn, delay=delay, avoid=(node,) if suspect and node else ())
 
 
 def _add_failure(draft: Draft) -> tuple[datetime, ...]:
@@ -248,21 +277,21 @@ def _add_failure(draft: Draft) -> tuple[datetime, ...]:
     return recent
 
 
-def _count_loss(draft: Draft, attempt: Attempt, end: End, *, progressed: bool) -> None:
-    config = draft.snapshot.config
+def _count_loss(turn: Turn, end: End, *, progressed: bool) -> None:
+    draft, config = turn.draft, turn.draft.snapshot.config
     fruitless = 0 if progressed else draft.status.fruitless_losses + 1
     _add_loss(draft, end)
     draft.set(fruitless_losses=fruitless)
     _leave_resting_tier(draft)
     node = draft.status.history[-1].node
     if progressed:
-        _go_on(draft, attempt, avoid=(node,) if end.reason == EndReason.NODE_SILENT and node else ())
+        _go_on(turn, avoid=(node,) if end.reason == EndReason.NODE_SILENT and node else ())
         return
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
     # If the node was taken, the deadline may allow no long delay.
     delay = max(delay, outage_delay(config, fruitless)) if end.infrastructure else min(delay, idle_room(draft))
     blamed = not end.anywhere and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
-    _go_on(draft, attempt, delay=delay, avoid=(node,) if node and blamed else ())
+    _go_on(turn, delay=delay, avoid=(node,) if node and blamed else ())
 
 
 def _leave_resting_tier(draft: Draft) -> None:
@@ -280,10 +309,16 @@ def _add_loss(draft: Draft, end: End) -> None:
 
 
 def _close(
-    turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False, fruitless: bool = False
+    turn: Turn,
+    end: End,
+    *,
+    ended_at: datetime | None = None,
+    estimated: bool = False,
+    fruitless: bool = False,
+    pod: PodView | None = None,
 ) -> None:
-    """Put the attempt into history and its sums into the ledger."""
-    draft, record = turn.draft, _record(turn, end, ended_at, estimated=estimated)
+    """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
+    draft, record = turn.draft, _record(turn, end, ended_at, pod or turn.pod, estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
     append(draft, record, turn.attempt.tier.kind)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
@@ -291,7 +326,7 @@ def _close(
     draft.set(tiers=known)
 
 
-def _record(turn: Turn, end: End, ended_at: datetime | None, *, estimated: bool) -> AttemptRecord:
+def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None, *, estimated: bool) -> AttemptRecord:
     attempt, report = turn.attempt, turn.report
     steps = [step for step in (attempt.last_step, report.step if report else None, end.step) if step is not None]
     last, first = max(steps, default=None), attempt.first_step
@@ -300,7 +335,9 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, *, estimated: bool)
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,
-        node=_node(attempt) or (turn.pod.node if turn.pod else None),
+        node=_node(attempt, pod),
+        rank=pod.rank if pod and attempt.nodes > 1 else None,
+        node_hours=node_hours(attempt, scheduled_at, ended_at) if attempt.nodes > 1 else None,
         kind=end.kind,
         reason=end.reason,
         message=end.message[:MESSAGE_LIMIT],
@@ -308,7 +345,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, *, estimated: bool)
         scheduled_at=scheduled_at,
         started_at=started_at,
         ended_at=ended_at,
-        pod_uid=_pod_uid(turn) if estimated else None,
+        pod_uid=_pod_uid(attempt, pod) if estimated else None,
         estimated=estimated,
         first_step=first,
         first_step_at=attempt.progress_at,
@@ -331,14 +368,17 @@ def _started(turn: Turn) -> datetime | None:
     return trainer_started(turn, _scheduled(turn) or turn.attempt.raised_at)
 
 
-def _pod_uid(turn: Turn) -> str | None:
-    return turn.attempt.pods[0].uid if turn.attempt.pods else turn.pod.uid if turn.pod else None
+def _pod_uid(attempt: Attempt, pod: PodView | None) -> str | None:
+    known = attempt.pods[0].uid if attempt.pods and attempt.nodes == 1 else None
+    return known or (pod.uid if pod else None)
 
 
-def _node(attempt: Attempt) -> str | None:
-    return attempt.pods[0].node if attempt.pods else None
+def _node(attempt: Attempt, pod: PodView | None) -> str | None:
+    """The attempt's node or, with several nodes, the pod's."""
+    known = attempt.pods[0].node if attempt.pods and attempt.nodes == 1 else None
+    return known or (pod.node if pod else None)
 
 
 def _sentence(attempt: Attempt, end: End) -> str:
-    where = f" on {node}" if (node := _node(attempt)) else ""
+    where = f" on {node}" if (node := _node(attempt, None)) else ""
     return f"attempt {attempt.number} ({attempt.tier.name}{where}): {end.reason}: {end.message}".rstrip(": ")

@@ -11,6 +11,7 @@ from holdfast.core.books import ledger
 from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.observe.members import fresh_ranks
 
 PauseReason = Literal[EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED]
 
@@ -42,16 +43,18 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
     answer, tier, successor = placement.ask(draft), _tier(draft), draft.status.successor
     if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
         return None
-    beside = successor.tier.price_per_node_hour if successor and successor.scheduled_at else None
+    beside = Decimal(0)
+    if successor and successor.scheduled_at and (price := successor.tier.price_per_node_hour):
+        beside = price * len(fresh_ranks(successor))
     # After the last decision the pod gets its whole grace period, and its end is seen a moment later.
     leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(
         spec.capacity.budget,
-        ledger.as_of(draft.status, tiers, draft.now).spent,
+        ledger.as_of(draft.status, tiers, draft.now, spec.trainer.nodes).spent,
         answer.outlook.view,
         seen,
         leaving=leaving / timedelta(seconds=1),
-        others=beside or Decimal(0),
+        others=beside,
     )
 
 

@@ -1,5 +1,7 @@
 """When a pod on a silent node counts as lost."""
 
+from datetime import datetime
+
 from holdfast.api.attempt import EndReason
 from holdfast.core.attempt.drain import is_harmless
 from holdfast.core.observe.nodes import TOGETHER
@@ -40,7 +42,7 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
         at = now  # the time when it began is not known; a report may still delay the decision
     # The trainer may have reported to an earlier operator, or its reports were lost while this one was cut off.
     times = (
-        turn.report.received_at if turn.report else None,
+        _heard_at(turn),
         draft.snapshot.listening_since if turn.attempt.fenced else None,
     )
     if heard := max((at for at in times if at), default=None):
@@ -52,3 +54,16 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
             return False
         at = max(at, max(since, heard or since) + config.outage_timeout)
     return draft.is_due(at)
+
+
+def _heard_at(turn: Turn) -> datetime | None:
+    """When the silent node's trainer was heard last.
+
+    With several nodes, a step shows that all of them train. A report alone shows that its own node lives.
+    """
+    report = turn.report
+    if turn.attempt.nodes == 1:
+        return report.received_at if report else None
+    told = next((one.report for one in turn.situation.members if one.pod is turn.pod), None)
+    times = (report.step_at if report else None, told.received_at if told else None)
+    return max((at for at in times if at), default=None)

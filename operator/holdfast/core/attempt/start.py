@@ -13,7 +13,9 @@ from holdfast.core.attempt.why_ended import End
 from holdfast.core.books.history import settle_loss
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import fresh_ranks, is_member
+from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import is_live
@@ -26,13 +28,16 @@ POD_SECURITY = "violates PodSecurity"  # words of the admission controller
 DENIED = re.compile(r"denied (the )?request")  # a webhook or a ValidatingAdmissionPolicy, with any status
 POD_SECURITY_TRIES = 10  # over eight minutes: the namespace may have got its label by mistake
 NAME_TAKEN = "NameTaken"  # reason of a refusal: another pod has this name
+CREATION = timedelta(milliseconds=50)  # what each further pod of an attempt takes to create, at most
 
 # --- a first attempt --------------------------------------------------------------------------------------------------
 
 
 def is_new(draft: Draft) -> bool:
-    """True if the job has neither status nor pod, nothing pauses it, the grid has a tier, and no pod was refused."""
+    """True if the job has neither status nor pod, needs one node, is not paused, and no pod of it was refused."""
     snapshot = draft.snapshot
+    if snapshot.job.spec.trainer.nodes > 1:
+        return False
     stored = snapshot.job.status
     untouched = draft.status is stored and stored.phase is None and stored.attempt == 0
     return untouched and may_begin(draft) and not (snapshot.pods or snapshot.refusal)
@@ -41,7 +46,7 @@ def is_new(draft: Draft) -> bool:
 def create_first(draft: Draft) -> None:
     """Create the pod of attempt 1: that the job exists is the intent. Status is written once the pod is seen."""
     tier = placement.tier_to_start(draft)
-    draft.create_pod(Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=draft.now))
+    draft.create_pods(Attempt(number=1, state=AttemptState.INTENDED, tier=tier, raised_at=draft.now))
 
 
 def may_begin(draft: Draft) -> bool:
@@ -71,9 +76,10 @@ def may_create(turn: Turn) -> bool:
 
 def no_other_pod_lives(turn: Turn) -> bool:
     """True if no pod of another attempt lives; the pod that a successor is to follow may live."""
-    draft = turn.draft
-    known = {one.number for one in (draft.status.current, turn.attempt) if one}
-    others = (pod for pod in draft.snapshot.pods if pod.attempt not in known)
+    draft, current = turn.draft, turn.draft.status.current
+    if turn.attempt.nodes > 1 and draft.is_program_fenced:
+        return True  # several programs meet only when all are ready, and the fence separates them from older ones
+    others = (pod for pod in draft.snapshot.pods if not (is_member(current, pod) or is_member(turn.attempt, pod)))
     return not any(is_live(draft.status, pod) and not _outlived_grace(draft, pod) for pod in others)
 
 
@@ -87,7 +93,12 @@ def _outlived_grace(draft: Draft, pod: PodView) -> bool:
 def create(turn: Turn) -> None:
     """Create the pod of an attempt that is in status; it waits for no other attempt."""
     _create(turn, predecessor=None)
-    turn.draft.explain("Acquire", f"waiting for a node of tier {turn.attempt.tier.name}")
+    turn.draft.explain("Acquire", f"waiting for {_nodes_wanted(turn.attempt)} of tier {turn.attempt.tier.name}")
+
+
+def _nodes_wanted(attempt: Attempt) -> str:
+    count = len(fresh_ranks(attempt))
+    return "a node" if count == 1 else f"{count} nodes"
 
 
 def create_beside(turn: Turn, current: Attempt) -> None:
@@ -100,7 +111,7 @@ def _create(turn: Turn, *, predecessor: int | None) -> None:
     if draft.is_other_program:  # it has yet to show that it takes the storage fence
         draft.set(library=False, library_program=None)
     turn.replace_attempt(acquiring(draft, turn.attempt.model_copy(update={"predecessor": predecessor})))
-    draft.create_pod(turn.attempt)
+    draft.create_pods(turn.attempt)
     draft.wake(draft.now + draft.snapshot.config.missing_after)
 
 
@@ -117,14 +128,18 @@ def is_missing(turn: Turn) -> bool:
     if turn.draft.snapshot.namespace_closed:
         return False
     since = turn.attempt.created_at or turn.attempt.raised_at
-    return turn.draft.is_due(since + turn.draft.snapshot.config.missing_after)
+    creation = (turn.attempt.nodes - 1) * CREATION
+    return turn.draft.is_due(since + creation + turn.draft.snapshot.config.missing_after)
 
 
 def raise_again(turn: Turn) -> None:
     """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
-    attempt = turn.attempt
-    again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
-    kept = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
+    attempt, seen = turn.attempt, turn.situation.members
+    there = {member.rank: member.born for member in seen if member.goes_on}
+    again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
+    kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
+    if there and turn.role is Role.CURRENT:
+        kept["inherited_at"] = attempt.inherited_at or turn.now
     turn.replace_attempt(again.model_copy(update=kept))
 
 
@@ -204,45 +219,69 @@ def seen_pod(turn: Turn) -> PodView | None:
 
 
 def note_placed(turn: Turn, pod: PodView) -> None:
-    """The pod is on a node."""
+    """The pod is on a node. With several nodes, all of them are."""
     set_placed(turn, pod)
-    turn.draft.explain("Start", f"{turn.attempt.tier.name} gave node {pod.node}")
+    nodes = turn.attempt.nodes
+    given = f"gave node {pod.node}" if nodes == 1 else f"gave {len(fresh_ranks(turn.attempt))} of {nodes} nodes"
+    turn.draft.explain("Start", f"{turn.attempt.tier.name} {given}")
 
 
 def set_placed(turn: Turn, pod: PodView) -> None:
-    """Write down where the pod is."""
-    draft, node, since = turn.draft, turn.node, placement.up_since(turn.draft, turn.attempt)
+    """Write down where the pod is; with several nodes, the one of rank 0, and when the last one got its node."""
+    draft, (lead, node) = turn.draft, lead_of(turn, pod)
+    since = placement.up_since(turn.draft, turn.attempt)
+    placed = max((one.pod.scheduled_at for one in turn.situation.members if one.pod and one.pod.scheduled_at),
+                 default=pod.scheduled_at)  # fmt: skip
     turn.set_attempt(
         state=AttemptState.STARTING,
         pods=(_pod_record(turn, pod),),
-        created_at=turn.situation.clamp_time(pod.created_at, turn.attempt.raised_at),
-        scheduled_at=turn.situation.clamp_time(pod.scheduled_at, turn.attempt.raised_at),
+        created_at=turn.situation.clamp_time(lead.created_at, turn.attempt.raised_at),
+        scheduled_at=turn.situation.clamp_time(placed, turn.attempt.raised_at),
     )
     made = node.created_at if node else None
     draft.set(tiers=knowledge.record_node(draft.status.tiers, turn.attempt, made, since))
+
+
+def started_pod(turn: Turn) -> PodView | None:
+    """The pod if the program runs; with several nodes, it is ordered to start on all of them once they are ready."""
+    return turn.pod if turn.attempt.nodes == 1 or turn.attempt.world else None
 
 
 def note_running(turn: Turn, pod: PodView) -> None:
     """The trainer runs."""
     set_running(turn, pod)
     attempt, draft = turn.attempt, turn.draft
-    draft.explain("Run", f"running on {pod.node} ({attempt.tier.name})")
-    draft.event("Running", f"attempt {attempt.number} runs on {pod.node} ({attempt.tier.name})")
+    where = pod.node if attempt.nodes == 1 else f"{attempt.nodes} nodes"
+    draft.explain("Run", f"running on {where} ({attempt.tier.name})")
+    draft.event("Running", f"attempt {attempt.number} runs on {where} ({attempt.tier.name})")
 
 
 def set_running(turn: Turn, pod: PodView) -> None:
-    """Write down since when the trainer runs."""
+    """Write down since when the trainer runs; with several nodes, since it was ordered to start."""
     seen, since = pod.trainer.started_at if pod.trainer else None, turn.attempt.scheduled_at or turn.attempt.raised_at
-    started_at = turn.situation.clamp_time(seen, since)
+    started_at = turn.situation.clamp_time(seen if turn.attempt.nodes == 1 else turn.now, since)
     turn.set_attempt(state=AttemptState.RUNNING, started_at=started_at, pods=(_pod_record(turn, pod),))
 
 
+def lead_of(turn: Turn, pod: PodView) -> tuple[PodView, NodeView | None]:
+    """The pod of rank 0 and its node: the trainer there reports for all, and gets the orders."""
+    for member in turn.situation.members[:1]:
+        if member.pod is not None:
+            return member.pod, member.node
+    return pod, turn.node
+
+
 def _pod_record(turn: Turn, pod: PodView) -> PodRecord:
-    """The record of the pod. That its node was granted is decided when the node is first seen, and stays."""
+    """The record of the pod, with several nodes of rank 0.
+
+    That its node was granted is decided when the node is first seen, and stays; with several nodes, all of them were.
+    """
+    lead, node = lead_of(turn, pod)
     known = turn.attempt.pods[0] if turn.attempt.pods else None
-    granted = known.granted if known and known.node_uid else was_granted(turn, pod)
-    uid = turn.node.uid if turn.node else None
-    return PodRecord(rank=pod.rank, uid=pod.uid, node=pod.node, node_uid=uid, granted=granted)
+    places = [(one.pod, one.node) for one in turn.situation.members] or [(lead, node)]
+    given = all(one is not None and was_granted(turn, one, where) for one, where in places)
+    granted = known.granted if known and known.node_uid else given
+    return PodRecord(rank=lead.rank, uid=lead.uid, node=lead.node, node_uid=node.uid if node else None, granted=granted)
 
 
 def should_have_started(turn: Turn) -> bool:

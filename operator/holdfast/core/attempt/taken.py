@@ -5,16 +5,17 @@ tenant can delete, evict or preempt its own pods, signal its own program, write 
 any node: none of that says anything about the tier.
 """
 
-from holdfast.api.attempt import EndKind
+from holdfast.api.attempt import EndKind, PodRecord
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.usable_nodes import can_use
+from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.notices import NODE_SIGNS
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
 
 
-def was_granted(turn: Turn, pod: PodView) -> bool:
+def was_granted(turn: Turn, pod: PodView, node: NodeView | None) -> bool:
     """True if the cluster gave the pod its node: the scheduler chose it, and the attempt's tier may use it.
 
     The creator of a pod can name any node in it. It can also make the scheduler choose one that is about to go or is of
@@ -22,7 +23,7 @@ def was_granted(turn: Turn, pod: PodView) -> bool:
     """
     tier, trainer = turn.attempt.tier, turn.draft.snapshot.job.spec.trainer
     asked = tier.accelerator is None or pod.devices.get(tier.accelerator, 0) >= trainer.accelerators_per_node
-    return pod.bound and asked and turn.node is not None and can_use(turn.node, tier)
+    return pod.bound and asked and node is not None and can_use(node, tier)
 
 
 def was_node_taken(turn: Turn, end: End) -> bool:
@@ -33,5 +34,8 @@ def was_node_taken(turn: Turn, end: End) -> bool:
     if turn.sight in (Sight.SILENT, Sight.NODE_GONE) or (order is not None and order.reason in NODE_SIGNS):
         return True
     known = turn.attempt.pods[0]
+    if turn.attempt.nodes > 1:  # the node that the end is about
+        known = PodRecord(node=turn.pod.node if turn.pod else None)
     node = turn.draft.snapshot.cluster.nodes.get(known.node or "")
-    return node is None or node.uid != known.node_uid or not can_use(node, turn.attempt.tier)
+    again = node is not None and known.node_uid not in (None, node.uid)
+    return node is None or again or not can_use(node, turn.attempt.tier)

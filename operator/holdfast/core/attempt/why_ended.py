@@ -43,8 +43,13 @@ class Evidence:
     verdict: Verdict | None
 
     @classmethod
-    def collect(cls, pod: PodView, drain: Drain | None) -> "Evidence":
-        """From a pod and the order to leave that it had. Containers that Holdfast did not add decide nothing."""
+    def collect(cls, pod: PodView, drain: Drain | None, told: str = "") -> "Evidence":
+        """From a pod and the order to leave that it had. Containers that Holdfast did not add decide nothing.
+
+        `told` is the verdict on a program whose pod goes on, from its launcher.
+        """
+        if told:
+            return cls(pod, drain, None, parse_verdict(told))
         container = pod.trainer
         if container is None or not container.ended:
             ours = (one for one in pod.init if one.name == names.INIT_CONTAINER and one.ended and one.exit_code != 0)
@@ -83,9 +88,9 @@ _KILLED_REASON, _NO_REASON = "Signal9", "UserException"
 _FIRST_KILLED = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *-9\b", re.DOTALL)
 
 
-def classify(pod: PodView, drain: Drain | None) -> End:
-    """How a pod ended; `drain` is the order to leave that it had, if any."""
-    evidence = Evidence.collect(pod, drain)
+def classify(pod: PodView, drain: Drain | None, told: str = "") -> End:
+    """How a pod ended, or its program; `drain` is the order to leave that it had, `told` what its launcher told."""
+    evidence = Evidence.collect(pod, drain, told)
     return next((end for rule in RULES if (end := rule(evidence))), None) or _exit_code(evidence)
 
 

@@ -14,6 +14,7 @@ from holdfast.api.attempt import Attempt, AttemptRecord, Recovery
 from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
 from holdfast.api.scalars import MONEY_MAXIMUM
 from holdfast.api.status import Ledger, TierTotals, TrainingJobStatus
+from holdfast.core.observe.members import node_time
 
 MICROSECOND = timedelta(microseconds=1)
 MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -41,18 +42,24 @@ def _capped(money: Decimal) -> Decimal:
 
 
 def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal | None:
-    """The cost of an attempt's node from `scheduled_at` on; None if it had no node or its tier has no price."""
+    """The cost of an attempt's nodes from `scheduled_at` on; None if it had no node or its tier has no price."""
     price = attempt.tier.price_per_node_hour
-    if scheduled_at is None or (price is None and attempt.priced_at is None):
+    if (scheduled_at is None and attempt.inherited_at is None) or (price is None and attempt.priced_at is None):
         return None
-    since = max(attempt.priced_at or scheduled_at, scheduled_at)
-    return _capped(attempt.charged + (price_of(price, until - since) if price is not None else Decimal(0)))
+    used = node_time(attempt, scheduled_at, until, since=attempt.priced_at)
+    return _capped(attempt.charged + (price_of(price, used) if price is not None else Decimal(0)))
+
+
+def node_hours(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal:
+    """The same in hours."""
+    used = node_time(attempt, scheduled_at, until)
+    return hours(used) if used else Decimal(0)
 
 
 def reprice(attempt: Attempt, price: Decimal | None, now: datetime) -> Attempt:
     """The attempt with another price of its tier from now on."""
     tier = attempt.tier.model_copy(update={"price_per_node_hour": price})
-    if attempt.scheduled_at is None:
+    if attempt.scheduled_at is None and attempt.inherited_at is None:
         return attempt.model_copy(update={"tier": tier})
     charged = charge(attempt, attempt.scheduled_at, now) or Decimal(0)
     return attempt.model_copy(update={"tier": tier, "charged": charged, "priced_at": now})
@@ -62,13 +69,15 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
     """The ledger with one more attempt that is over."""
     ran = ledger.ran_at or record.started_at
     update: dict[str, Any] = {"attempts": ledger.attempts + 1, "ran_at": ran}
-    if record.scheduled_at is not None:
-        cost = record.cost or Decimal(0)
+    if record.scheduled_at is not None or record.node_hours:
+        cost, used = record.cost or Decimal(0), record.node_hours
+        if used is None:
+            used = hours(record.ended_at - record.scheduled_at) if record.scheduled_at else Decimal(0)
         totals = TierTotals(
             tier=record.tier,
             kind=kind,
             attempts=1,
-            node_hours=hours(record.ended_at - record.scheduled_at),
+            node_hours=used,
             spent=cost,
             estimated=cost if record.estimated else Decimal(0),
             steps=record.steps,
@@ -115,8 +124,11 @@ def trained(record: AttemptRecord) -> timedelta:
     return max(record.last_step_at - record.first_step_at, timedelta(0))
 
 
-def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime) -> Ledger:
-    """The ledger with the values that depend on the time: money so far, money saved, goodput."""
+def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime, nodes: int = 1) -> Ledger:
+    """The ledger with the values that depend on the time: money so far, money saved, goodput.
+
+    `nodes` is the number of nodes that the job uses at once.
+    """
     ledger, current = status.ledger, status.current
     alive = [attempt for attempt in (current, status.successor) if attempt]
     totals = (*ledger.by_tier, *(_running(attempt, now) for attempt in alive))
@@ -128,7 +140,7 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime)
         update={
             "spent": spent,
             "ran_at": ran_at,
-            "saved_versus_dedicated": _saved(totals, grid, spent),
+            "saved_versus_dedicated": _saved(totals, grid, spent, nodes),
             "goodput": _goodput(totals, now - ran_at - paused) if ran_at else None,
         }
     )
@@ -162,7 +174,7 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
         update={
             "tier": attempt.tier.name,
             "kind": attempt.tier.kind,
-            "node_hours": hours(now - attempt.scheduled_at) if attempt.scheduled_at else Decimal(0),
+            "node_hours": node_hours(attempt, attempt.scheduled_at, now),
             "spent": charge(attempt, attempt.scheduled_at, now) or Decimal(0),
             "steps": steps,
             "training": training,
@@ -173,7 +185,7 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
 _ONE = TierTotals(tier="", kind="Spot", attempts=1)
 
 
-def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal) -> str | None:
+def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal, nodes: int) -> str | None:
     prices = [t.price_per_node_hour for t in grid if t.kind == "Dedicated" and t.price_per_node_hour is not None]
     fast = [one for one in totals if one.kind != "CPU"]
     paced = sum(one.steps for one in fast)
@@ -181,7 +193,7 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
         return None
     useful = sum(one.steps - one.steps_lost for one in totals)
     training = sum((one.training for one in fast), timedelta(0))
-    dedicated = min(prices) * (training // MICROSECOND) * useful / (paced * MICROSECONDS_PER_HOUR)
+    dedicated = nodes * min(prices) * (training // MICROSECOND) * useful / (paced * MICROSECONDS_PER_HOUR)
     return format((dedicated - spent).quantize(MONEY), "f")
 
 

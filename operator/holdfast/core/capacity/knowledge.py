@@ -104,12 +104,19 @@ def record_end(
         one.model_copy(
             update={
                 "losses": one.losses + int(lost),
-                "node_time": min(one.node_time + max(record.ended_at - record.scheduled_at, ZERO), LONGEST),
+                "node_time": min(one.node_time + _node_time(record), LONGEST),
                 "pace": pace,
                 **spell_fields(spell),
             }
         ),
     )
+
+
+def _node_time(record: AttemptRecord) -> timedelta:
+    """The time that an attempt had nodes, summed over them, at most LONGEST."""
+    if record.node_hours is not None:
+        return min(timedelta(hours=min(float(record.node_hours), 24.0 * LONGEST.days)), LONGEST)
+    return max(record.ended_at - record.scheduled_at, ZERO) if record.scheduled_at else ZERO
 
 
 def record_progress(known: Known, tier: str) -> Known:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.observe.members import node_time
 
 MEMORY: Final = 100  # losses; a market changes, and old losses must not outweigh recent ones
 LONG: Final = LONGEST / 2
@@ -48,8 +49,8 @@ def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, LossCount]:
     """
     found = {one.tier: LossCount(one.losses, one.node_time) for one in status.tiers if one.losses or one.node_time}
     for attempt in (status.current, status.successor):
-        if attempt is not None and attempt.scheduled_at is not None and attempt.granted:
-            tier, used = attempt.tier.name, max(now - attempt.scheduled_at, ZERO)
+        if attempt is not None and (attempt.scheduled_at or attempt.inherited_at) and attempt.granted:
+            tier, used = attempt.tier.name, min(node_time(attempt, attempt.scheduled_at, now), LONGEST)
             found[tier] = found.get(tier, NOTHING).plus(LossCount(0, used))
     return found
 

@@ -140,6 +140,7 @@ class _Ahead:
         shut: frozenset[str],
     ) -> None:
         self.snapshot = snapshot
+        self.nodes = snapshot.job.spec.trainer.nodes
         self.status = status
         self.shut = shut
         self.now = snapshot.now
@@ -178,13 +179,13 @@ class _Ahead:
         view = TierView(
             tier.name,
             tier.kind,
-            tier.price_per_node_hour,
+            tier.price_per_node_hour and tier.price_per_node_hour * self.nodes,
             self.speeds.by_tier[tier.name],
             available,
             spell_age,
             (acquire + start).total_seconds(),
             (worst_acquire + self.worst_start).total_seconds(),
-            mean_lifetime(tier.kind, losses, node_time, self.assumed),
+            mean_lifetime(tier.kind, losses, node_time, self.assumed) / self.nodes,  # the loss of one stops all
             self._refused(tier, spell_age if available else None),
             speed_assumed=tier.name in self.speeds.assumed,
             resting=bool(own and own.rests_until and self.now < own.rests_until),

@@ -3,15 +3,17 @@
 A tenant can make a pod that no node will ever take. Such a pod says nothing about the tier.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, Self
 
+from holdfast.api.attempt import Attempt
 from holdfast.api.job import Trainer
 from holdfast.api.knowledge import Seen
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import quantity_value
+from holdfast.core.observe.members import pods_by_rank
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.unscheduled import Shortage, find_shortage
@@ -25,17 +27,18 @@ class Demand(NamedTuple):
     accelerators: int
     cpu: Fraction
     memory: Fraction
+    nodes: int = 1
 
     @classmethod
     def of(cls, trainer: Trainer) -> Self:
         """What this trainer asks for."""
         resources = trainer.resources
-        return cls(trainer.accelerators_per_node, _value(resources.cpu), _value(resources.memory))
+        return cls(trainer.accelerators_per_node, _value(resources.cpu), _value(resources.memory), trainer.nodes)
 
     def covers(self, other: "Demand") -> bool:
         """True if it asks for at least as much of everything as the other."""
         larger = self.accelerators >= other.accelerators and self.cpu >= other.cpu
-        return larger and self.memory >= other.memory
+        return larger and self.memory >= other.memory and self.nodes >= other.nodes
 
 
 def requested_anywhere(trainer: Trainer) -> dict[str, str]:
@@ -70,6 +73,17 @@ def fits_nowhere(cluster: ClusterView, tier: Tier, wanted: Mapping[str, str]) ->
         return bool(nodes) and all(node.allocatable and too_small(node.allocatable, wanted) for node in nodes)
 
     return cluster.once((labels, frozenset(wanted.items())), derive)
+
+
+def refusal_of(pods: Iterable[PodView], attempt: Attempt, trainer: Trainer, cluster: ClusterView) -> Seen:
+    """What the tier shows an attempt that has not got all of its nodes. `pods` are those of the job.
+
+    A tier that gave some nodes and has no more of them has capacity, only not for a training of this size.
+    """
+    mine = pods_by_rank(pods, attempt).values()
+    if attempt.nodes > 1 and any(pod.node for pod in mine):
+        return Seen.UNFIT
+    return refusal(next(iter(mine), None), attempt.tier, trainer, cluster)
 
 
 def refusal(pod: PodView | None, tier: Tier, trainer: Trainer, cluster: ClusterView) -> Seen:

@@ -4,13 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.nodes import NodeView
-from holdfast.core.observe.notices import Notice, find_notice
+from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
-from holdfast.core.observe.snapshot import Snapshot
 
 
 class Sight(StrEnum):
@@ -28,8 +27,32 @@ class Sight(StrEnum):
     NODE_GONE = "node gone"
 
 
+class Member(NamedTuple):
+    """What is seen of one pod of an attempt with several nodes."""
+
+    rank: int
+    born: int  # number of the attempt that created the pod
+    sight: Sight
+    pod: PodView | None = None
+    node: NodeView | None = None
+    report: MemberReport | None = None  # of its launcher
+    notice: Notice | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the pod can start another program: it lives, and neither it nor its node is about to go."""
+        pod = self.pod
+        if pod is None or pod.ended or pod.deleted_at or self.notice is not None:
+            return False
+        return self.sight not in (Sight.NODE_GONE, Sight.SILENT)
+
+
 class Situation(NamedTuple):
-    """What is seen of one attempt at one moment."""
+    """What is seen of one attempt at one moment.
+
+    With several nodes, `pod` and `node` are of the member that decides (`core.observe.look` says which), `report` is
+    of the trainer of rank 0, and `notice` is the most urgent one. `members` is empty with one node.
+    """
 
     now: datetime
     sight: Sight
@@ -37,6 +60,7 @@ class Situation(NamedTuple):
     node: NodeView | None = None
     report: Report | None = None
     notice: Notice | None = None
+    members: tuple[Member, ...] = ()
 
     def clamp_time(self, at: datetime | None, since: datetime) -> datetime:
         """Clamp another machine's timestamp to [since, now]; None becomes now.
@@ -45,28 +69,6 @@ class Situation(NamedTuple):
         pod had a node.
         """
         return max(min(at or self.now, self.now), since)
-
-
-def look(snapshot: Snapshot, attempt: Attempt | None, created: frozenset[int] = frozenset()) -> Situation:
-    """The situation of `attempt`. `created`: numbers of attempts whose pods this decision creates."""
-    if attempt is None or attempt.state is AttemptState.INTENDED:
-        return Situation(snapshot.now, Sight.NOTHING)
-    pod = pod_of(snapshot, attempt)
-    if pod is None:
-        return Situation(snapshot.now, _missing(attempt, created))
-    node = snapshot.cluster.nodes.get(pod.node) if pod.node else None
-    sight = _seen(attempt, pod, node)
-    notice = None
-    if sight in (Sight.PLACED, Sight.RUNNING):
-        notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
-    return Situation(snapshot.now, sight, pod, node, snapshot.reports.get(pod.uid), notice)
-
-
-def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
-    """The pod of an attempt (rank 0), or None. Once it was on a node, another pod with its name does not count."""
-    known = attempt.pods[0].uid if attempt.pods else None
-    mine = (pod for pod in snapshot.pods if pod.attempt == attempt.number and pod.rank == 0)
-    return next((pod for pod in mine if known in (None, pod.uid)), None)
 
 
 def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
@@ -82,25 +84,3 @@ def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
     if lost is None or pod.node is None:  # the lost pod had a node
         return True
     return lost.pod_uid not in (None, pod.uid)
-
-
-def _missing(attempt: Attempt, created: frozenset[int]) -> Sight:
-    if attempt.number in created:
-        return Sight.CREATED
-    return Sight.ABSENT if attempt.state is AttemptState.ACQUIRING else Sight.VANISHED
-
-
-def _seen(attempt: Attempt, pod: PodView, node: NodeView | None) -> Sight:
-    if pod.ended:
-        return Sight.ENDED
-    if pod.node is None:
-        return Sight.PENDING
-    seen = attempt.pods[0].node_uid if attempt.pods else None
-    # A node that was never seen is not gone: the cache of nodes may lag behind the cache of pods. A node that was
-    # registered again under its name may still run the pod, which says itself how it ends.
-    if node is None and seen:
-        return Sight.NODE_GONE
-    if node and not node.ready:
-        return Sight.SILENT
-    running = pod.trainer is not None and pod.trainer.running
-    return Sight.RUNNING if running else Sight.PLACED

@@ -9,7 +9,8 @@ from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import refusal as refusal_shown
+from holdfast.core.observe.demand import refusal_of
+from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
@@ -36,6 +37,7 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()  # every pod that carries the job's UID, ended ones included
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
+    members: Mapping[str, MemberReport] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
     inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None
@@ -56,5 +58,4 @@ class Snapshot:
 
     def refusal_of(self, attempt: Attempt) -> Seen:
         """What it shows of the attempt's tier that its pod has no node."""
-        pod = next((pod for pod in self.pods if pod.attempt == attempt.number and pod.rank == 0), None)
-        return refusal_shown(pod, attempt.tier, self.job.spec.trainer, self.cluster)
+        return refusal_of(self.pods, attempt, self.job.spec.trainer, self.cluster)

@@ -3,17 +3,19 @@
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
 from holdfast.core.attempt.clock_ahead import TOLERATED
-from holdfast.core.attempt.drain import delete_again
+from holdfast.core.attempt.drain import delete_again, has_to_leave
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.decision import DeleteJob, HoldPod, ReleasePod, UnprotectPod
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import is_member
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, stuck_pod
+from holdfast.core.status.nodes_ready import nodes_ready
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
@@ -62,21 +64,29 @@ def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
             draft.act(ReleasePod(pod.name, pod.uid))
         return
     successor = draft.status.successor
-    wanted = [one.number for one in (current, successor) if one]
+    wanted = is_member(current, pod) or is_member(successor, pod)
     may_be_needed = pod.attempt > draft.status.attempt and not (stored and stored.final)
-    if pod.attempt in wanted and not (pod.finalized or pod.ended or pod.deleted_at):
+    if wanted and not (pod.finalized or pod.ended or pod.deleted_at):
         draft.act(HoldPod(pod.name, pod.uid))
-    if pod.attempt in wanted or may_be_needed:
-        draining = current is not None and current.state is AttemptState.DRAINING and pod.attempt == current.number
-        if draining:
+    if wanted or may_be_needed:
+        if _is_leaving(draft, pod):
             delete_again(draft, pod)
-        if draining and pod.protected:
-            draft.act(UnprotectPod(pod.name, pod.uid))
+            if pod.protected:
+                draft.act(UnprotectPod(pod.name, pod.uid))
         return
     if pod.finalized and not is_live(draft.status, pod):
         draft.act(ReleasePod(pod.name, pod.uid))
     if pod not in logs:
         draft.delete_pod(pod)
+
+
+def _is_leaving(draft: Draft, pod: PodView) -> bool:
+    """True if the current attempt is ordered to leave, and its pod has to end for that."""
+    current = draft.status.current
+    if current is None or current.state is not AttemptState.DRAINING or not is_member(current, pod):
+        return False
+    member = next((one for one in draft.situation().members if one.rank == pod.rank), None)
+    return member is None or has_to_leave(current, member)
 
 
 def _pods_kept_for_logs(draft: Draft) -> tuple[PodView, ...]:
@@ -89,7 +99,7 @@ def _set_columns(draft: Draft, s: Situation) -> None:
     """Set phase, tier, node and reason, as `kubectl get` shows them."""
     status, generation = draft.status, draft.snapshot.job.metadata.generation
     if status.phase and status.phase.final:
-        draft.set(observed_generation=generation, tier=None, node=None)
+        draft.set(observed_generation=generation, tier=None, node=None, nodes=None)
         return
     current = status.current
     if current is None and not status.suspended_at and (profile := _missing_profile(draft)):
@@ -100,6 +110,7 @@ def _set_columns(draft: Draft, s: Situation) -> None:
         tier=current.tier.name if current else None,
         node=current.pods[0].node if current and current.pods else None,
         reason=_reason(draft, s),
+        nodes=nodes_ready(draft, s),
     )
 
 
@@ -112,7 +123,7 @@ def _update_costs(draft: Draft) -> None:
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
     if draft.changed:
-        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
+        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now, draft.snapshot.job.spec.trainer.nodes))
         draft.set(forecast=forecast(draft))
 
 

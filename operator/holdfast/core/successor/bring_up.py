@@ -11,10 +11,11 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end as ends
 from holdfast.core.attempt import start
+from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
-from holdfast.core.attempt.why_ended import End, classify
+from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import Notice
@@ -50,7 +51,7 @@ def was_handed_over(turn: Turn) -> bool:
     if current is None or turn.attempt.go is not None or not current.pods:
         return False
     report = turn.draft.snapshot.reports.get(current.pods[0].uid or "")
-    return report is not None and report.state == "left"
+    return report is not None and report.attempt == current.number and report.state == "left"
 
 
 def let_pass(turn: Turn) -> None:
@@ -101,12 +102,12 @@ def drop_slow(turn: Turn) -> None:
     _give_up(turn, End(EndKind.STOPPED, EndReason.OVERLAP_TOO_LONG, text))
 
 
-def drop_ended(turn: Turn, pod: PodView) -> None:
+def drop_ended(turn: Turn, cause: Cause) -> None:
     """Give it up: its pod ended. A failure counts only when it happens to the attempt that trains."""
-    end = classify(pod, None)
+    end = cause.end
     kind = EndKind.LOSS if end.kind is EndKind.LOSS else EndKind.STOPPED
     counted = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
-    _give_up(turn, counted, ended_at=pod.trainer.ended_at if pod.trainer else None)
+    _give_up(turn, counted, ended_at=cause.at)
 
 
 def drop_gone(turn: Turn) -> None:

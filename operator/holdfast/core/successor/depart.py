@@ -5,10 +5,11 @@ from math import ceil
 from typing import NamedTuple
 
 from holdfast.api.attempt import Departure, EndKind, EndReason
-from holdfast.core.attempt import drain, end
+from holdfast.core.attempt import drain, end, meeting
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import inherited
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
@@ -27,9 +28,17 @@ def may_overlap(draft: Draft) -> bool:
 
 
 def is_ready(draft: Draft) -> bool:
-    """True if the successor waits at the fence, or has passed it, and no notice is out for it."""
-    seen = draft.situation(Role.SUCCESSOR)
-    if seen.sight not in (Sight.PLACED, Sight.RUNNING) or seen.notice is not None or seen.report is None:
+    """True if the successor waits at the fence, or has passed it, and no notice is out for it.
+
+    A successor that takes over pods of the current attempt is ready when its other pods are: their launchers wait.
+    """
+    seen, successor = draft.situation(Role.SUCCESSOR), draft.status.successor
+    if seen.sight not in (Sight.PLACED, Sight.RUNNING) or seen.notice is not None or successor is None:
+        return False
+    if inherited(successor):
+        fresh = [member for member in seen.members if member.born == successor.number]
+        return all(meeting.is_ready(member, successor.number) for member in fresh)
+    if seen.report is None:
         return False
     return seen.report.state == "waiting" or seen.report.fenced
 
@@ -49,14 +58,20 @@ def may_depart(turn: Turn) -> TimelyNotice | None:
 
     A pod that is being deleted has got its SIGTERM already, and leaves.
     """
-    notice, pod, draft = turn.notice, turn.pod, turn.draft
-    if notice is None or turn.attempt.departure or pod is None or pod.deleted_at or not may_overlap(draft):
+    notice, draft = turn.notice, turn.draft
+    if notice is None or turn.attempt.departure or _is_being_deleted(turn) or not may_overlap(draft):
         return None
     saved = turn.report.checkpoint if turn.report else None
     if saved is None:
         return None  # the duration of a save is not known
     leave_at = notice.deadline - 2 * saved.took - draft.snapshot.config.leave_margin
     return TimelyNotice(notice, leave_at) if turn.now < leave_at and not is_ready(draft) else None
+
+
+def _is_being_deleted(turn: Turn) -> bool:
+    """True if a pod of the attempt is being deleted, or is not there."""
+    pods = [member.pod for member in turn.situation.members] or [turn.pod]
+    return any(pod is None or pod.deleted_at is not None for pod in pods)
 
 
 def depart(turn: Turn, found: TimelyNotice) -> None:
@@ -115,7 +130,7 @@ def must_leave(turn: Turn) -> Leaving | None:
     departure, draft, successor = turn.attempt.departure, turn.draft, turn.draft.status.successor
     if departure is None:
         return None
-    late = draft.is_due(departure.leave_at) or (turn.pod is not None and turn.pod.deleted_at is not None)
+    late = draft.is_due(departure.leave_at) or _is_being_deleted(turn)
     if successor and is_ready(draft):
         return Leaving(departure, f"attempt {successor.number} is ready")
     return Leaving(departure, "time is up") if late else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from holdfast.core.observe.members import is_member
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.serve.progress_endpoint import Standing
 
@@ -25,9 +26,9 @@ class PodMembership:
             return Standing.STRANGER if self._synced() else Standing.UNKNOWN
         if (pod.namespace, pod.job, pod.job_uid) != (namespace, job, found.metadata.uid):
             return Standing.STRANGER
-        if attempt is not None and attempt != pod.attempt:
-            return Standing.STRANGER
         status = found.status
-        first = status.attempt == 0 and pod.attempt == 1  # the first pod is created before status is written
-        live = {one.number for one in (status.current, status.successor) if one}
-        return Standing.MEMBER if first or pod.attempt in live else Standing.STRANGER
+        works_for = {one.number for one in (status.current, status.successor) if one and is_member(one, pod)}
+        if status.attempt == 0 and pod.attempt == 1:  # the first pod is created before status is written
+            works_for.add(1)
+        known = works_for if attempt is None else works_for & {attempt}
+        return Standing.MEMBER if known else Standing.STRANGER

@@ -19,7 +19,7 @@ from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity import loss_counts, profile_knowledge
 from holdfast.core.capacity.knowledge import with_attempts
 from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts
-from holdfast.core.observe.demand import refusal
+from holdfast.core.observe.demand import refusal_of
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
@@ -221,12 +221,11 @@ class ProfileStatusWriter:
         """What the job knows now. The words of the scheduler say why a pod of it waits."""
         key, trainer, cluster = Key(job.metadata.namespace, job.metadata.name), job.spec.trainer, self._cache.cluster
 
-        def refusal_of(attempt: Attempt) -> Seen:
-            mine = (pod for pod in self._cache.pods(key) if pod.attempt == attempt.number)
-            pod = next((pod for pod in mine if pod.job_uid == job.metadata.uid), None)
-            return refusal(pod, attempt.tier, trainer, cluster)
+        def shown(attempt: Attempt) -> Seen:
+            mine = [pod for pod in self._cache.pods(key) if pod.job_uid == job.metadata.uid]
+            return refusal_of(mine, attempt, trainer, cluster)
 
-        known = with_attempts(job.status, now, self._acquire_time, refusal_of)
+        known = with_attempts(job.status, now, self._acquire_time, shown)
         return profile_knowledge.JobView.of(job, known)
 
     async def _write(self, profile: CapacityProfile, status: CapacityProfileStatus) -> None:

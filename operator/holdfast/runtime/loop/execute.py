@@ -14,7 +14,7 @@ first, whose decision has no status to write. Two things do not wait for the sta
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from time import monotonic
@@ -35,7 +35,9 @@ from holdfast.core.decision import (
     Order,
     ReleasePod,
     UnprotectPod,
+    WorldOrder,
 )
+from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.snapshot import Refusal
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
@@ -66,6 +68,18 @@ class Board(Protocol):
         ...
 
 
+class Members(Protocol):
+    """What launchers of trainings on several nodes told, and the orders for them."""
+
+    def of(self, pod_uids: Iterable[str]) -> Mapping[str, MemberReport]:
+        """The newest report of each of these pods' launchers."""
+        ...
+
+    def replace(self, job_uid: str, worlds: tuple[WorldOrder, ...]) -> None:
+        """Let exactly these orders count for the pods of this job."""
+        ...
+
+
 class Outcome(Enum):
     """How far a decision was carried out."""
 
@@ -92,6 +106,7 @@ class Executor:
         writer: GatedWriter,
         cache: Cache,
         board: Board,
+        members: Members,
         events: EventRecorder,
         ca: CaConfigMap,
         now: Callable[[], datetime],
@@ -100,6 +115,7 @@ class Executor:
         self._writer = writer
         self._cache = cache
         self._board = board
+        self.members = members
         self._events = events
         self._ca = ca
         self._now = now
@@ -128,7 +144,7 @@ class Executor:
         key = Key(job.metadata.namespace, job.metadata.name)
         patch = {} if decision.status is job.status else merge_patch(job.status, decision.status)
         if not (patch or decision.actions):
-            self._board.replace(job.metadata.uid, decision.orders)
+            self._open(job, decision)
             for event in decision.events:
                 self._events.record(job, event)
             return Outcome.QUIET, False
@@ -151,13 +167,18 @@ class Executor:
             self._newest_written[job.metadata.uid] = decision.status.attempt
             if not done:  # otherwise the refusal is of a pod of this decision: the next decision needs it
                 self.refusals.pop(job.metadata.uid, None)
-        self._board.replace(job.metadata.uid, decision.orders)
+        self._open(job, decision)
         try:
             await self._act(key, job, tuple(action for action in decision.actions if action not in done))
         finally:
             for event in decision.events:
                 self._events.record(job, event)
         return Outcome.APPLIED, "progress" in patch
+
+    def _open(self, job: TrainingJob, decision: Decision) -> None:
+        """Hand out the orders of a decision that is in status."""
+        self._board.replace(job.metadata.uid, decision.orders)
+        self.members.replace(job.metadata.uid, decision.worlds)
 
     async def _create_promised_pods(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
         """Create the pod that this process promised, and return the actions that are done."""

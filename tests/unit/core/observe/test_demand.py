@@ -35,7 +35,8 @@ def test_what_is_too_small():
 
 
 def test_a_demand_covers_what_asks_for_no_more():
-    assert Demand.of(TRAINER) == (2, Fraction(4), Fraction(8 * 2**30))
+    assert Demand.of(TRAINER) == (2, Fraction(4), Fraction(8 * 2**30), 1)
+    assert not Demand.of(TRAINER).covers(Demand.of(TRAINER.model_copy(update={"nodes": 2})))
     assert Demand.of(TRAINER).covers(Demand.of(trainer(cpu="3500m")))
     assert not Demand.of(TRAINER).covers(Demand.of(trainer(memory="9Gi")))
     assert not Demand.of(trainer(cpu="16")).covers(Demand.of(trainer(gpus=4)))

@@ -19,7 +19,8 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind, PodRecord
-from holdfast.core.observe.situation import Sight, is_live, look
+from holdfast.core.observe.look import look
+from holdfast.core.observe.situation import Sight, is_live
 
 A = AttemptState
 OTHER_NODE = nodes(node("n1", uid="u-other"))

@@ -1,0 +1,68 @@
+"""The pods of a training on several nodes, as a table with one row for each rank."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from holdfast.api import names
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.core.observe.members import is_member
+from holdfast.core.observe.pods import PodView
+from holdfast.runtime.apiserver.client import Client
+
+COLUMNS = (
+    Column("RANK", right=True),
+    Column("POD", loose=True),
+    Column("NODE", rank=1),
+    Column("SINCE ATTEMPT", rank=3, right=True),
+    Column("STATE"),
+    Column("AGE", rank=2, right=True),
+)
+
+
+async def read_pods(client: Client, job: TrainingJob) -> list[PodView]:
+    """The pods of a job, as far as the user may read them. Raises ApiError."""
+    path = f"/api/v1/namespaces/{job.metadata.namespace}/pods"
+    items, _ = await client.list_all(path, {"labelSelector": f"{names.LABEL_JOB_UID}={job.metadata.uid}"})
+    return parse_pods(items)
+
+
+def parse_pods(items: Iterable[Mapping[str, Any]]) -> list[PodView]:
+    """Those that Holdfast made."""
+    return [view for raw in items if (view := PodView.parse(raw))]
+
+
+def table(job: TrainingJob, pods: Iterable[PodView], now: datetime) -> Fitting:
+    """A row for each pod of the current attempt and of its successor, by rank; a pod that works for both once."""
+    attempts = (job.status.current, job.status.successor)
+    mine = [pod for pod in pods if any(is_member(attempt, pod) for attempt in attempts)]
+    ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
+    return Fitting(COLUMNS, [_row(pod, now) for pod in ordered])
+
+
+def _row(pod: PodView, now: datetime) -> list[Text]:
+    state, style = _state(pod)
+    return [
+        Text(str(pod.rank)),
+        Text(pod.name),
+        Text(pod.node or formats.NOTHING),
+        Text(str(pod.attempt)),
+        Text(state, style=style),
+        Text(formats.span(now - pod.created_at) if pod.created_at else formats.NOTHING),
+    ]
+
+
+def _state(pod: PodView) -> tuple[str, str]:
+    if pod.ended:
+        return f"ended ({pod.reason or pod.phase})", "dim"
+    if pod.deleted_at:
+        return "is being deleted", "yellow"
+    if pod.node is None:
+        return f"waits for a node ({pod.unscheduled_reason or pod.phase})", "yellow"
+    if pod.trainer is not None and pod.trainer.running:
+        return "runs", "green"
+    return f"starts ({pod.trainer.waiting if pod.trainer and pod.trainer.waiting else pod.phase})", "cyan"

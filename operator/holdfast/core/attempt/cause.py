@@ -1,0 +1,96 @@
+"""Which end of a pod, or of its program, ends an attempt.
+
+With several nodes, one program that fails takes all others down within seconds: their collectives are refused or reset.
+Such an error of a peer says that something else ended first. So it is the cause only if nothing else is found.
+"""
+
+import re
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from holdfast.api.attempt import AttemptState, EndKind, EndReason
+from holdfast.core.attempt.why_ended import End, classify
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.situation import Member, Sight
+from holdfast.core.turn import Turn
+
+SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it within this time
+# How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s.
+PATIENCE: Final = timedelta(seconds=60)
+REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
+
+# What gloo, NCCL, and torch's store and process groups say when the process at the other end is gone.
+_PEER: Final = re.compile(
+    r"Connection (?:reset|closed|refused)|closed by (?:remote )?peer|Broken pipe|Socket closed"
+    r"|DistStoreError|DistNetworkError|DistBackendError|RendezvousConnectionError|RendezvousClosedError"
+    r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|Some NCCL operations have failed or timed out"
+    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation",
+    re.IGNORECASE,
+)
+
+
+class Cause(NamedTuple):
+    """How an attempt ended. `rank` and `pod` say where; `at` is None if that is not known."""
+
+    end: End
+    pod: PodView
+    at: datetime | None = None
+    rank: int | None = None
+
+
+def find_cause(turn: Turn) -> Cause | None:
+    """The cause if the attempt is over: its pod ended or, with several nodes, one did and what it says is enough."""
+    if turn.attempt.nodes > 1:
+        return _of_members(turn)
+    if turn.pod is None:
+        return None
+    return Cause(classify(turn.pod, turn.attempt.drain), turn.pod, _ended_at(turn.pod))
+
+
+def _of_members(turn: Turn) -> Cause | None:
+    over = [member for member in turn.situation.members if member.sight is Sight.ENDED]
+    causes = [cause for member in over if (cause := _of_member(turn, member))]
+    if not causes:
+        return None
+    own = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED and not is_of_peer(cause.end)]
+    everyone = len(over) == turn.attempt.nodes or turn.attempt.state is AttemptState.DRAINING
+    if own:
+        stays = {member.rank: member.goes_on for member in over}
+        return min(own, key=lambda cause: (_order(cause), stays[cause.rank or 0], cause.at or turn.now, cause.rank))
+    peers = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED]
+    if not peers:  # some have completed: the others will
+        return min(causes, key=lambda cause: cause.rank or 0) if everyone else None
+    since = min(cause.at or turn.now for cause in peers)
+    if not turn.draft.is_due(since + (SETTLE if everyone else PATIENCE)):
+        return None
+    first = min(peers, key=lambda cause: (cause.at or turn.now, cause.rank))
+    text = f"the connection between nodes was lost: {first.end.message}"
+    end = End(EndKind.LOSS, EndReason.CONNECTION_LOST, text[:1024], infrastructure=True, step=first.end.step)
+    return first._replace(end=end)
+
+
+def _of_member(turn: Turn, member: Member) -> Cause | None:
+    """How one member ended. Its launcher tells it if the pod goes on."""
+    if member.pod is None:
+        return None
+    if member.pod.ended:
+        return Cause(classify(member.pod, turn.attempt.drain), member.pod, _ended_at(member.pod), member.rank)
+    if member.report is None:
+        return None
+    end = classify(member.pod, turn.attempt.drain, told=member.report.verdict)
+    return Cause(end, member.pod, member.report.ended_at, member.rank)
+
+
+def _order(cause: Cause) -> int:
+    """A program that can never work says more than one that failed; one that was told to leave says the least."""
+    order = {EndKind.MISCONFIGURED: 0, EndKind.FAILURE: 1}
+    return order.get(cause.end.kind, 2) if cause.end.reason != REGROUPED else 3
+
+
+def is_of_peer(end: End) -> bool:
+    """True if a program failed because another one, on another node, was gone."""
+    return end.kind is EndKind.FAILURE and bool(_PEER.search(end.message))
+
+
+def _ended_at(pod: PodView) -> datetime | None:
+    return pod.trainer.ended_at if pod.trainer else None

@@ -1,0 +1,30 @@
+"""Which pods of an attempt with several nodes the next attempt takes over, so that they start warm and need no node."""
+
+from typing import Final
+
+from holdfast.api.attempt import MAX_GROUPS, Attempt
+from holdfast.core.draft import Draft
+from holdfast.core.observe.situation import Situation
+from holdfast.core.pod_manifest import program
+
+# Attempts in a row without a new step, after which the node of the last cause is left, and after which all pods are
+# started anew: something in them may be broken that no restart of the program mends.
+SUSPECT_AFTER: Final = 2
+COLD_AFTER: Final = 3
+
+
+def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str, ...] = ()) -> dict[int, int]:
+    """By rank: the number of the attempt that created the pod, for each pod that can go on.
+
+    Pods on the nodes of `avoid` do not go on. Empty if the next attempt starts all pods anew.
+    """
+    nodes = draft.snapshot.job.spec.trainer.nodes
+    if attempt.nodes == 1 or attempt.nodes != nodes or draft.status.fruitless_attempts >= COLD_AFTER:
+        return {}
+    made_for = program(draft.snapshot.job)
+    kept = {
+        member.rank: member.born
+        for member in seen.members
+        if member.goes_on and member.pod and member.pod.program == made_for and member.pod.node not in avoid
+    }
+    return kept if len(set(kept.values())) < MAX_GROUPS else {}

@@ -1,0 +1,90 @@
+"""The members of a training on several nodes: its pods, one for each rank, and what their launchers tell.
+
+A member outlives attempts: when one member is lost, the others keep their pods, and the next attempt takes them over.
+So the number in a pod's name says which attempt created the pod, not which attempt it works for.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from holdfast.api.attempt import Attempt, MemberGroup
+from holdfast.api.scalars import format_ranks, parse_ranks
+from holdfast.core.observe.pods import PodView
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReport:
+    """What the launcher of one pod told last. Times are of the operator's clock."""
+
+    attempt: int  # whose program it started last; 0 if it has not started any
+    ready: bool  # no program runs, and the next one can start
+    received_at: datetime
+    address: str = ""  # where the program of rank 0 can listen
+    port: int = 0
+    verdict: str = ""  # how that program ended, as JSON; empty while it runs
+    ended_at: datetime | None = None  # when the verdict came first
+
+
+def births(attempt: Attempt) -> Mapping[int, int]:
+    """By rank: the number of the attempt that created the pod."""
+    return _births(tuple([(group.born, group.ranks) for group in attempt.members]), attempt.number, attempt.nodes)
+
+
+@lru_cache(maxsize=4096)
+def _births(groups: tuple[tuple[int, str], ...], number: int, nodes: int) -> Mapping[int, int]:
+    found = dict.fromkeys(range(nodes), number)
+    for born, ranks in groups:
+        found.update(dict.fromkeys([rank for rank in parse_ranks(ranks) if rank < nodes], born))
+    return found
+
+
+def is_member(attempt: Attempt | None, pod: PodView) -> bool:
+    """True if the pod is one of the attempt's, by its name: another pod may have had the name before."""
+    if attempt is None:
+        return False
+    if attempt.nodes == 1 and not attempt.members:
+        return pod.attempt == attempt.number
+    return births(attempt).get(pod.rank) == pod.attempt
+
+
+def groups_of(born: Mapping[int, int], number: int) -> tuple[MemberGroup, ...]:
+    """The groups as status has them, oldest first; empty if the attempt with this number creates all pods itself."""
+    if all(one == number for one in born.values()):
+        return ()
+    return tuple(
+        MemberGroup(born=one, ranks=format_ranks(rank for rank, by in born.items() if by == one))
+        for one in sorted(set(born.values()))
+    )
+
+
+def fresh_ranks(attempt: Attempt) -> tuple[int, ...]:
+    """The ranks whose pods this attempt creates itself."""
+    return tuple(rank for rank, born in births(attempt).items() if born == attempt.number)
+
+
+def inherited(attempt: Attempt) -> int:
+    """How many pods the attempt took over from earlier attempts."""
+    return attempt.nodes - len(fresh_ranks(attempt)) if attempt.members else 0
+
+
+def node_time(
+    attempt: Attempt, scheduled_at: datetime | None, until: datetime, *, since: datetime | None = None
+) -> timedelta:
+    """The time that an attempt had nodes, summed over its nodes; only the part after `since`, if given.
+
+    Pods of its own count from `scheduled_at`, when the last of them got a node. Pods that it took over count from the
+    moment at which it took them over.
+    """
+    total, kept = timedelta(0), inherited(attempt)
+    for count, begun in ((attempt.nodes - kept, scheduled_at), (kept, attempt.inherited_at)):
+        if begun is not None:
+            total += count * max(until - max(begun, since or begun), timedelta(0))
+    return total
+
+
+def pods_by_rank(pods: Iterable[PodView], attempt: Attempt) -> dict[int, PodView]:
+    """The attempt's pods, as far as they exist."""
+    born = births(attempt)
+    return {pod.rank: pod for pod in pods if born.get(pod.rank) == pod.attempt}

@@ -1,0 +1,47 @@
+"""The pods of several nodes by rank."""
+
+from rich.console import Console
+from tests.support.decisions.snapshots import at, attempt, container, job, pending, placed, pod, status
+
+from holdfast.api.attempt import AttemptState, MemberGroup
+from holdfast.cli.jobs import members
+
+NOW = at(0)
+GROUPS = (MemberGroup(born=1, ranks="0-1,3"), MemberGroup(born=2, ranks="2"))
+CURRENT = attempt(2, AttemptState.STARTING, nodes=4, members=GROUPS)
+PODS = [
+    pending(2, rank=2, name="vit-2-2"),
+    pod(1, rank=0, name="vit-1-0"),
+    placed(1, rank=1, name="vit-1-1", node="n2"),
+    pod(1, rank=2, name="vit-1-2", node="n3"),
+    pod(1, rank=3, name="vit-1-3", node="n4", deleted_at=at(30)),
+]
+
+
+def shown() -> list[str]:
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(members.table(job(status(CURRENT)), PODS, NOW))
+    return [" ".join(line.split()) for line in captured.get().splitlines() if line.strip()]
+
+
+def test_each_rank_has_the_pod_that_works_for_the_attempt():
+    header, _, *rows = shown()
+    assert header == "RANK POD NODE SINCE ATTEMPT STATE AGE"
+    assert [row.split()[:3] for row in rows] == [
+        ["0", "vit-1-0", "n1"],
+        ["1", "vit-1-1", "n2"],
+        ["2", "vit-2-2", "-"],
+        ["3", "vit-1-3", "n4"],
+    ]
+    assert [state in row for state, row in zip(("runs", "PodInitializing", "waits", "deleted"), rows, strict=True)] == [
+        True
+    ] * 4
+
+
+def test_an_ended_pod_says_why():
+    gone = pod(1, rank=0, name="vit-1-0", phase="Failed", reason="Evicted", trainer=container(ended=True))
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(members.table(job(status(CURRENT)), [gone], NOW))
+    assert "ended (Evicted)" in captured.get()

@@ -1,0 +1,27 @@
+"""How many nodes are ready, as `kubectl get` shows it."""
+
+from tests.support.decisions.gang_world import GangWorld
+
+from holdfast.api.status import Phase
+
+
+def test_the_count_follows_the_nodes_that_were_found():
+    world = GangWorld()
+    world.free = ["n1", "n2", "n3"]
+    world.settle()
+    assert world.status.phase is Phase.ACQUIRING
+    assert world.status.nodes == "0/4", "a count alone is not written while all comes up quickly"
+    world.pass_time(20)
+    assert world.status.nodes == "3/4"
+    world.free.append("n4")
+    world.settle()
+    assert world.status.nodes == "4/4"
+    world.train()
+    world.complete()
+    assert world.status.nodes is None
+
+
+def test_one_node_shows_no_count():
+    world = GangWorld(size=1)
+    world.decide()
+    assert world.status.nodes is None

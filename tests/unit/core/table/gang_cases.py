@@ -1,0 +1,73 @@
+"""Cases for the rows of trainings on several nodes; a job with two nodes, rank 1 is on node n2."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.support.decisions.snapshots import at, attempt, job, node, nodes, pod, snapshot, status, stepped, tier
+from tests.unit.core.table.row_cases import ACQUIRING, INTENDED, RUNNING, SPOT_ITN, STARTING, Case
+from tests.unit.core.table.successor_cases import SAVED, departs
+
+from holdfast.api.attempt import Attempt, AttemptState, MemberGroup, PodRecord, World
+from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.snapshot import Snapshot
+
+WORLD = World(address="10.0.0.1", port=30001)
+
+
+def two(number: int, state: AttemptState, **changes: Any) -> Attempt:
+    """An attempt with two nodes."""
+    return attempt(number, state, nodes=2, **{"raised_at": at(-70), **changes})
+
+
+def given(current: Attempt, *pods: PodView, successor: Attempt | None = None, **changes: Any) -> Snapshot:
+    """A job that needs two nodes."""
+    trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": 2}
+    return snapshot(job(status(current, successor=successor), trainer=trainer), *pods, **changes)
+
+
+def member(born: int, rank: int, **changes: Any) -> PodView:
+    """A running pod of a rank."""
+    name = f"vit-{born}-{rank}"
+    return pod(born, **{"name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
+
+
+def says(*pods: PodView, ready: bool = True, worked_for: int = 0) -> dict[str, MemberReport]:
+    """What the launchers of these pods told."""
+    return {
+        one.uid: MemberReport(worked_for, ready=ready, received_at=at(-1), address=f"10.0.0.{one.rank + 1}", port=30001)
+        for one in pods
+    }
+
+
+BOTH = (member(1, 0), member(1, 1))
+START = two(1, STARTING, scheduled_at=at(-60))
+LATE = two(1, STARTING, scheduled_at=at(-3000))
+REPORT = replace(stepped(), pod_uid="u-vit-1-0", checkpoint=SAVED)
+TRAINS = two(1, RUNNING, fenced=True, first_step=500, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))
+LEAVES = TRAINS.model_copy(update={"departure": departs()})
+NEW = member(2, 1)
+SHARED = (MemberGroup(born=1, ranks="0"), MemberGroup(born=2, ranks="1"))
+TAKES_OVER = two(2, ACQUIRING, members=SHARED, predecessor=1)
+BESIDE = two(2, STARTING, tier=tier("dedicated"), predecessor=1, scheduled_at=at(-60))
+ALL_NEW = (member(2, 0), member(2, 1, node="n4"))
+ALONE = two(2, STARTING, members=(MemberGroup(born=1, ranks="0-1"),), inherited_at=at(-60), scheduled_at=at(-60))
+BOTH_GO = nodes(node("n1", taints=(SPOT_ITN,)), node("n2", taints=(SPOT_ITN,)))
+
+CASES = (
+    Case("launchers of two nodes are ready", given(START, *BOTH, members=says(*BOTH)), ("met", "started"),
+         {"state": RUNNING}),
+    Case("one of two launchers is not ready", given(START, *BOTH, members=says(BOTH[0])), (), {"state": STARTING}),
+    Case("one of two launchers is not ready for very long", given(LATE, *BOTH, members=says(BOTH[0])),
+         ("not met",), {"state": INTENDED, "attempt": 2}),
+    Case("a pod that was taken over is lost before the start",
+         given(ALONE, BOTH[0], members=says(BOTH[0], worked_for=1)), ("member lost", "create"),
+         {"state": ACQUIRING, "attempt": 2}),
+    Case("launchers of a successor are ready",
+         given(LEAVES, *BOTH, *ALL_NEW, successor=BESIDE, reports=[REPORT], members=says(*ALL_NEW),
+               cluster=nodes(node("n1", taints=(SPOT_ITN,)))),
+         ("successor met", "successor started"), {"state": RUNNING}),
+    Case("the pod that a successor was to take over has to go too",
+         given(LEAVES, *BOTH, NEW, successor=TAKES_OVER, reports=[REPORT], cluster=BOTH_GO),
+         ("successor's member lost", "create beside"), {"state": RUNNING}),
+)  # fmt: skip

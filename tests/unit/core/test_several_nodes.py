@@ -1,0 +1,329 @@
+"""Trainings on several nodes: what one lost node, one failed program or one notice costs the others."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.snapshots import TIERS
+
+from holdfast.api.attempt import AttemptState
+from holdfast.api.knowledge import Seen
+from holdfast.api.status import Phase
+
+
+def running(**spec) -> GangWorld:
+    """Four nodes that train, with a checkpoint."""
+    world = GangWorld(spec=spec)
+    world.settle()
+    world.train()
+    return world
+
+
+def ended(world: GangWorld) -> list[tuple[str, str, int | None]]:
+    """How attempts ended: kind, reason, rank."""
+    return [(record.kind.value, record.reason, record.rank) for record in world.status.history]
+
+
+def test_all_pods_meet_at_one_address_before_any_program_starts():
+    world = GangWorld()
+    world.decide()
+    assert sorted(pod.rank for pod in world.pods.values()) == [0, 1, 2, 3]
+    world.schedule()
+    world.kubelets()
+    last = next(uid for uid, pod in world.pods.items() if pod.rank == 3)
+    late = world.launchers.pop(last)
+    world.decide()
+    world.launch()
+    assert not any(one.running for one in world.launchers.values()), "rank 3 is not ready"
+    world.launchers[last] = late
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+    assert world.worlds == {1: {"10.0.0.0:30000"}}
+
+
+def test_a_failed_program_restarts_all_in_their_pods():
+    world = running()
+    pods = set(world.pods)
+    world.fail(2)
+    world.settle()
+    assert ended(world) == [("Failure", "UserException", 2)]
+    assert set(world.pods) == pods
+    assert world.status.restarts.failures == 1
+    world.train()
+    assert world.worlds[2] == {"10.0.0.0:30001"}, "a port of its own"
+    assert world.created == [f"vit-1-{rank}" for rank in range(4)]
+
+
+def test_errors_of_peers_are_not_the_cause_while_another_rank_has_one():
+    world = running()
+    peer = "DistBackendError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+    world.fail(0, peer)
+    world.fail(3, peer)
+    world.settle()
+    assert world.status.history == (), "the one that failed first has not told it yet"
+    world.fail(1, "ValueError: bad batch")
+    world.settle()
+    assert ended(world) == [("Failure", "UserException", 1)]
+    assert "bad batch" in world.status.history[0].message
+
+
+def test_if_all_blame_their_peers_the_connection_was_lost():
+    world = running()
+    for rank in range(4):
+        world.fail(rank, "Connection reset by peer")
+    world.settle()
+    assert world.status.history == ()
+    world.pass_time(2)
+    assert ended(world) == [("Loss", "ConnectionLost", 0)]
+    assert world.status.restarts.failures == 0
+    world.train()
+
+
+def test_a_lost_node_is_replaced_alone():
+    world = running()
+    lost = world.node_of(2)
+    world.remove(lost)
+    for rank in (0, 1, 3):
+        world.fail(rank, "Connection reset by peer")
+    world.settle()
+    assert ended(world) == [("Loss", "NodeGone", 2)]
+    assert world.status.history[0].node == lost
+    assert world.created[4:] == ["vit-2-2"], "one new pod, the others wait with their memory"
+    world.train()
+    current = world.status.current
+    assert [(group.born, group.ranks) for group in current.members] == [(1, "0-1,3"), (2, "2")]
+
+
+def test_a_silent_node_is_a_loss_only_when_nothing_shows_that_it_trains():
+    world = running()
+    quiet = world.node_of(1)
+    world.silence(quiet)
+    world.pass_time(20)
+    world.step += 1
+    world.train(saved=False)  # its step shows that all ranks live
+    assert world.status.history == ()
+    world.silence(quiet, ready=True)
+    world.pass_time(20)
+    assert world.status.history == ()
+    assert world.worlds.keys() == {1}, "nothing was started again"
+
+
+def test_a_silent_node_whose_peers_fail_is_the_loss():
+    world = running()
+    world.silence(world.node_of(1))
+    for rank in (0, 2, 3):
+        world.fail(rank, "Connection reset by peer")
+    world.pass_time(1)
+    assert world.status.history == (), "it was heard a moment ago"
+    world.pass_time(40)
+    assert ended(world) == [("Loss", "NodeSilent", 1)]
+    assert world.created[4:] == ["vit-2-1"]
+    world.train()
+    assert world.status.restarts.losses == 1
+
+
+def test_two_nodes_lost_together_are_one_loss():
+    world = running()
+    world.free = []  # no node yet
+    world.remove(world.node_of(1))
+    world.settle()
+    world.remove(world.node_of(3))
+    world.settle()
+    assert world.status.restarts.losses == 1
+    world.free = ["n5", "n6"]
+    world.settle()
+    assert sorted(world.created[4:]) == ["vit-2-1", "vit-2-3"]
+    world.train()
+
+
+def test_a_notice_brings_up_one_pod_and_then_moves():
+    world = running()
+    going = world.node_of(2)
+    world.notice(going)
+    world.settle()
+    assert world.created[4:] == ["vit-2-2"], "one extra node, not four"
+    assert world.told == {world.uid(0): "drain"}, "the new pod is ready at once in this world"
+    assert world.status.current.number == 1
+    assert sum(one.running for one in world.launchers.values()) == 4, "all train until then"
+    world.leave()
+    assert ended(world) == [("Loss", "SpotInterruption", 2)]
+    assert world.status.current.number == 2
+    assert world.status.phase is Phase.RUNNING
+    assert world.deleted == ["vit-1-2"]
+    world.train()
+    assert world.status.ledger.steps_lost == 0
+
+
+def test_a_second_notice_while_the_first_is_handled():
+    world = running()
+    world.free.clear()  # no node for the new pod
+    world.notice(world.node_of(2))
+    world.settle()
+    world.free = ["n5", "n6"]
+    world.notice(world.node_of(3))
+    world.settle()
+    assert sorted(world.created[4:]) == ["vit-2-2", "vit-2-3"]
+    world.leave()
+    assert world.status.restarts.losses == 1
+    world.train()
+
+
+def test_the_new_pod_is_lost_itself():
+    world = running()
+    world.notice(world.node_of(2))
+    world.decide()
+    world.decide()
+    world.schedule()
+    new = next(pod for pod in world.pods.values() if pod.name == "vit-2-2")
+    world.decide()
+    world.remove(new.node)
+    world.decide()
+    assert world.status.successor is None or world.status.successor.number > 2
+    assert world.status.current.number == 1, "all train on"
+
+
+def test_suspend_ends_all_pods():
+    world = running()
+    world.job = world.job.model_copy(update={"spec": world.job.spec.model_copy(update={"suspend": True})})
+    world.settle()
+    world.leave()
+    world.pass_time(1)
+    assert world.status.phase is Phase.SUSPENDED
+    assert all(pod.ended or pod.deleted_at for pod in world.pods.values())
+    assert ended(world) == [("Stopped", "Suspended", 0)]
+
+
+def test_the_job_is_complete_when_all_are():
+    world = running()
+    world.end_pod(world.uid(1), 0, '{"v":1,"outcome":"completed","reason":"Completed"}')
+    world.settle()
+    assert world.status.phase is Phase.RUNNING, "rank 0 may still write a model"
+    world.complete()
+    assert world.status.phase is Phase.COMPLETED
+
+
+def test_a_refused_pod_is_tried_again_alone():
+    world = GangWorld()
+    world.refuse_after = 3
+    world.settle()
+    assert len(world.pods) == 3
+    assert "exceeded quota" in world.status.decision.reason
+    world.refuse_after = None
+    world.pass_time(5)
+    assert world.status.phase is Phase.RUNNING
+    assert world.created == ["vit-1-0", "vit-1-1", "vit-1-2", "vit-1-3"]
+
+
+def test_no_node_for_one_pod_gives_all_back():
+    tiers = [{**TIERS[0], "acquireTimeout": "60s"}, {**TIERS[1], "acquireTimeout": "60s"}]
+    world = GangWorld(spec={"capacity": {"tiers": tiers}})
+    world.free = ["n1", "n2", "n3"]
+    world.settle()
+    assert world.status.current.state is AttemptState.ACQUIRING
+    world.pass_time(61)
+    assert world.status.current.tier.name == "dedicated"
+    assert sorted(world.deleted) == [f"vit-1-{rank}" for rank in range(4)]
+
+
+def test_two_restarts_without_a_step_replace_the_suspect_and_three_start_anew():
+    world = running(failure={"maxFailures": 20})
+    for _ in range(2):
+        world.fail(1)
+        world.settle()
+        world.pass_time(400)
+    suspect = world.node_of(1)
+    world.fail(1)
+    world.settle()
+    world.pass_time(400)
+    assert world.node_of(1) != suspect
+    assert world.status.current.members != ()
+    world.fail(1)
+    world.pass_time(400)
+    assert world.status.current.members == (), "all pods are new"
+
+
+def test_every_node_is_paid_for():
+    world = running()
+    world.now += timedelta(hours=1)
+    world.fail(2)
+    world.settle()
+    world.now += timedelta(hours=1)
+    world.train()
+    assert float(world.status.ledger.spent) == pytest.approx(4 * 2 * 1.02)
+    assert float(world.status.history[0].node_hours) == pytest.approx(4)
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("fail"), st.integers(0, 2)),
+    st.tuples(st.just("end pod"), st.integers(0, 2)),
+    st.tuples(st.just("peer"), st.integers(0, 2)),
+    st.tuples(st.just("remove"), st.integers(0, 2)),
+    st.tuples(st.just("silence"), st.integers(0, 2)),
+    st.tuples(st.just("answer"), st.integers(0, 2)),
+    st.tuples(st.just("notice"), st.integers(0, 2)),
+    st.tuples(st.just("leave"), st.just(0)),
+    st.tuples(st.just("train"), st.just(0)),
+    st.tuples(st.just("wait"), st.sampled_from((1, 5, 40, 400))),
+    st.tuples(st.just("decide"), st.just(0)),
+)
+
+
+def happen(world: GangWorld, event: tuple[str, int]) -> None:
+    """Something happens, if it can."""
+    what, rank = event
+    uid = next((uid for uid, pod in world.pods.items() if pod.rank == rank and world.has_member(uid)), None)
+    if what == "wait":
+        world.pass_time(rank)
+    elif what == "decide":
+        world.decide()
+    elif what == "leave":
+        world.leave()
+    elif what == "train" and world.trains():
+        world.train()
+    elif uid is None or (name := world.pods[uid].node) is None or name not in world.nodes:
+        return
+    elif what in ("fail", "peer") and uid in world.launchers and world.launchers[uid].running:
+        world.fail(rank, "Connection reset by peer" if what == "peer" else "RuntimeError: boom")
+    elif what == "end pod" and uid in world.launchers:
+        world.fail(rank, pod_ends=True)
+    elif what == "remove":
+        world.remove(name)
+    elif what in ("silence", "answer"):
+        world.silence(name, ready=what == "answer")
+    elif what == "notice":
+        world.notice(name)
+
+
+@settings(max_examples=150)
+@given(st.lists(EVENTS, max_size=12))
+def test_whatever_happens_the_training_goes_on_once_the_faults_are_over(events):
+    """Breaks if an attempt starts at two addresses, if its programs differ, or if the job waits for ever."""
+    tiers = [TIERS[0]]
+    world = GangWorld(size=3, spec={"capacity": {"tiers": tiers}, "failure": {"maxFailures": 100}})
+    world.settle()
+    for event in events:
+        happen(world, event)
+    world.heal()
+    for _ in range(12):
+        world.pass_time(300)
+        world.leave()
+        if world.trains():
+            break
+    assert world.trains(), (world.status.current, world.last.trace)
+    world.train()
+    assert all(len(addresses) == 1 for addresses in world.worlds.values())
+    world.complete()
+    assert world.status.phase is Phase.COMPLETED
+    assert len({record.number for record in world.status.history}) == len(world.status.history)
+
+
+def test_a_tier_that_gave_some_of_the_nodes_is_not_out_for_others():
+    """Breaks if a training on many nodes keeps trainings on one node away from a tier that has room for them."""
+    world = GangWorld(spec={"capacity": {"tiers": [{**TIERS[0], "acquireTimeout": "60s"}, TIERS[1]]}})
+    world.free = ["n1", "n2", "n3"]
+    world.settle()
+    world.pass_time(61)
+    (known,) = [one for one in world.status.tiers if one.tier == "spot"]
+    assert known.state is Seen.UNFIT

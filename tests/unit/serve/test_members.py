@@ -1,0 +1,103 @@
+"""Launchers of several nodes: who is told what, and when a decision is woken."""
+
+import asyncio
+
+import pytest
+from tests.support.decisions.snapshots import NOW, at
+
+from holdfast.api.attempt import World
+from holdfast.core.decision import WorldOrder
+from holdfast.serve.body import MemberBody
+from holdfast.serve.members import WAIT, MemberBook
+
+JOB = ("ns", "a")
+MEET = WorldOrder(2, None, None, {"p0": 0, "p1": 1})
+GO = WorldOrder(2, World(address="10.0.0.1", port=30002), None, {"p0": 0, "p1": 1})
+START = {"do": "start", "attempt": 2, "address": "10.0.0.1", "port": 30002, "predecessor": None}
+
+
+def body(**changes):
+    """Launcher p0 that is ready for its first program."""
+    told = {"podUID": "p0", "attempt": 0, "state": "ready", "address": "10.0.0.1", "port": 30002}
+    return MemberBody.model_validate({**told, **changes})
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def book(woken):
+    return MemberBook(lambda job, urgent: woken.append((job, urgent)))
+
+
+@pytest.mark.parametrize(("world", "told", "answer"), [
+    (MEET, body(), WAIT),
+    (GO, body(), START),
+    (GO, body(attempt=1), START),
+    (GO, body(attempt=2), WAIT),
+    (GO, body(attempt=2, verdict={"outcome": "failed"}), WAIT),
+    (MEET, body(attempt=1, state="running"), {"do": "regroup", "attempt": 2}),
+    (GO, body(attempt=1, state="running"), {"do": "regroup", "attempt": 2}),
+    (GO, body(attempt=2, state="running"), WAIT),
+    (GO, body(podUID="p9"), WAIT),
+    (GO, body(attempt=3), WAIT),
+])  # fmt: skip
+async def test_the_answer_follows_from_the_newest_attempt(book, world, told, answer):
+    """Breaks if a program starts twice, before all are ready, or goes on in a world that is over."""
+    book.replace("u-a", (world,))
+    assert await book.answer(told, 0) == answer
+
+
+async def test_a_launcher_that_waits_is_told_at_once(book):
+    book.replace("u-a", (MEET,))
+    waits = asyncio.create_task(book.answer(body(), 30))
+    await asyncio.sleep(0)  # it begins to wait
+    assert book.waiting == 1
+    book.replace("u-a", (GO,))
+    assert await waits == START
+    assert book.waiting == 0
+
+
+async def test_a_launcher_that_is_not_told_anything_asks_again(book):
+    assert await book.answer(body(), 0.001) == WAIT
+    assert book.waiting == 0
+
+
+async def test_orders_of_a_job_are_replaced_as_a_whole(book):
+    book.replace("u-a", (GO,))
+    book.replace("u-a", (WorldOrder(3, None, None, {"p1": 1}),))
+    assert await book.answer(body(), 0) == WAIT
+    book.keep_only((), ())
+    assert await book.answer(body(podUID="p1", attempt=2, state="running"), 0) == WAIT
+
+
+def test_only_news_wakes_a_decision(book, woken):
+    book.receive(JOB, body(), NOW)
+    book.receive(JOB, body(), at(5))
+    assert woken == [(JOB, True)]
+    book.receive(JOB, body(attempt=2, state="running"), at(6))
+    book.receive(JOB, body(attempt=2, verdict={"outcome": "failed"}), at(7))
+    assert len(woken) == 3
+    book.receive(JOB, body(attempt=2, verdict={"outcome": "failed"}), at(9))
+    assert len(woken) == 3
+    report = book.of(["p0", "p1"])["p0"]
+    assert (report.ready, report.attempt, report.ended_at) == (True, 2, at(7))
+    assert report.received_at == at(9)
+    book.keep_only(["p1"], [])
+    assert book.of(["p0"]) == {}
+
+
+def test_a_verdict_of_a_running_program_does_not_count(book):
+    book.receive(JOB, body(attempt=2, state="running", verdict={"outcome": "failed"}), NOW)
+    assert book.of(["p0"])["p0"].verdict == ""
+
+
+@pytest.mark.parametrize("changes", [
+    {"attempt": -1}, {"state": "over"}, {"port": 70000}, {"address": "x y"}, {"address": "a" * 254},
+    {"verdict": {"message": "x" * 5000}}, {"podUID": ""},
+])  # fmt: skip
+def test_nonsense_is_refused(changes):
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        body(**changes)
