@@ -42,9 +42,9 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
     if environment.get("HOLDFAST_NODES", "1") not in ("", "1"):
-        from .worlds import run_worlds  # noqa: PLC0415 - a training on one node needs none of its imports
+        from .attempts import run_attempts  # noqa: PLC0415 - a training on one node needs none of its imports
 
-        return run_worlds(command, environment, grace)
+        return run_attempts(command, environment, grace)
     with verdict_folder(environment) as folder:
         if folder:
             environment["HOLDFAST_VERDICT_DIR"] = folder

@@ -17,6 +17,7 @@ CALL_SECONDS = 10
 TIMEOUT = WAIT_SECONDS + CALL_SECONDS
 FIRST_BACK_OFF = 0.5
 LONGEST_BACK_OFF = 15.0
+LONGEST_WISH = 60.0  # seconds that the operator may ask for in Retry-After
 SAY_EVERY = 60.0  # seconds between two lines about an operator that does not answer a launcher that waits for it
 _JITTER = random.SystemRandom()
 
@@ -64,9 +65,12 @@ class BackOff:
         self._seconds = 0.0
 
     def after(self, *, was_good: bool, at_least: float = 0.0) -> float:
-        """The pause after a call: none after a good one; after others it grows. `at_least`: what the operator wants."""
+        """The pause after a call: none after a good one; after others it grows. `at_least`: what the operator wants.
+
+        The pauses of many launchers differ, so that they do not all call in the same moment.
+        """
         self._seconds = 0.0 if was_good else min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, self._seconds * 2))
-        return max(at_least, self._seconds * _JITTER.uniform(0.5, 1.5))
+        return min(at_least, LONGEST_WISH) + min(LONGEST_BACK_OFF, self._seconds * _JITTER.uniform(0.5, 1.5))
 
 
 class MemberCall:

@@ -95,12 +95,13 @@ def test_a_refusal_is_no_end(asked: Calls, endpoint: Endpoint, refusal: tuple[in
 
 # Breaks if the pause between two calls does not grow, grows without limit, or is less than the operator wants.
 def test_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_call._JITTER, "uniform", lambda low, high: 1.0)
+    monkeypatch.setattr(member_call._JITTER, "uniform", lambda low, high: high)
     back_off = BackOff()
-    assert [back_off.after(was_good=False) for _ in range(7)] == [0.5, 1, 2, 4, 8, 15, 15]
-    assert back_off.after(was_good=False, at_least=20) == 20
+    assert [back_off.after(was_good=False) for _ in range(7)] == [0.75, 1.5, 3, 6, 12, 15, 15]
+    assert back_off.after(was_good=False, at_least=20) == 35
+    assert back_off.after(was_good=False, at_least=9999) == 75
     assert back_off.after(was_good=True) == 0
-    assert back_off.after(was_good=False) == 0.5
+    assert back_off.after(was_good=False) == 0.75
 
 
 # Breaks if a launcher that waits is silent in an outage, or if one whose program runs fills the log.

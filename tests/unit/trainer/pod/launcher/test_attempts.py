@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from holdfast_train.pod.launcher import worlds
-from holdfast_train.pod.launcher.worlds import HeldPort
+from holdfast_train.pod.launcher import attempts
+from holdfast_train.pod.launcher.attempts import HeldPort
 
 
 # Breaks if another process can get the port while this node waits for the others, or if the program cannot get it.
@@ -23,7 +23,7 @@ def test_a_port_is_held_until_it_is_released() -> None:
 def test_each_attempt_has_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     offers = [first, second]
-    monkeypatch.setattr(worlds, "_bound", lambda address: offers.pop(0))
+    monkeypatch.setattr(attempts, "_bound", lambda address: offers.pop(0))
     found = HeldPort("127.0.0.1", not_this=first.getsockname()[1])
     assert found.number == second.getsockname()[1]
     assert first.fileno() == -1

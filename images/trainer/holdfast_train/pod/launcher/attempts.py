@@ -32,7 +32,7 @@ SIGNAL_SECONDS = 0.2  # between two looks whether a signal came while this node 
 FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
 
 
-def run_worlds(command: Sequence[str], environment: dict[str, str], grace: float) -> dict[str, Any]:
+def run_attempts(command: Sequence[str], environment: dict[str, str], grace: float) -> dict[str, Any]:
     """Run the command once for each attempt that the operator orders. The verdict on the last one."""
     if why := why_refused(command, environment):
         return classify(refusal(MISCONFIGURED, "OptionRefused", why))
@@ -42,7 +42,7 @@ def run_worlds(command: Sequence[str], environment: dict[str, str], grace: float
     except ValueError as error:
         return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
     adopt_orphans()
-    return _Worlds(command, environment, grace, member).run()
+    return _Attempts(command, environment, grace, member).run()
 
 
 class HeldPort:
@@ -79,7 +79,7 @@ def _bound(address: str) -> socket.socket:
     return found
 
 
-class _Worlds:
+class _Attempts:
     """The attempts of one pod, one after the other."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float, member: Member) -> None:
@@ -89,7 +89,7 @@ class _Worlds:
         self._member = member
         self._attempt = 0  # the newest that this launcher has started,
         self._verdict: dict[str, Any] | None = None  # and how its program ended
-        self._port = 0  # of the order before
+        self._port = 0  # that was offered last
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._signal: int | None = None  # that came while no program ran
 
