@@ -2,12 +2,20 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
+
+
+@pytest.fixture(autouse=True)
+def nodes_end() -> Iterator[None]:
+    yield
+    Node.end_all()
+
 
 FAILS = """
 import os, time, torch.distributed as dist
