@@ -55,7 +55,7 @@ ELSEWHERE = (
     Elsewhere("core/attempt", "adopt drain pause requests", ROWS, "tests/unit/core/test_table.py"),
     Elsewhere("core/attempt", "silence start stuck suspend", ROWS, "tests/unit/core/test_table.py"),
     Elsewhere("core/capacity", "work_price", "choices of Deadline", "tests/unit/core/capacity/deadline"),
-    Elsewhere("core/attempt", "meeting survivors", "trainings on several nodes", "tests/unit/core/test_several_nodes.py"),
+    Elsewhere("core/attempt", "meeting survivors", "several nodes", "tests/unit/core/test_several_nodes.py"),
     Elsewhere("core/observe", "config report snapshot", "only fields", "tests/unit/core/test_table.py"),
     Elsewhere("core/observe", "look", "what is seen of attempts", "tests/unit/core/observe/test_situation.py"),
     Elsewhere("core/observe", "raw", "times of observed pods", "tests/unit/core/observe/test_pods.py"),
