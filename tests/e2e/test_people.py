@@ -235,7 +235,7 @@ def test_kubectl_get_shows_how_a_job_stands(
     shown = ["NAME", "PHASE", "TIER", "STEP", "PERCENT", "ETA", "LOSSES", "COST", "EXPECTED", "SAVED", "SLACK", "AGE"]
     assert narrow[0].split() == shown
     cells = table_row(*wide)
-    assert list(cells)[len(shown) :] == ["LOSS", "CHECKPOINT", "NODE", "REASON"]
+    assert list(cells)[len(shown) :] == ["LOSS", "CHECKPOINT", "NODE", "NODES", "REASON"]
     node = calm_pool.node("cpu-1")
     assert (cells["NAME"], cells["PHASE"], cells["TIER"], cells["NODE"]) == ("job", "Running", "cpu", node)
     assert int(cells["STEP"]) >= 20

@@ -127,5 +127,5 @@ def test_a_server_that_does_not_answer(api: FakeApi, s3: S3Server, monkeypatch: 
     monkeypatch.setattr(storage_address, "PATIENCE", 0.0)
     s3.kill()
     result = holdfast("list", "job")
-    assert result.exit_code == ExitCode.FAILED
+    assert result.exit_code == ExitCode.NO_ANSWER
     assert "forward a port to it and give --endpoint" in result.output
