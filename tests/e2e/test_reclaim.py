@@ -65,7 +65,7 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     events = [event for event in audit_events(cluster) if event.get("objectRef", {}).get("namespace") == namespace]
     ledger_replay.check_times(replay, events)
     assert float(done["ledger"]["spent"]) > 0
-    assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated is dear"
+    assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated costs more"
 
     assert _counted(operator) == (moved + 3, recovered + 3)
     of_job = {"namespace": namespace, "job": job.name}

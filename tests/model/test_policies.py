@@ -61,7 +61,7 @@ def test_in_time_and_cheaper_than_dedicated(seed, hours, odds):
     """Breaks if the net is not obeyed, if a choice is not carried out, or if the job goes to and fro."""
     status, took = live(seed, hours, odds)
     assert status.phase is Phase.COMPLETED
-    assert took <= timedelta(hours=hours), "the deadline is kept, whatever Spot does"
+    assert took <= timedelta(hours=hours), "the deadline is kept even without Spot nodes"
     assert float(status.ledger.spent) < 1.1 * DEDICATED_ONLY
     assert status.restarts.failures == 0
     spared = status.attempt - status.restarts.losses

@@ -19,7 +19,7 @@ def wait_for(predicate: Callable[[], T], timeout: float, what: str, every: float
         predicate: looked at every 50 ms, or as often as `every` says.
         timeout: seconds.
         what: completes "timed out waiting for ...".
-        every: seconds between two looks; longer for one that is dear, so that it does not slow down what it waits for.
+        every: seconds between two looks; longer for a check that takes much CPU and would slow down its own subject.
 
     Raises:
         TimeoutError: it was not true in time.

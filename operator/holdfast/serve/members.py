@@ -4,7 +4,6 @@ A launcher says whether its program runs or it is ready for the next one. The an
 status, so it is the same from every operator, and a launcher that asks again gets it again.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +13,7 @@ from holdfast.core.decision import WorldOrder
 from holdfast.core.observe.members import MemberReport
 from holdfast.serve.body import MemberBody
 from holdfast.serve.reports import JobName, Wake
+from holdfast.serve.waiters import Waiters
 
 WAIT: Mapping[str, Any] = {"do": "wait"}
 
@@ -26,7 +26,7 @@ class MemberBook:
         self._reports: dict[str, MemberReport] = {}
         self._orders: dict[str, WorldOrder] = {}
         self._pods: dict[str, frozenset[str]] = {}  # job UID -> pods with orders
-        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._waiters = Waiters()
 
     def of(self, pod_uids: Iterable[str]) -> Mapping[str, MemberReport]:
         """The newest report of each of these pods' launchers."""
@@ -51,8 +51,7 @@ class MemberBook:
         for uid, world in fresh.items():
             if self._orders.get(uid) != world:
                 self._orders[uid] = world
-                for waiter in self._waiters.get(uid, ()):
-                    waiter.set()
+                self._waiters.wake(uid)
 
     def receive(self, job: JobName, body: MemberBody, now: datetime) -> None:
         """Store what a launcher told."""
@@ -75,25 +74,7 @@ class MemberBook:
 
     async def answer(self, body: MemberBody, seconds: float) -> Mapping[str, Any]:
         """What the launcher is to do, after waiting up to `seconds` for something to do."""
-        uid = body.pod_uid
-        if (found := self._order_for(body)) or seconds <= 0:
-            return found or WAIT
-        waiter = asyncio.Event()
-        waiting = self._waiters.setdefault(uid, set())
-        waiting.add(waiter)
-        try:
-            async with asyncio.timeout(seconds):
-                while not (found := self._order_for(body)):
-                    waiter.clear()
-                    await waiter.wait()
-        except TimeoutError:
-            return WAIT
-        else:
-            return found
-        finally:
-            waiting.discard(waiter)
-            if not waiting and self._waiters.get(uid) is waiting:
-                del self._waiters[uid]
+        return await self._waiters.wait(body.pod_uid, lambda: self._order_for(body), seconds) or WAIT
 
     def _order_for(self, body: MemberBody) -> Mapping[str, Any] | None:
         order = self._orders.get(body.pod_uid)
@@ -114,4 +95,4 @@ class MemberBook:
     @property
     def waiting(self) -> int:
         """Number of launchers that wait now."""
-        return sum(map(len, self._waiters.values()))
+        return len(self._waiters)

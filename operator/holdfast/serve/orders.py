@@ -1,6 +1,5 @@
 """Open orders, and the requests of pods that wait for them."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from holdfast.core.decision import Order
+from holdfast.serve.waiters import Waiters
 
 Delivered = Callable[[str, float], None]  # type of the order, seconds since it was opened
 
@@ -27,7 +27,7 @@ class OrderBoard:
         self._clock = clock
         self._open: dict[str, dict[int, _Open]] = {}  # pod UID -> order id
         self._pods: dict[str, frozenset[str]] = {}  # job UID -> pods with orders
-        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._waiters = Waiters()
         self.delivered: Delivered = lambda kind, seconds: None
 
     def replace(self, job_uid: str, orders: Iterable[Order]) -> None:
@@ -46,8 +46,7 @@ class OrderBoard:
             news = entries.keys() - self._open.get(pod_uid, {}).keys()
             self._open[pod_uid] = entries
             if news:
-                for waiter in self._waiters.get(pod_uid, ()):
-                    waiter.set()
+                self._waiters.wake(pod_uid)
 
     def offer(self, job_uid: str, orders: Iterable[Order]) -> None:
         """Open these orders too; orders that were open stay open."""
@@ -75,26 +74,9 @@ class OrderBoard:
 
     async def wait(self, pod_uid: str, after: int, seconds: float) -> list[dict[str, Any]]:
         """The same as `open_for`, after waiting up to `seconds` for a first order."""
-        if (found := self.open_for(pod_uid, after)) or seconds <= 0:
-            return found
-        waiter = asyncio.Event()
-        waiting = self._waiters.setdefault(pod_uid, set())
-        waiting.add(waiter)
-        try:
-            async with asyncio.timeout(seconds):
-                while not (found := self.open_for(pod_uid, after)):
-                    waiter.clear()
-                    await waiter.wait()
-        except TimeoutError:
-            return []
-        else:
-            return found
-        finally:
-            waiting.discard(waiter)
-            if not waiting and self._waiters.get(pod_uid) is waiting:
-                del self._waiters[pod_uid]
+        return await self._waiters.wait(pod_uid, lambda: self.open_for(pod_uid, after), seconds) or []
 
     @property
     def waiting(self) -> int:
         """Number of requests that wait now."""
-        return sum(map(len, self._waiters.values()))
+        return len(self._waiters)

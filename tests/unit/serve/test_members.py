@@ -1,4 +1,4 @@
-"""Launchers of several nodes: who is told what, and when a decision is woken."""
+"""Calls of the launchers of a training on several nodes: the answer to each, and which call wakes the operator."""
 
 import asyncio
 

@@ -34,7 +34,7 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
     if not any(tier.dependable and view.work / tier.speed <= view.left for tier in view.tiers):
         return Risk("True", "NoDedicatedTier", "no dedicated tier is fast enough: nothing can be promised")
     if choice.promised:
-        return Risk("False", "InTime", "the deadline is met whatever Spot does")
+        return Risk("False", "InTime", "the deadline is met even without Spot nodes")
     net = find_net(view)
     if net is not None and net.tier.available is False and net.tier.name != view.tier:
         return Risk("True", "DedicatedRefused", f"{net.tier.name} is out: nothing can be promised")

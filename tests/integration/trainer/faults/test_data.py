@@ -125,7 +125,7 @@ def test_a_part_that_a_busy_store_refuses_is_sent_again_alone(
 
 
 def test_a_silent_store_is_noticed_once(proxy: FaultProxy, storage: S3Storage) -> None:
-    """No try of a part is made after it: that would multiply the wait of one who has to leave."""
+    """The part is not sent again: each further try would make a rank that has to leave wait as long once more."""
     rule = proxy.add(Act.LOSE_REQUEST, "PUT", "partNumber", times=1000)
     with pytest.raises(StorageUnreachableError, match="cannot be reached"):
         storage.write("data/x", DATA)

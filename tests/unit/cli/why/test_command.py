@@ -114,7 +114,7 @@ WORK, TIME AND MONEY
   deadline           2026-11-22 22:31:40, in 1d13h
   slack              10h00m can be wasted before only dedicated still meets the
                      deadline; 26m10s of it is reserved for the move there
-  deadline at risk   no (InTime): the deadline is met whatever Spot does
+  deadline at risk   no (InTime): the deadline is met even without Spot nodes
   budget             14.37 of 100 spent; finishing on spot costs about 29.23;
                      85.63 left
   cost               14.37 so far, 43.59 expected in the end

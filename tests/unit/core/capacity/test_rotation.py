@@ -109,7 +109,7 @@ IN_A_DAY = format_time(at(30 * 3600))  # less than 2 h more than the work, far t
 
 
 def grid(kinds):
-    """Tiers of these kinds, each dearer than the one before."""
+    """Tiers of these kinds, each more expensive than the one before."""
     for n, kind in enumerate(kinds):
         accelerator = {} if kind == "CPU" else {"accelerator": "nvidia.com/gpu"}
         yield {

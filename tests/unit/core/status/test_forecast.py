@@ -54,7 +54,7 @@ def risk(given_job, *pods, **view):
 
 def test_a_deadline_that_can_be_kept():
     assert risk(under("Deadline", a_status(training())), pod()) == (
-        "False", "InTime", "the deadline is met whatever Spot does",
+        "False", "InTime", "the deadline is met even without Spot nodes",
     )  # fmt: skip
     assert risk(job(a_status(training()), goal={"steps": 100_000}), pod()) is None
 

@@ -28,7 +28,7 @@ def test_leaving_writes_a_verdict(uri: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_begun_says_so_until_it_ends(uri: str, tmp_path: Path) -> None:
-    """Breaks if a process that ends without a word of its Run cannot be told from a program without the library."""
+    """Breaks if a process that dies inside its Run looks like a program that does not use the library."""
     where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
     with Run(counter=Counter(), environment=where) as run:
         assert (verdict(tmp_path)["result"], verdict(tmp_path)["step"]) == ("running", None)
