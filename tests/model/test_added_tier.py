@@ -1,8 +1,16 @@
 """One more tier in the grid does not make a job expensive, and never late: a small part of tests.model.added_tier."""
 
+from datetime import timedelta
+
 from tests.model import added_tier
 
+from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import format_time
+from holdfast.simulate.durations import Durations
 from holdfast.simulate.economy import Outcome
+from holdfast.simulate.machines import Spell
+from holdfast.simulate.replay import Node, Schedule, replay
+from holdfast.simulate.world import BEGIN
 
 SEEDS = range(1, 7)
 USUAL = ("slow cheap Spot (T4)", "half as fast expensive Spot", "very slow cheap Spot")
@@ -32,6 +40,43 @@ def test_one_more_dedicated_tier_does_not_make_jobs_expensive():
     ratios = {(name, load): added_tier.ratio(found, name, load) for name in OTHERS for load in (0.5, 0.92)}
     assert max(ratios.values()) <= added_tier.LIMIT + NOISE, ratios
     assert added_tier.late(found) == 0
+
+
+PRICES = {"spot": "1.02", "slow-spot": "0.19", "dedicated": "3.06"}
+DEADLINE = timedelta(days=3.5)  # the steps take 2.8 days on the fast tiers
+
+
+def cost(*tiers: str) -> float:
+    """What a job pays that knows no pace beforehand, where the fast Spot tier is out for the first three hours."""
+    grid = [
+        {
+            "name": name,
+            "kind": "Dedicated" if name == "dedicated" else "Spot",
+            "accelerator": "nvidia.com/gpu",
+            "acquireTimeout": "2m",
+            "pricePerNodeHour": PRICES[name],
+            "nodeSelector": {"tier": name},
+        }
+        for name in tiers
+    ]
+    spec = {
+        "trainer": {"image": "example/train", "command": ["train"]},
+        "capacity": {"policy": "Deadline", "deadline": format_time(BEGIN + DEADLINE), "tiers": grid},
+        "checkpoint": {"storage": {"volumeClaim": {"name": "claim", "path": "job"}}, "gracePeriod": "1m"},
+        "goal": {"steps": 20_000},
+    }
+    job = TrainingJob.parse({"metadata": {"name": "job", "namespace": "team", "uid": "u"}, "spec": spec})
+    late = Spell(timedelta(hours=3))
+    nodes = [Node(name, f"{name}-0", *([(late,)] if name == "spot" else [])) for name in tiers]
+    times = {name: Durations(pace=timedelta(seconds=30 if name == "slow-spot" else 12)) for name in tiers}
+    world = replay(job, Schedule(nodes, every=50, limit=timedelta(days=30)), times)
+    assert world.now - BEGIN < DEADLINE
+    return float(world.status.ledger.spent)
+
+
+# Breaks if a job that begins on the slow tier assumes that the fast Spot tier is as slow, and never tries it.
+def test_a_slow_tier_whose_pace_nobody_stated_does_not_make_the_job_expensive():
+    assert cost("spot", "slow-spot", "dedicated") <= cost("spot", "dedicated") * added_tier.LIMIT
 
 
 # Breaks if a name has a comma: --tiers separates names with commas.

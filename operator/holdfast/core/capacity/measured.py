@@ -4,7 +4,8 @@ A pace that was measured wins. `capacity.tiers[].pace` states the pace of a tier
 Stated paces are scaled so that they agree with what was measured, so only their ratios count. Without either, a tier
 with a CPU counts as far slower than accelerators. Among accelerators, the price is the only hint: a tier that costs
 less is assumed to be slower, but still cheaper for each unit of work, so that the job tries it where there is time. A
-tier is never assumed to be faster than the known ones.
+Spot tier that costs more than the known Spot tiers is assumed to be faster than they are, or a job whose first node is
+slow would never try it. No tier is assumed to be faster than the fastest known one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,9 +87,15 @@ def _assumed(tier: ProfileTier, tiers: Sequence[ProfileTier], known: Mapping[str
     if tier.kind == "CPU":
         return 1.0 if on_cpu else CPU_SPEED
     fastest = ACCELERATED if on_cpu else 1.0
-    alike = [(one.name, one.price_per_node_hour) for one in tiers if one.kind == tier.kind]
-    compared = [(known[name], price) for name, price in alike if name in known]
+    alike = [one for one in tiers if one.kind == tier.kind]
+    compared = [(known[one.name], one.price_per_node_hour) for one in alike if one.name in known]
     if not compared:
-        compared = [(fastest, max((price for _, price in alike if price), default=None))]
+        prices = (one.price_per_node_hour for one in alike if one.price_per_node_hour)
+        compared = [(fastest, max(prices, default=None))]
     price = tier.price_per_node_hour
-    return max(speed * min(sqrt(price / other), 1.0) if price and other else speed for speed, other in compared)
+    found = max(speed * sqrt(price / other) if price and other else speed for speed, other in compared)
+    # The promise of a deadline counts on dedicated tiers: they are not assumed to be faster than others of their kind.
+    limited_by = (
+        [one.name for one in tiers if one.kind != "CPU"] if tier.kind == "Spot" else [one.name for one in alike]
+    )
+    return min(found, max((known[name] for name in limited_by if name in known), default=fastest))

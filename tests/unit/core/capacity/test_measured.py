@@ -79,6 +79,15 @@ def test_a_more_expensive_accelerator_is_not_assumed_to_be_faster():
     assert speeds(T4, a100, paces={"t4": 30}) == {"t4": 1.0, "a100": 1.0}
 
 
+def test_a_more_expensive_spot_accelerator_is_assumed_to_be_faster_than_a_slow_one():
+    """Breaks if a job whose first node is a slow one never tries the faster Spot tier, and pays for dedicated nodes."""
+    found = speeds(V100, T4, ON_DEMAND, paces={"t4": 30, "on-demand": 12})
+    assert found == {"v100": 0.927, "t4": 0.4, "on-demand": 1.0}
+    assert speeds(tier("h100", price="9"), T4, ON_DEMAND, paces={"t4": 30, "on-demand": 12})["h100"] == 1.0
+    dedicated = tier("slow", "Dedicated", "0.75"), tier("fast", "Dedicated", "3")
+    assert speeds(V100, *dedicated, paces={"v100": 12, "slow": 30})["fast"] == 1.0, "the promise counts on it"
+
+
 def test_among_dedicated_tiers_that_were_never_used_the_most_expensive_one_counts_as_fast():
     found = speeds(V100, tier("slow", "Dedicated", "0.75"), tier("fast", "Dedicated", "3"), paces={"v100": 12})
     assert found == {"v100": 1.0, "slow": 0.5, "fast": 1.0}
