@@ -26,6 +26,29 @@ def pod(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
 
 
+def server(name: str, port: int, **spec: Any) -> dict[str, Any]:
+    """A pod that answers `GET /name` with its name, on its own address; it is ready when it does."""
+    script = 'echo "$NAME" > name; exec python -m http.server --bind "$IP" "$PORT"'
+    fields = {"NAME": "metadata.name", "IP": "status.podIP"}
+    env: list[dict[str, Any]] = [
+        {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()
+    ]
+    env.append({"name": "PORT", "value": str(port)})
+    probe = {"httpGet": {"path": "/name", "port": port}, "periodSeconds": 1}
+    return pod(name, container(script, image=TRAINER, env=env, readinessProbe=probe), **spec)
+
+
+def until_ready(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
+    """Wait until the first container is ready, and return the status."""
+
+    def look() -> dict[str, Any]:
+        seen = status(cluster, namespace, name)
+        assert [one["ready"] for one in seen.get("containerStatuses") or ()] == [True], json.dumps(seen)
+        return seen
+
+    return wait_for(look, 20, f"pod {name} to be ready")
+
+
 def run(cluster: Cluster, namespace: str, *pods: dict[str, Any]) -> None:
     """Create pods."""
     apply(cluster, *pods, namespace=namespace)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import signal
 
 from filelock import Timeout
 
+from holdfast.local.agent.addresses import SHARED, PodAddresses, place_in_shared
 from holdfast.local.agent.api import ApiClient, insist
 from holdfast.local.agent.config import AgentConfig
 from holdfast.local.agent.container.container import Container, Machine, measure
@@ -33,14 +33,6 @@ class Agent:
     def __init__(self, config: AgentConfig) -> None:
         self.config = config
         self.nodes: dict[str, Node] = {}
-        self._addresses = itertools.count(1)
-
-    def _new_pod_ip(self) -> str:
-        """127.64.0.1 and on: loopback addresses that differ from the machine's usual one and from each other."""
-        number = next(self._addresses)
-        while number % 256 in (0, 255):
-            number = next(self._addresses)
-        return f"127.{64 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
         """The worker of a pod, on a node that answers."""
@@ -101,8 +93,9 @@ class Agent:
     async def _start(self, machine: Machine, port: int, control: Control) -> None:
         version = (await insist(lambda: machine.api.get("/version")))["gitVersion"]
         facts = NodeFacts(port, str(version))
+        addresses = PodAddresses(SHARED, place_in_shared(port))
         for spec in self.config.nodes:
-            self.nodes[spec.name] = Node(spec, machine, facts, self._new_pod_ip)
+            self.nodes[spec.name] = Node(spec, machine, facts, addresses)
         there = [node for node in self.nodes.values() if not node.spec.standby]
         await asyncio.gather(*(node.start() for node in there))
         # The socket comes last: a client that can connect knows that every node is registered.

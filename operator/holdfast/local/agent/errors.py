@@ -27,6 +27,10 @@ class ApiUnreachableError(AgentError):
     """The API server did not answer; worth another try later."""
 
 
+class AddressError(AgentError):
+    """No address is free for a pod; the agent tries again."""
+
+
 class VolumeError(AgentError):
     """A volume cannot be set up yet; the pod stays in ContainerCreating and the agent tries again."""
 

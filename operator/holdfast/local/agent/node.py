@@ -6,12 +6,13 @@ import asyncio
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.local.agent import admission
+from holdfast.local.agent.addresses import PodAddresses
 from holdfast.local.agent.api import follow
 from holdfast.local.agent.config import NodeSpec
 from holdfast.local.agent.container.container import Machine
@@ -33,15 +34,15 @@ log = logging.getLogger(__name__)
 class Node:
     """A node and the pods on it. It is a pod's Host."""
 
-    def __init__(self, spec: NodeSpec, machine: Machine, facts: NodeFacts, new_pod_ip: Callable[[], str]) -> None:
+    def __init__(self, spec: NodeSpec, machine: Machine, facts: NodeFacts, addresses: PodAddresses) -> None:
         self.spec = spec
         self.machine = machine
         self.name = spec.name
+        self.addresses = addresses
         self.silent = False
         self.allocatable = spec.capacity.resources()
         self.state: State = "gone"
         self.workers: dict[str, PodWorker] = {}
-        self._pod_ip = new_pod_ip
         self._folder = machine.config.data / spec.name / "pods"
         self._heartbeat = Heartbeat(spec, machine, facts)
         self._labels: dict[str, str] = {**spec.labels, **self._heartbeat.own_labels}
@@ -52,10 +53,6 @@ class Node:
         self._closing: set[asyncio.Task[None]] = set()
 
     # What a pod asks of its node.
-
-    def new_pod_ip(self) -> str:
-        """An address that no other pod of this agent has."""
-        return self._pod_ip()
 
     def pod_folder(self, uid: str) -> Path:
         """Where the files of a pod are."""

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.local.agent import status
+from holdfast.local.agent.addresses import PodAddresses
 from holdfast.local.agent.admission import Rejection
 from holdfast.local.agent.api import Backoff
 from holdfast.local.agent.container.container import Container, Machine, Sandbox, temporary_folder
 from holdfast.local.agent.container.downward import PodFacts
 from holdfast.local.agent.container.volumes import Volumes
-from holdfast.local.agent.errors import AgentError, ApiUnreachableError
+from holdfast.local.agent.errors import AddressError, AgentError, ApiUnreachableError
 from holdfast.local.agent.report import Reporter
 from holdfast.local.agent.status import PodState, Terminated, Waiting
 
@@ -35,9 +36,7 @@ class Host(Protocol):
     name: str
     silent: bool
     allocatable: dict[str, str]
-
-    def new_pod_ip(self) -> str:
-        """An address that no other pod of this agent has."""
+    addresses: PodAddresses
 
     def admit(self, pod: Object) -> Rejection | None:
         """Whether the node takes the pod beside those it has."""
@@ -65,9 +64,9 @@ class PodWorker:
         self._told = False  # SIGTERM is sent
         self._admitted = False
         self._tasks: list[asyncio.Task[None]] = []
-        ip = NODE_IP if pod["spec"].get("hostNetwork") else host.new_pod_ip()
-        self._facts = PodFacts(pod, ip, NODE_IP, host.allocatable)
-        self._state = PodState(pod, [], [], pod_ip=ip, host_ip=NODE_IP)
+        self._address = ""  # from its pool; given back when no process of the pod runs
+        self._facts = PodFacts(pod, "", NODE_IP, host.allocatable)
+        self._state = PodState(pod, [], [], host_ip=NODE_IP)
         self.reporter = Reporter(host, self._state)
         self._sandbox = Sandbox(
             host.machine,
@@ -110,12 +109,14 @@ class PodWorker:
             else:
                 await self._live()
             self.ended = True
+            self._give_address_back()
             self._state.terminal = True
             self.reporter.changed()
             await self._finish()
         except Exception as err:  # a bug here must not take the other pods down, and the pod must not wait for ever
             log.exception("pod %s/%s: the agent failed", *self.key)
             await self.kill()
+            self._give_address_back()
             self.ended = self._state.terminal = True
             self._state.reason, self._state.message = "NodeAgentError", f"{type(err).__name__}: {err}"
             self.reporter.changed()
@@ -141,7 +142,6 @@ class PodWorker:
         if rejection is not None:
             self._state.reason, self._state.message = rejection.reason, rejection.message
             self._state.terminal = True
-            self._state.pod_ip = ""
             self.reporter.event(rejection.reason, rejection.message)
             return
         self._admitted = True
@@ -155,7 +155,7 @@ class PodWorker:
         ending = asyncio.create_task(self._end_when_told())
         renewing: asyncio.Task[None] | None = None
         try:
-            if await self._volumes():
+            if await self._make_sandbox():
                 renewing = asyncio.create_task(self._sandbox.volumes.keep_fresh())
                 await self._containers(spec.get("restartPolicy", "Always"))
         finally:
@@ -163,15 +163,18 @@ class PodWorker:
                 if task is not None:
                     task.cancel()
 
-    async def _volumes(self) -> bool:
-        """Make the volumes, trying again until they can be made; False if the pod is to end before that."""
+    async def _make_sandbox(self) -> bool:
+        """Take an address and make the volumes, again until that works; False if the pod is to end before that."""
         self.folder.mkdir(parents=True, exist_ok=True)
         backoff = Backoff(0.25, 10.0)
         while not self._sandbox.stopping.is_set():
             try:
+                self._take_address()
                 await self._sandbox.volumes.prepare()
             except ApiUnreachableError as err:
                 log.warning("%s", err)
+            except AddressError as err:
+                self.reporter.event("FailedCreatePodSandBox", f"Failed to create pod sandbox: {err}")
             except AgentError as err:
                 self.reporter.event("FailedMount", str(err))
             else:
@@ -179,6 +182,19 @@ class PodWorker:
                 return True
             await self._sandbox.pause(backoff.take())
         return False
+
+    def _take_address(self) -> None:
+        if not self._facts.pod_ip:
+            if self.pod["spec"].get("hostNetwork"):
+                self._facts.pod_ip = NODE_IP
+            else:
+                self._facts.pod_ip = self._address = self._host.addresses.take()
+            self._state.pod_ip = self._facts.pod_ip
+
+    def _give_address_back(self) -> None:
+        if self._address:
+            self._host.addresses.give_back(self._address)
+            self._address = ""
 
     async def _containers(self, policy: str) -> None:
         for container in self.init:
@@ -248,6 +264,7 @@ class PodWorker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._give_address_back()
         for container in (*self.init, *self.containers):
             if container.log is not None:
                 container.log.close()
