@@ -79,7 +79,7 @@ def up_command(
     nodes: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file with a list of nodes (name, labels, taints, capacity, standby).",
+            help="YAML file with a list of nodes instead of the default ones; see above.",
             exists=True,
             dir_okay=False,
         ),
@@ -92,6 +92,15 @@ def up_command(
     """Start the cluster. The first start builds its tools (about 5 minutes); later ones take seconds.
 
     The default nodes are spot-1, spot-2 and dedicated-1 with one simulated GPU each, and cpu-1.
+
+    \b
+    A file for --nodes is a YAML list. Each node needs a name; everything else has a default:
+      - name: spot-1
+        labels: {holdfast.dev/tier: spot, topology.kubernetes.io/zone: zone-a}
+        taints: [{key: example.com/reserved, value: training, effect: NoSchedule}]
+        capacity: {cpu: 32, memory: 256Gi, pods: 110, accelerators: {nvidia.com/gpu: 8}}
+        standby: true    # absent until `holdfast local restore spot-1`
+    An example with 8 nodes is examples/nodes/eight-nodes.yaml in the repository.
     """
     try:
         config = ClusterConfig(

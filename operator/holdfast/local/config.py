@@ -128,7 +128,7 @@ def _check_unique(nodes: tuple[NodeSpec, ...]) -> None:
 
 
 def load_nodes(path: Path) -> tuple[NodeSpec, ...]:
-    """Read a YAML file with a list of nodes (name, labels, taints, capacity, standby).
+    """Read a YAML file with a list of nodes (name, labels, taints, capacity, standby), such as examples/nodes.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, or a field is wrong; the message names the field.

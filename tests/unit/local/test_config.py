@@ -40,6 +40,18 @@ def test_the_root_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert ClusterConfig(root=Path("c/../d")).root == tmp_path / "d"
 
 
+# Breaks if the example in the repository is refused, or its nodes are not what its comments say.
+def test_the_example_has_eight_nodes_in_two_zones() -> None:
+    nodes = load_nodes(Path(__file__).parents[3] / "examples/nodes/eight-nodes.yaml")
+    assert len(nodes) == 8
+    assert {node.labels["topology.kubernetes.io/zone"] for node in nodes} == {"zone-a", "zone-b"}
+    assert [node.name for node in nodes if node.standby] == ["cpu-2"]
+    assert [node.name for node in nodes if node.taints] == ["dedicated-1", "dedicated-2"]
+    assert nodes[0].capacity.resources() | {"pods": "110"} == {
+        "cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi", "nvidia.com/gpu": "8",
+    }  # fmt: skip
+
+
 def test_nodes_are_read_from_yaml(tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text(
@@ -61,7 +73,15 @@ def test_nodes_are_read_from_yaml(tmp_path: Path) -> None:
         ("name: a", "must be a list of nodes"),
         ("- [", "is not YAML"),
         ("- {labels: {}}", r"\[0\].name: Field required"),
-        ("- {name: A_b}", r"\[0\].name: .*'A_b' is not allowed"),
+        ("- {name: A_b}", r"\[0\].name: .*must be the name of a node: lower-case letters.* \(given: 'A_b'\)"),
+        (f"- {{name: {'a' * 64}}}", r"\[0\].name: .*of 1 to 63 characters"),
+        ("- {name: a, labels: {gpu: 8}}", r"\[0\].labels.gpu: 8: must be the value of a label"),
+        ("- {name: a, labels: {zone: west 1}}", r"\[0\].labels.zone: .*must be the value of a label.*'west 1'"),
+        ("- {name: a, labels: {-x: b}}", r"\[0\].labels.-x.*must be the key of a label"),
+        ("- {name: a, capacity: {cpu: many}}", r"\[0\].capacity.cpu: .*must be a quantity.* \(given: 'many'\)"),
+        ("- {name: a, capacity: {memory: 0}}", r"\[0\].capacity.memory: must be more than 0 \(given: 0\)"),
+        ("- {name: a, capacity: {accelerators: {gpu: 8}}}", r"\[0\].capacity.accelerators.gpu.*with its domain"),
+        ("- {name: a, capacity: {accelerators: {x.y/z: -1}}}", r"accelerators.x.y/z: .*greater than or equal to 0"),
         ("- {name: a, capacity: {cpus: 3}}", r"\[0\].capacity.cpus: is not a known field"),
         ("- {name: a, capacity: {pods: 0}}", r"\[0\].capacity.pods: .*greater than or equal to 1"),
         ("- {name: a, taints: [{key: k, effect: Never}]}", r"\[0\].taints\[0\].effect"),

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from holdfast.api.scalars import Quantity, quantity_value
+from holdfast.api.strings import LabelKey, LabelValue, ResourceName, Text
+
 CONFIG_NAME = "agent.json"
 SOCKET_NAME = "agent.sock"
 
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+# Not longer, because each node has a label with its name.
+_NodeName = Annotated[
+    str, Text("the name of a node: lower-case letters, digits, '-' and '.'", 63, r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+]
 
 
-def _dns_name(value: str) -> str:
-    if not _DNS_NAME.fullmatch(value):
-        raise ValueError(f"node name {value!r} is not allowed: use lower-case letters, digits, '-' and '.'")
-    return value
+def _is_positive(quantity: str) -> str:
+    if quantity_value(quantity) == 0:
+        raise ValueError("must be more than 0")
+    return quantity
+
+
+_Room = Annotated[Quantity, AfterValidator(_is_positive)]
 
 
 class _Model(BaseModel):
@@ -29,8 +37,8 @@ class _Model(BaseModel):
 class TaintSpec(_Model):
     """A taint that a node has from its first moment."""
 
-    key: str
-    value: str = ""
+    key: LabelKey
+    value: LabelValue = ""
     effect: str = Field(default="NoSchedule", pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")
 
 
@@ -40,10 +48,10 @@ class Capacity(_Model):
     cpu and memory are Kubernetes quantities; accelerators maps an extended resource to a count of devices.
     """
 
-    cpu: str = "8"
-    memory: str = "32Gi"
+    cpu: _Room = "8"
+    memory: _Room = "32Gi"
     pods: int = Field(default=110, ge=1, le=10_000)
-    accelerators: dict[str, int] = Field(default_factory=dict)
+    accelerators: dict[ResourceName, Annotated[int, Field(ge=0, le=10_000)]] = Field(default_factory=dict)
 
     def resources(self) -> dict[str, str]:
         """The node's `status.capacity`, with pods and every accelerator."""
@@ -54,8 +62,8 @@ class Capacity(_Model):
 class NodeSpec(_Model):
     """One simulated node. A standby node appears when it is restored, like a machine that is rented later."""
 
-    name: Annotated[str, AfterValidator(_dns_name)]
-    labels: dict[str, str] = Field(default_factory=dict)
+    name: _NodeName
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     taints: tuple[TaintSpec, ...] = ()
     capacity: Capacity = Capacity()
     standby: bool = False

@@ -32,7 +32,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     """Would break: a node file with a typing error is taken."""
     with pytest.raises(ValidationError, match="n-1 appears more than once"):
         _config(tmp_path, NodeSpec(name="n-1"), NodeSpec(name="n-1"))
-    with pytest.raises(ValidationError, match="not allowed"):
+    with pytest.raises(ValidationError, match="must be the name of a node"):
         NodeSpec(name="Upper")
     with pytest.raises(ValidationError, match="extra"):
         NodeSpec.model_validate({"name": "n", "label": {}})
