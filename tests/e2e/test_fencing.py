@@ -34,7 +34,7 @@ def test_a_zombie_commits_nothing_and_ends_by_itself(
     status = job.wait_checkpoint(20)
     node, uid = status["node"], status["current"]["pods"][0]["uid"]
     frozen += processes_of(uid)
-    cluster.partition(node)
+    cluster.silence(node)
     for process in frozen:
         process.send_signal(signal.SIGSTOP)
     job.wait("the next attempt's first step", lambda s: s["attempt"] == 2 and s["current"].get("firstStep"))

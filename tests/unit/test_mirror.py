@@ -64,7 +64,7 @@ ELSEWHERE = (
     Elsewhere("local", "access status", "on a control plane", "tests/integration/local/test_control_plane.py"),
     Elsewhere("local", "bringup", "a cluster whose parts are scripts", "tests/unit/local/test_cluster.py"),
     Elsewhere("local", "errors", EXCEPTIONS, "tests/unit/local/test_cluster.py"),
-    Elsewhere("local/agent", "api heartbeat node pod report server", PODS, "tests/integration/local"),
+    Elsewhere("local/agent", "heartbeat node pod report server", PODS, "tests/integration/local"),
     Elsewhere("local/agent", "errors", EXCEPTIONS, "tests/unit/local/agent"),
     Elsewhere("local/agent/container", "container downward probes procfs", PODS, "tests/integration/local"),
     Elsewhere("runtime", "errors", EXCEPTIONS, "tests/unit/runtime"),

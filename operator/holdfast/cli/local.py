@@ -2,6 +2,7 @@
 
 import shlex
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Run a local Kubernetes cluster with S3 and simulated GPU nodes, without containers.",
 )
+
+
+class NetworkKind(StrEnum):
+    """The networks that a local cluster may have."""
+
+    SHARED = "shared"
+    ISOLATED = "isolated"
+
 
 _COLOURS = {"running": "green", "paused": "yellow", "crashed": "red"}
 
@@ -88,6 +97,13 @@ def up_command(
     node_grace: Annotated[str, typer.Option(help="Silence that makes a node NotReady.", metavar="DURATION")] = "6s",
     lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
     api_port: Annotated[int | None, typer.Option(help="Port of the API server.", show_default="any free one")] = None,
+    network: Annotated[
+        NetworkKind,
+        typer.Option(
+            help="shared: pods use the network of this machine. isolated: each node has its own network and can be cut "
+            "off (`holdfast local partition`); needs root and the program ip."
+        ),
+    ] = NetworkKind.SHARED,
 ) -> None:
     """Start the cluster. The first start builds its tools (about 5 minutes); later ones take seconds.
 
@@ -112,6 +128,7 @@ def up_command(
                 lease=duration("--lease", lease).total_seconds(),
             ),
             ports={"kube-apiserver": api_port} if api_port else {},
+            network=network.value,
         )
     except ValidationError as error:
         raise ConfigError(describe(error, "configuration")) from error
@@ -148,7 +165,10 @@ def status(root: Root = None, as_json: Annotated[bool, typer.Option("--json", he
 
 @app.command()
 def env(root: Root = None) -> None:
-    """Print shell lines that set KUBECONFIG, the S3 settings, and PATH (kubectl): eval "$(holdfast local env)"."""
+    """Print shell lines for eval "$(holdfast local env)": KUBECONFIG, the S3 settings, PATH (kubectl), the address.
+
+    $HOLDFAST_LOCAL_ADDRESS is the address of this machine that pods reach, for servers that they use.
+    """
     cluster = _cluster(root)
     for name, value in cluster.environment().items():
         typer.echo(f"export {name}={shlex.quote(value)}")
@@ -175,8 +195,25 @@ def crash(node: Node, root: Root = None) -> None:
 
 
 @app.command()
+def partition(node: Node, root: Root = None) -> None:
+    """Cut a node off from the API server, the operator, S3 and its peers; its processes run on until `heal`.
+
+    The cluster must be started with `holdfast local up --network isolated`.
+    """
+    _cluster(root).partition(node)
+    _say(f"{node}: cut off; its processes run on")
+
+
+@app.command()
+def heal(node: Node, root: Root = None) -> None:
+    """Connect a node again that was cut off. It reports what happened, and ends pods that were deleted meanwhile."""
+    _cluster(root).heal(node)
+    _say(f"{node}: connected again")
+
+
+@app.command()
 def restore(node: Node, root: Root = None) -> None:
-    """Bring a reclaimed or crashed node back, empty."""
+    """Bring a node back, empty, that was reclaimed, has crashed or is cut off."""
     _cluster(root).restore(node)
     _say(f"{node}: restored")
 
@@ -199,6 +236,8 @@ def _show(found: ClusterStatus) -> None:
     _say(f"\nAPI server  {found.server}")
     if found.s3:
         _say(f"S3          {found.s3.endpoint}, bucket {found.s3.bucket}")
+    if found.network != "shared":
+        _say(f"Network     {found.network}")
     _say(f"State       {found.root}")
     if found.phase != "ready":
         _say("The cluster is not complete (`up` was interrupted): run `holdfast local down`.", "red")

@@ -11,6 +11,7 @@ from holdfast.local.agent.config import AgentConfig
 from holdfast.local.config import PORTS, ClusterConfig
 from holdfast.local.errors import LocalError, PortTakenError, StartError
 from holdfast.local.layout import Layout
+from holdfast.local.network.plan import NetworkPlan
 from holdfast.local.ports import HOST, answers_ok, free
 from holdfast.local.processes import ProcessRecord, ProcessState
 from holdfast.local.progress_bar import Report
@@ -28,31 +29,33 @@ _BUILDERS: dict[str, Callable[[ClusterState], ProcessRecord]] = {
 }
 
 
-def prepare(config: ClusterConfig, tools: dict[str, str]) -> ClusterState:
+def prepare(config: ClusterConfig, tools: dict[str, str], network: NetworkPlan | None = None) -> ClusterState:
     """Make the folders, keys and settings of a new cluster, and choose its ports. Starts nothing.
 
     Args:
         config: the cluster.
         tools: the path of each tool's binary, by name.
+        network: the isolated network that it is going to have; None if its nodes share the network of the machine.
 
     Raises:
         PortTakenError: a port that the configuration asks for is in use.
     """
     layout = Layout(config.root)
     ports = free([name for name in PORTS if config.s3 or name != "s3"], config.ports)
+    address = network.address if network else HOST
     access = None
     if config.s3:
-        endpoint = f"http://{HOST}:{ports['s3']}"
+        endpoint = f"http://{address}:{ports['s3']}"
         access = S3Access(endpoint=endpoint, access_key="holdfast", secret_key=secrets.token_urlsafe(24))
-    server = f"https://{HOST}:{ports['kube-apiserver']}"
+    server = f"https://{address}:{ports['kube-apiserver']}"
     state = ClusterState.model_validate(
-        {"config": config, "server": server, "ports": ports, "tools": tools, "s3": access}
+        {"config": config, "server": server, "ports": ports, "tools": tools, "s3": access, "network": network}
     )
     state.save()  # first of all: from here on `down` knows that this folder belongs to a cluster, also after a crash
     layout.logs.mkdir(mode=0o700)
     layout.bin.mkdir()
     (layout.bin / "kubectl").symlink_to(state.tools["kubernetes"])
-    components.write_pki(layout, state.server)
+    components.write_pki(state)
     components.write_settings(layout, config)
     if config.agent:
         _agent_config(state).save()
@@ -73,6 +76,8 @@ def _agent_config(state: ClusterState) -> AgentConfig:
         nodes=state.config.nodes,
         images=state.config.images,
         timings=state.config.timings,
+        bridge=state.network.bridge if state.network else "",
+        networks=state.network.nodes if state.network else {},
     )
 
 
@@ -200,9 +205,9 @@ def _create_bucket(state: ClusterState) -> None:
 
 _READY: dict[str, Callable[[ClusterState], bool]] = {
     "etcd": lambda state: _accepts(state.ports["etcd"]),
-    "kube-apiserver": lambda state: answers_ok(state.ports["kube-apiserver"], "/readyz", tls=True),
+    "kube-apiserver": lambda state: answers_ok(state.ports["kube-apiserver"], "/readyz", tls=True, host=state.address),
     "kube-controller-manager": lambda state: answers_ok(state.ports["kube-controller-manager"], "/healthz", tls=True),
     "kube-scheduler": lambda state: answers_ok(state.ports["kube-scheduler"], "/healthz", tls=True),
-    "s3": lambda state: answers_ok(state.ports["s3"], "/healthz", tls=False),
+    "s3": lambda state: answers_ok(state.ports["s3"], "/healthz", tls=False, host=state.address),
     "agent": _nodes_ready,
 }

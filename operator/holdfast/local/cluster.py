@@ -25,6 +25,8 @@ from holdfast.local.config import DEFAULT_NODES, ClusterConfig, ImageSpec, NodeS
 from holdfast.local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError
 from holdfast.local.layout import Layout
 from holdfast.local.locking import exclusive
+from holdfast.local.network import links
+from holdfast.local.network.plan import NetworkPlan, make_plan
 from holdfast.local.processes import ProcessState
 from holdfast.local.progress_bar import Report, Silent
 from holdfast.local.state import ClusterState, S3Access
@@ -78,6 +80,11 @@ class Cluster:
         return dict(self._state.ports)
 
     @property
+    def address(self) -> str:
+        """The address of this machine that pods and this machine itself can reach: for servers that pods use."""
+        return self._state.address
+
+    @property
     def ca_cert(self) -> Path:
         """The CA of every certificate in the cluster."""
         return self._layout.pki / "ca.crt"
@@ -123,8 +130,8 @@ class Cluster:
         return read_status(self._refreshed())
 
     def environment(self) -> dict[str, str]:
-        """Variables for a shell: KUBECONFIG and the S3 settings. For kubectl, put `bin` on PATH."""
-        variables = {"KUBECONFIG": str(self.admin_kubeconfig)}
+        """Variables for a shell: KUBECONFIG, `address`, the S3 settings. For kubectl, put `bin` on PATH."""
+        variables = {"KUBECONFIG": str(self.admin_kubeconfig), "HOLDFAST_LOCAL_ADDRESS": self.address}
         if self._state.s3:
             variables |= {
                 "AWS_ACCESS_KEY_ID": self.s3.access_key,
@@ -155,11 +162,22 @@ class Cluster:
         control.order(self._layout, "crash", node)
 
     def partition(self, node: str) -> None:
-        """Cut a node off: its heartbeats and reports stop, its processes run on. Raises ControlError."""
-        control.order(self._layout, "crash", node, mode="partition")
+        """Cut a node off from everything, as a broken cable does; its processes run on. Needs an isolated network.
+
+        Raises ControlError.
+        """
+        control.order(self._layout, "partition", node)
+
+    def silence(self, node: str) -> None:
+        """Stop a node's heartbeats and reports; its processes run on and reach everything. Raises ControlError."""
+        control.order(self._layout, "silence", node)
+
+    def heal(self, node: str) -> None:
+        """End a partition or a silence; what happened on the node is reported then. Raises ControlError."""
+        control.order(self._layout, "heal", node)
 
     def restore(self, node: str) -> None:
-        """Bring a reclaimed or crashed node back, empty. Raises ControlError."""
+        """Bring a node that is not up back, empty. Raises ControlError."""
         control.order(self._layout, "restore", node)
 
     def kill_component(self, name: str) -> None:
@@ -188,7 +206,7 @@ class Cluster:
                 state = ClusterState.load(self.root)
             except NotUpError:
                 return
-            _end_processes(state)
+            _end(state)
             _remove_files(self._layout)
 
     def _refreshed(self) -> ClusterState:
@@ -213,12 +231,15 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
 
     Raises:
         AlreadyUpError: there is a cluster in `config.root`; it is left as it is.
+        ConfigError: an isolated network cannot be made here by this user.
         ToolError: a tool cannot be built.
         StartError: a part did not become ready; the message ends with the tail of its log.
         LocalError: the folder cannot be used.
     """
     report = report or Silent()
     _refuse_second(config.root)
+    if config.network == "isolated":
+        links.check_possible()
     names = ["kubernetes", *(["versitygw"] if config.s3 else [])]
     tools = {name: str(toolchain.build(name, report)) for name in names}
     try:
@@ -237,17 +258,30 @@ def _start(config: ClusterConfig, tools: dict[str, str], report: Report) -> Clus
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         state = None
         try:
-            state = bringup.prepare(config, tools)
+            with _planned_network(config) as network:
+                state = bringup.prepare(config, tools, network)
+                if network:
+                    links.make(network)
             bringup.start_all(state, report)
             return Cluster(state)
         except BaseException as error:
             if state:
-                _end_processes(state, grace=5.0)
+                _end(state, grace=5.0)
             if not isinstance(error, PortTakenError) or config.ports or attempt == _PORT_ATTEMPTS:
                 raise
             _remove_files(Layout(config.root))
             report.note("another process took a port in between: trying again with other ports")
     raise StartError("no free ports were found")
+
+
+@contextmanager
+def _planned_network(config: ClusterConfig) -> Iterator[NetworkPlan | None]:
+    """The isolated network to make, None for a shared one. Until the block ends no other cluster plans its network."""
+    if config.network == "shared":
+        yield None
+        return
+    with links.choosing() as used:
+        yield make_plan(config.root, [node.name for node in config.nodes], used)
 
 
 def _refuse_second(root: Path) -> None:
@@ -288,13 +322,18 @@ def _root_lock(root: Path, *, wait: bool) -> Iterator[None]:
         raise AlreadyUpError(f"another `holdfast local` command is at work in {root}: wait for it to end") from None
 
 
-def _end_processes(state: ClusterState, grace: float = _AGENT_GRACE) -> None:
-    """The agent first and gently: it ends the pods. The rest at once: nothing of its data is kept."""
+def _end(state: ClusterState, grace: float = _AGENT_GRACE) -> None:
+    """End every process and remove the network.
+
+    The agent goes first and gently: it ends the pods. The rest goes at once: nothing of its data is kept.
+    """
     agent = state.processes.get("agent")
     if agent:
         processes.end([agent], grace=grace)
         _end_containers(state.config.root)
     processes.end([record for name, record in state.processes.items() if name != "agent"], grace=0)
+    if state.network:
+        links.remove(state.network)
 
 
 def _end_containers(root: Path) -> None:

@@ -40,14 +40,16 @@ _AUDIT_POLICY = {
 }
 
 
-def write_pki(layout: Layout, server: str) -> None:
+def write_pki(state: ClusterState) -> None:
     """Make the certificate authority, every certificate, and the kubeconfigs that use them."""
+    layout = Layout(state.config.root)
     pki = Pki(layout.pki)
+    nodes = [node.address for node in state.network.nodes.values()] if state.network else []
     pki.issue("etcd", "etcd", hosts=(HOST, "localhost"))
     pki.issue("etcd-client", "kube-apiserver-etcd-client")
-    pki.issue("kube-apiserver", "kube-apiserver", hosts=_SERVER_NAMES)
+    pki.issue("kube-apiserver", "kube-apiserver", hosts=tuple(dict.fromkeys((*_SERVER_NAMES, state.address))))
     pki.issue("kubelet-client", "kube-apiserver-kubelet-client", _MASTERS)
-    pki.issue("agent", "holdfast-node-agent", hosts=(HOST, "localhost"))
+    pki.issue("agent", "holdfast-node-agent", hosts=(HOST, "localhost", *nodes))
     pki.issue("agent-client", "holdfast-node-agent", _MASTERS)
     pki.signing_key("service-accounts")
     layout.kubeconfigs.mkdir(mode=0o700)
@@ -58,7 +60,7 @@ def write_pki(layout: Layout, server: str) -> None:
     )
     for name, user, group, path in users:
         files = pki.issue(name, user, group)
-        write_kubeconfig(path, server, pki.cert, certificate_user(files))
+        write_kubeconfig(path, state.server, pki.cert, certificate_user(files))
 
 
 def certificate_user(files: KeyFiles) -> dict[str, str]:
@@ -140,8 +142,8 @@ def apiserver(state: ClusterState) -> ProcessRecord:
         "etcd-cafile": pki / "ca.crt",
         "etcd-certfile": pki / "etcd-client.crt",
         "etcd-keyfile": pki / "etcd-client.key",
-        "bind-address": HOST,
-        "advertise-address": HOST,
+        "bind-address": state.address,
+        "advertise-address": state.address,
         "secure-port": state.ports["kube-apiserver"],
         "endpoint-reconciler-type": "none",
         "tls-cert-file": pki / "kube-apiserver.crt",
@@ -213,7 +215,7 @@ def s3(state: ClusterState) -> ProcessRecord:
     if not _has_attributes(layout.s3):
         layout.s3_metadata.mkdir(mode=0o700, exist_ok=True)
         posix += ["--sidecar", str(layout.s3_metadata)]
-    address = f"{HOST}:{state.ports['s3']}"
+    address = f"{state.address}:{state.ports['s3']}"
     argv = [str(state.tools["versitygw"]), "--port", address, "--health", "/healthz", "--region", state.s3.region]
     # Keys go by the environment: command lines are visible to every user of the machine.
     keys = {"ROOT_ACCESS_KEY": state.s3.access_key, "ROOT_SECRET_KEY": state.s3.secret_key}

@@ -12,6 +12,7 @@ from holdfast.api import names
 from holdfast.local.agent.config import Capacity, ImageSpec, NodeSpec, TaintSpec, Timings, socket_path_fits
 from holdfast.local.errors import ConfigError
 from holdfast.local.layout import default_root
+from holdfast.local.network.plan import MOST_NODES, MOST_PODS
 
 __all__ = [
     "COMPONENTS", "DEFAULT_IMAGES", "DEFAULT_NODES", "Capacity", "ClusterConfig", "ImageSpec", "NodeSpec", "TaintSpec",
@@ -66,6 +67,8 @@ class ClusterConfig(BaseModel):
         ports: ports to use instead of free ones, by name (kube-apiserver, s3, kubelet, ...).
         extra_args: further arguments of a control-plane part, after the default ones, so that they win.
         ready_timeout: seconds that each part gets to become ready.
+        network: `shared`: all nodes are in the network of the machine. `isolated`: each node has a network namespace,
+            which needs root and iproute2, and can be cut off.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,6 +84,7 @@ class ClusterConfig(BaseModel):
     ports: dict[str, int] = Field(default_factory=dict)
     extra_args: dict[str, list[str]] = Field(default_factory=dict)
     ready_timeout: float = Field(default=60.0, gt=0)
+    network: Literal["shared", "isolated"] = "shared"
 
     @field_validator("root")
     @classmethod
@@ -113,7 +117,19 @@ class ClusterConfig(BaseModel):
                 f"({self.timings.node_grace:g} s): healthy nodes would be called NotReady"
             )
         _check_unique(self.nodes)
+        if self.network == "isolated":
+            self._check_isolated()
         return self
+
+    def _check_isolated(self) -> None:
+        if len(self.nodes) > MOST_NODES:
+            raise ValueError(f"nodes: {len(self.nodes)} are too many: an isolated network has {MOST_NODES} at most")
+        for node in self.nodes:
+            if node.capacity.pods > MOST_PODS:
+                raise ValueError(
+                    f"nodes: {node.name}: capacity.pods is {node.capacity.pods}, but a node of an isolated network has "
+                    f"addresses for {MOST_PODS} pods"
+                )
 
 
 def _known(given: dict[str, Any], allowed: tuple[str, ...]) -> None:

@@ -49,7 +49,7 @@ def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[s
     return ports
 
 
-def answers_ok(port: int, path: str, *, tls: bool) -> bool:
+def answers_ok(port: int, path: str, *, tls: bool, host: str = HOST) -> bool:
     """True if a server on this machine answers an anonymous GET with 200 within a second.
 
     With `tls` its certificate is not checked: some parts sign their own, and the request contains no secret.
@@ -57,9 +57,9 @@ def answers_ok(port: int, path: str, *, tls: bool) -> bool:
     connection: http.client.HTTPConnection
     if tls:
         context = ssl._create_unverified_context()  # noqa: S323 - see above
-        connection = http.client.HTTPSConnection(HOST, port, timeout=1.0, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=1.0, context=context)
     else:
-        connection = http.client.HTTPConnection(HOST, port, timeout=1.0)
+        connection = http.client.HTTPConnection(host, port, timeout=1.0)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

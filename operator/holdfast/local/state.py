@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field, ValidationError
 from holdfast.local.config import ClusterConfig
 from holdfast.local.errors import LocalError, NotUpError
 from holdfast.local.layout import Layout
+from holdfast.local.network.plan import NetworkPlan
+from holdfast.local.ports import HOST
 from holdfast.local.processes import ProcessRecord
 
 
@@ -33,7 +35,13 @@ class ClusterState(BaseModel):
     ports: dict[str, int]
     tools: dict[str, Path]
     s3: S3Access | None = None
+    network: NetworkPlan | None = None
     processes: dict[str, ProcessRecord] = Field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """The address of this machine that nodes, pods and this machine itself can reach."""
+        return self.network.address if self.network else HOST
 
     def save(self) -> None:
         """Write the file in one step, readable by its owner only: it contains keys."""

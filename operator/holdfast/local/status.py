@@ -43,7 +43,10 @@ class NodeStatus(BaseModel):
 
 
 class ClusterStatus(BaseModel):
-    """The whole cluster. `healthy` means that every part runs and the API server answers."""
+    """The whole cluster. `healthy` means that every part runs and the API server answers.
+
+    `network` is `shared` or `isolated`.
+    """
 
     root: str
     phase: str
@@ -53,6 +56,7 @@ class ClusterStatus(BaseModel):
     nodes: list[NodeStatus] = Field(default_factory=list)
     api_error: str = ""
     s3: S3Access | None = None
+    network: str = "shared"
 
 
 def read_status(state: ClusterState) -> ClusterStatus:
@@ -70,7 +74,7 @@ def read_status(state: ClusterState) -> ClusterStatus:
     healthy = state.phase == "ready" and not problem and all(part.state == ProcessState.RUNNING for part in parts)
     return ClusterStatus(
         root=str(state.config.root), phase=state.phase, server=state.server, healthy=healthy, parts=parts, nodes=nodes,
-        api_error=problem, s3=state.s3,
+        api_error=problem, s3=state.s3, network=state.config.network,
     )  # fmt: skip
 
 

@@ -130,15 +130,40 @@ def test_a_crash_is_silent(cluster: Cluster, namespace: str, node: str) -> None:
     assert order(cluster, op="crash", node=node) == {"ok": True, "changed": False}
 
 
-def test_a_partition_leaves_a_zombie(cluster: Cluster, namespace: str, node: str) -> None:
+def test_a_silent_node_leaves_a_zombie(cluster: Cluster, namespace: str, node: str) -> None:
     """Would break: tests of the fence have no second writer."""
     pid = _started(cluster, namespace, "a", _STUBBORN, node)
-    assert order(cluster, op="crash", node=node, mode="partition")["ok"]
+    assert order(cluster, op="silence", node=node)["ok"]
     wait_for(lambda: _ready(cluster, node) == "Unknown", 20, "the node to be NotReady")
     assert alive(pid)
     assert order(cluster, op="restore", node=node)["ok"]
     until_dead(pid)
     until_phase(cluster, namespace, "a", "Failed")
+
+
+def test_a_silent_node_that_heals_reports_what_happened(cluster: Cluster, namespace: str, node: str) -> None:
+    """Would break: a kubelet that is back keeps deleted pods, or says nothing of pods that ended."""
+    ends = "trap 'exit 3' USR1; echo pid=$$; while :; do sleep 0.05; done"
+    ended, deleted = (_started(cluster, namespace, name, ends, node) for name in ("ended", "deleted"))
+    assert order(cluster, op="silence", node=node) == {"ok": True, "changed": True}
+    os.kill(ended, signal.SIGUSR1)
+    until_dead(ended)
+    cluster.kubectl("delete", "pod", "deleted", "-n", namespace, "--grace-period=0", "--force")
+    until_gone(cluster, namespace, "deleted")
+    assert status(cluster, namespace, "ended")["phase"] == "Running"
+    assert alive(deleted)
+    assert order(cluster, op="heal", node=node) == {"ok": True, "changed": True}
+    seen = until_phase(cluster, namespace, "ended", "Failed")
+    assert seen["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    until_dead(deleted)
+
+
+def test_a_node_without_a_network_of_its_own_is_not_cut_off(cluster: Cluster) -> None:
+    """Would break: a partition that cuts nothing."""
+    answer = order(cluster, op="partition", node="spot-1")
+    assert not answer["ok"]
+    assert "holdfast local up --network isolated" in answer["error"]
+    assert "needs root and the program `ip`" in answer["error"]
 
 
 def test_orders_that_make_no_sense_are_refused(cluster: Cluster) -> None:

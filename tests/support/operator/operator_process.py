@@ -37,13 +37,13 @@ class OperatorProcess:
         self.progress_port = free_port()
         self.health_port = free_port()
         self.metrics_port = free_port()
-        self.progress_url = f"https://127.0.0.1:{self.progress_port}"
+        self.progress_url = f"https://{cluster.address}:{self.progress_port}"
         self.logs = cluster.root / f"operator-{self.health_port}.log"
         self._decider = decider
         self._settings = {
             "namespace": NAMESPACE,
             "kubeconfig": str(cluster.kubeconfig_for(NAMESPACE, "holdfast")),
-            "progress_bind": f"127.0.0.1:{self.progress_port}",
+            "progress_bind": f"{cluster.address}:{self.progress_port}",
             "progress_url": self.progress_url,
             "health_bind": f"127.0.0.1:{self.health_port}",
             "metrics_bind": f"127.0.0.1:{self.metrics_port}",

@@ -6,12 +6,23 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.cluster.isolated import needs_isolation
 
 from holdfast.local import bringup, toolchain
 from holdfast.local.cluster import Cluster, ClusterConfig, up
-from holdfast.local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError, ToolError
+from holdfast.local.errors import (
+    AlreadyUpError,
+    ConfigError,
+    LocalError,
+    NotUpError,
+    PortTakenError,
+    StartError,
+    ToolError,
+)
 from holdfast.local.layout import Layout
 from holdfast.local.locking import exclusive
+from holdfast.local.network import links
+from holdfast.local.network.plan import NetworkPlan
 from holdfast.local.processes import ProcessRecord
 from holdfast.local.state import ClusterState
 
@@ -57,6 +68,32 @@ def test_a_part_that_hangs_is_ended_when_its_time_is_up(binary: Path, config: Cl
         up(config)
     assert not config.root.exists()
     assert processes_of(binary) == []
+
+
+# Breaks if a cluster that does not come up leaves its namespaces, or the machine's interface to them.
+@needs_isolation
+def test_a_start_that_fails_removes_the_network(
+    binary: Path, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(binary, "echo no; exit 3")
+    plans: list[NetworkPlan] = []
+    make = links.make
+    monkeypatch.setattr(links, "make", lambda plan: (plans.append(plan), make(plan)))
+    with pytest.raises(StartError, match="etcd ended"):
+        up(config.model_copy(update={"network": "isolated"}))
+    (plan,) = plans
+    assert not any((links.NAMESPACES / name).exists() for name in plan.namespaces)
+    assert plan.link not in {name for _, name in socket.if_nameindex()}
+
+
+def test_a_network_that_cannot_be_made_starts_nothing(
+    binary: Path, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(binary, "exit 1")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ConfigError, match="--network isolated needs root"):
+        up(config.model_copy(update={"network": "isolated"}))
+    assert not config.root.exists()
 
 
 def test_ctrl_c_leaves_nothing(binary: Path, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_secrets_are_audited_without_their_content(state: ClusterState) -> None:
 
 def test_kubeconfigs_are_private_and_name_no_more_than_they_need(state: ClusterState) -> None:
     layout = Layout(state.config.root)
-    components.write_pki(layout, state.server)
+    components.write_pki(state)
     assert layout.admin_kubeconfig.stat().st_mode & 0o077 == 0
     config = yaml.safe_load(layout.kubeconfig("kube-scheduler").read_text())
     assert config["clusters"][0]["cluster"]["server"] == state.server

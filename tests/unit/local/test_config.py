@@ -27,6 +27,9 @@ def test_the_default_layout_is_two_spot_one_dedicated_one_cpu() -> None:
         ({"nodes": (NodeSpec(name="a"), NodeSpec(name="a"))}, "a appears more than once"),
         ({"root": Path("/" + "x" * 120)}, "choose a shorter path"),
         ({"pod_security": "strict"}, "'privileged', 'baseline' or 'restricted'"),
+        ({"network": "bridged"}, "'shared' or 'isolated'"),
+        ({"network": "isolated", "nodes": [{"name": f"n-{i}"} for i in range(32)]}, "32 are too many: .* 31 at most"),
+        ({"network": "isolated", "nodes": [{"name": "n", "capacity": {"pods": 251}}]}, "n: capacity.pods is 251"),
         ({"nods": ()}, "Extra inputs are not permitted"),
     ],
 )

@@ -92,8 +92,8 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
     command = [
         *(sys.executable, "-P", "-m", "holdfast.runtime", "run"),  # -P: no modules of the working directory
         *("--kubeconfig", str(kubeconfig), "--namespace", OPERATOR_NAMESPACE),
-        *("--progress-bind", f"127.0.0.1:{ports['progress']}"),
-        *("--progress-url", f"https://127.0.0.1:{ports['progress']}"),
+        *("--progress-bind", f"{cluster.address}:{ports['progress']}"),
+        *("--progress-url", f"https://{cluster.address}:{ports['progress']}"),
         *("--health-bind", f"127.0.0.1:{ports['health']}"),
         *("--metrics-bind", f"127.0.0.1:{ports['metrics']}"),
         *(part for name, seconds in PATIENCE.items() for part in ("--patience", f"{name}={seconds}")),

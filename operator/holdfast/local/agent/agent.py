@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Mapping
 
 from filelock import Timeout
 
@@ -17,6 +18,7 @@ from holdfast.local.agent.container.process import Reaper, agent_mark, kill_chil
 from holdfast.local.agent.control import Control
 from holdfast.local.agent.errors import AgentError
 from holdfast.local.agent.heartbeat import NodeFacts
+from holdfast.local.agent.network import IsolatedNetwork, Network
 from holdfast.local.agent.node import Node
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.server import LogServer
@@ -37,7 +39,7 @@ class Agent:
     def find(self, namespace: str, name: str) -> PodWorker | None:
         """The worker of a pod, on a node that answers."""
         for node in self.nodes.values():
-            if not node.silent:
+            if node.answers:
                 for worker in node.workers.values():
                     if worker.key == (namespace, name):
                         return worker
@@ -61,17 +63,18 @@ class Agent:
         leftovers = await kill_marked(agent_mark(self.config.root) + ".")
         if leftovers:
             log.warning("killed %d processes that an earlier agent left", leftovers)
-        api = ApiClient(self.config)
-        try:
-            await self._serve(Machine(self.config, api, reaper), stop)
-        finally:
-            await api.close()
+        await self._serve(reaper, stop)
 
-    async def _serve(self, machine: Machine, stop: asyncio.Event) -> None:
+    async def _serve(self, reaper: Reaper, stop: asyncio.Event) -> None:
+        isolated = {
+            name: IsolatedNetwork(one, self.config.bridge, reaper) for name, one in self.config.networks.items()
+        }
         server = LogServer(self.config, self.find)
-        port = await server.start()
+        port = await server.start(isolated.values())
+        shared = Network(PodAddresses(SHARED, place_in_shared(port)))
+        networks = {spec.name: isolated.get(spec.name, shared) for spec in self.config.nodes}
         control = Control(self.config, self.nodes, lambda: {"pid": os.getpid(), "kubeletPort": port})
-        serving = asyncio.create_task(self._start(machine, port, control))
+        serving = asyncio.create_task(self._start(reaper, networks, port, control))
         watching = asyncio.create_task(self._watch_memory())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -87,20 +90,28 @@ class Agent:
                 task.cancel()
             await control.stop()
             await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+            await asyncio.gather(*(node.machine.api.close() for node in self.nodes.values()))
             await kill_children()
             await server.stop()
 
-    async def _start(self, machine: Machine, port: int, control: Control) -> None:
-        version = (await insist(lambda: machine.api.get("/version")))["gitVersion"]
-        facts = NodeFacts(port, str(version))
-        addresses = PodAddresses(SHARED, place_in_shared(port))
+    async def _start(self, reaper: Reaper, networks: Mapping[str, Network], port: int, control: Control) -> None:
+        facts = NodeFacts(port, await self._server_version())
         for spec in self.config.nodes:
-            self.nodes[spec.name] = Node(spec, machine, facts, addresses)
+            network = networks[spec.name]
+            machine = Machine(self.config, ApiClient(self.config, network.open_socket), reaper, network)
+            self.nodes[spec.name] = Node(spec, machine, facts)
         there = [node for node in self.nodes.values() if not node.spec.standby]
         await asyncio.gather(*(node.start() for node in there))
         # The socket comes last: a client that can connect knows that every node is registered.
         await control.start()
         log.info("%d nodes are registered, kubelet port %d", len(there), port)
+
+    async def _server_version(self) -> str:
+        api = ApiClient(self.config)
+        try:
+            return str((await insist(lambda: api.get("/version")))["gitVersion"])
+        finally:
+            await api.close()
 
     async def _watch_memory(self) -> None:
         """Kill containers above their memory limit, as the kernel does for a real one."""

@@ -6,9 +6,11 @@ import asyncio
 import json
 import logging
 import random
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 
@@ -16,6 +18,7 @@ from holdfast.local.agent.config import AgentConfig
 from holdfast.local.agent.errors import ApiError, ApiUnreachableError
 
 Object = dict[str, Any]
+OpenSocket = Callable[[tuple[Any, ...]], socket.socket]
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -47,14 +50,25 @@ class Backoff:
 
 
 class ApiClient:
-    """Requests to one API server. Usable from one event loop; close it at the end."""
+    """Requests of one node to the API server. Usable from one event loop; close it at the end.
 
-    def __init__(self, config: AgentConfig) -> None:
-        context = ssl.create_default_context(cafile=str(config.ca_cert))
-        context.load_cert_chain(str(config.client_cert), str(config.client_key))
+    `open_socket` makes the sockets, in the network of the node; None stands for the network of this process.
+    """
+
+    def __init__(self, config: AgentConfig, open_socket: OpenSocket | None = None) -> None:
+        self._context = ssl.create_default_context(cafile=str(config.ca_cert))
+        self._context.load_cert_chain(str(config.client_cert), str(config.client_key))
         self._server = config.server.rstrip("/")
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=60),
+        self._open_socket = open_socket
+        self._is_cut = False
+        self._streams: WeakSet[aiohttp.ClientResponse] = WeakSet()
+        self._session = self._new_session()
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=self._context, limit=0, keepalive_timeout=60, socket_factory=self._open_socket
+            ),
             timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
             trust_env=False,
         )
@@ -62,6 +76,22 @@ class ApiClient:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+
+    async def cut(self) -> None:
+        """Let every request fail as if the API server did not answer, those that wait for an answer too."""
+        self._is_cut = True
+        await self._replace_session()
+
+    async def reconnect(self) -> None:
+        """Make new connections. Old ones are silent for a long time after a cut, for TCP waits longer each time."""
+        self._is_cut = False
+        await self._replace_session()
+
+    async def _replace_session(self) -> None:
+        old, self._session = self._session, self._new_session()
+        for stream in list(self._streams):
+            stream.close()  # a reader of a stream does not notice the end of its session
+        await old.close()
 
     async def request(
         self,
@@ -73,6 +103,7 @@ class ApiClient:
         content_type: str = "application/json",
     ) -> Object:
         """One request. Raises ApiError for an answer of 400 or more, ApiUnreachableError without an answer."""
+        self._check_connected(f"{method} {path}")
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "Accept": "application/json"}
         try:
@@ -117,9 +148,11 @@ class ApiClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_SECONDS),
         }
+        self._check_connected(f"watch {path}")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, sock_read=BOOKMARK_SECONDS)
         try:
             async with self._session.get(self._server + path, params=query, timeout=timeout) as answer:
+                self._streams.add(answer)
                 if answer.status >= 400:
                     raise _error(answer.status, await answer.text())
                 async for line in _lines(answer.content):
@@ -130,6 +163,10 @@ class ApiClient:
                     yield event
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError) as err:
             raise ApiUnreachableError(f"watch {path}: {type(err).__name__}: {err}") from err
+
+    def _check_connected(self, what: str) -> None:
+        if self._is_cut:
+            raise ApiUnreachableError(f"{what}: the node is cut off from the API server")
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

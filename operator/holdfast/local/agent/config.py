@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from decimal import Decimal
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,20 @@ class NodeSpec(_Model):
     standby: bool = False
 
 
+class NodeNetwork(_Model):
+    """The network namespace of one node.
+
+    `namespace` is its name for `ip netns`, `link` the node's interface at the bridge. `address` is the node's own, with
+    a prefix of `prefix` bits; `pods` is the range of its pods.
+    """
+
+    namespace: str
+    link: str
+    address: str
+    prefix: int
+    pods: IPv4Network
+
+
 class ImageSpec(_Model):
     """What stands for a container image: folders put first on PATH, environment variables, and the entry point.
 
@@ -110,16 +125,18 @@ class AgentConfig(_Model):
     """
 
     root: Path
-    server: str = Field(description="https://127.0.0.1:PORT of the API server")
+    server: str = Field(description="URL of the API server")
     ca_cert: Path = Field(description="CA of the API server, and of the clients that may use the kubelet port")
     client_cert: Path
     client_key: Path
-    kubelet_cert: Path = Field(description="server certificate of the kubelet port, valid for 127.0.0.1")
+    kubelet_cert: Path = Field(description="certificate of the kubelet port, valid for the addresses of all nodes")
     kubelet_key: Path
     kubelet_port: int = Field(default=0, ge=0, le=65535, description="0: any free port; nodes publish the real one")
     nodes: tuple[NodeSpec, ...]
     images: dict[str, ImageSpec] = Field(default_factory=dict)
     timings: Timings = Timings()
+    bridge: str = Field(default="", description="namespace of the bridge; empty where nodes share one network")
+    networks: dict[str, NodeNetwork] = Field(default_factory=dict, description="of each node, where there is a bridge")
     kill_after: Decimal = Field(default=Decimal("2"), ge=0, description="seconds from SIGTERM to SIGKILL in a reclaim")
 
     @model_validator(mode="after")

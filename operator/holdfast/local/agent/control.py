@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -33,18 +33,10 @@ class Reclaim(_Order):
     kill_after: float | None = Field(default=None, alias="killAfterSeconds", ge=0, le=600)
 
 
-class Crash(_Order):
-    """Kill a node (`kill`), or cut it off while its processes run on (`partition`)."""
+class Change(_Order):
+    """Change what a node is: the names are those of the methods of Node."""
 
-    op: Literal["crash"]
-    node: str
-    mode: Literal["kill", "partition"] = "kill"
-
-
-class Restore(_Order):
-    """Bring a node back."""
-
-    op: Literal["restore"]
+    op: Literal["crash", "partition", "silence", "heal", "restore"]
     node: str
 
 
@@ -54,8 +46,8 @@ class Status(_Order):
     op: Literal["status"]
 
 
-_ORDERS: TypeAdapter[Reclaim | Crash | Restore | Status] = TypeAdapter(
-    Annotated[Reclaim | Crash | Restore | Status, Field(discriminator="op")]
+_ORDERS: TypeAdapter[Reclaim | Change | Status] = TypeAdapter(
+    Annotated[Reclaim | Change | Status, Field(discriminator="op")]
 )
 
 
@@ -108,7 +100,7 @@ class Control:
         except AgentError as err:
             return {"ok": False, "error": str(err)}
 
-    async def _obey(self, order: Reclaim | Crash | Restore | Status) -> Object:
+    async def _obey(self, order: Reclaim | Change | Status) -> Object:
         if isinstance(order, Status):
             nodes = {name: {"state": node.state, "pods": len(node.workers)} for name, node in self._nodes.items()}
             return {"nodes": nodes} | self._facts()
@@ -118,6 +110,11 @@ class Control:
         if isinstance(order, Reclaim):
             kill_after = float(self._config.kill_after) if order.kill_after is None else order.kill_after
             return {"event": await node.reclaim(order.notice, kill_after)}
-        if isinstance(order, Restore):
-            return {"changed": await node.restore()}
-        return {"changed": await (node.crash() if order.mode == "kill" else node.partition())}
+        change: Callable[[], Awaitable[bool]] = {
+            "crash": node.crash,
+            "partition": node.partition,
+            "silence": node.silence,
+            "heal": node.heal,
+            "restore": node.restore,
+        }[order.op]
+        return {"changed": await change()}

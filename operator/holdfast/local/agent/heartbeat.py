@@ -20,7 +20,6 @@ from holdfast.local.agent.status import micro_timestamp, timestamp
 
 Object = dict[str, Any]
 
-NODE_IP = "127.0.0.1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 NODES = "/api/v1/nodes"
 
@@ -204,7 +203,7 @@ class Heartbeat:
             "allocatable": resources,
             "conditions": conditions,
             "addresses": [
-                {"type": "InternalIP", "address": NODE_IP},
+                {"type": "InternalIP", "address": self._machine.network.address},
                 {"type": "Hostname", "address": self._spec.name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._facts.kubelet_port}},

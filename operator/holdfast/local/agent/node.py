@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.local.agent import admission
-from holdfast.local.agent.addresses import PodAddresses
 from holdfast.local.agent.api import follow
 from holdfast.local.agent.config import NodeSpec
 from holdfast.local.agent.container.container import Machine
@@ -22,7 +21,7 @@ from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.status import timestamp
 
 Object = dict[str, Any]
-State = Literal["up", "reclaiming", "gone", "crashed", "partitioned"]
+State = Literal["up", "reclaiming", "gone", "crashed", "partitioned", "silenced"]
 
 NOTICE_TAINT = "aws-node-termination-handler/spot-itn"
 TERMINATION = "karpenter.sh/nodeclaim-termination-timestamp"  # when it goes: a cloud's metadata service says it too
@@ -34,11 +33,10 @@ log = logging.getLogger(__name__)
 class Node:
     """A node and the pods on it. It is a pod's Host."""
 
-    def __init__(self, spec: NodeSpec, machine: Machine, facts: NodeFacts, addresses: PodAddresses) -> None:
+    def __init__(self, spec: NodeSpec, machine: Machine, facts: NodeFacts) -> None:
         self.spec = spec
         self.machine = machine
         self.name = spec.name
-        self.addresses = addresses
         self.silent = False
         self.allocatable = spec.capacity.resources()
         self.state: State = "gone"
@@ -51,6 +49,11 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._reclaim: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def answers(self) -> bool:
+        """Whether its kubelet answers; in an isolated network a cut node is not reached in the first place."""
+        return not self.silent and self.state != "silenced"
 
     # What a pod asks of its node.
 
@@ -78,6 +81,7 @@ class Node:
     async def start(self, *, fresh: bool = False) -> None:
         """Register, then keep up heartbeats and run pods. `fresh`: remove an earlier Node object of that name first."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        await self._connect()
         await self._heartbeat.register(fresh=fresh)
         self.silent, self._accepting, self._swept = False, True, False
         self._labels = {**self.spec.labels, **self._heartbeat.own_labels}
@@ -87,6 +91,10 @@ class Node:
         self._spawn(self._heartbeat.keep_status())
         selector = f"spec.nodeName={self.name}"
         self._spawn(follow(self.machine.api, "/api/v1/pods", selector, self._on_list, self._on_event))
+
+    async def _connect(self) -> None:
+        await self.machine.network.join()
+        await self.machine.api.reconnect()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -177,6 +185,7 @@ class Node:
         await self.stop()
         self.state = "gone"
         await self._heartbeat.delete_node()
+        await self.machine.network.cut()
 
     async def crash(self) -> bool:
         """Kill everything on the node and fall silent; the Node object stays. False where it had crashed before."""
@@ -185,18 +194,55 @@ class Node:
         if self.state == "gone":
             raise AgentError(f"node {self.name} is gone: restore it first")
         self.state = "crashed"
+        await self.machine.network.cut()  # first: a machine without power does not close its connections either
         await self.stop()
         return True
 
     async def partition(self) -> bool:
-        """Fall silent while the processes run on. False where it was partitioned before."""
+        """Cut the node off from everything while its processes run on. False where it was partitioned before.
+
+        Raises AgentError where the node is not up, or has no network of its own.
+        """
         if self.state == "partitioned":
             return False
-        if self.state != "up":
-            raise AgentError(f"node {self.name} is {self.state}: only a node that is up can be partitioned")
+        self._check_up("partitioned")
+        if not self.machine.network.isolated:
+            raise AgentError(
+                "all nodes of this cluster share the network of the machine, so none can be cut off: start the cluster "
+                "with `holdfast local up --network isolated`, which needs root and the program `ip` (iproute2)"
+            )
+        await self.machine.network.cut()
         self.state = "partitioned"
-        self._fall_silent()
         return True
+
+    async def silence(self) -> bool:
+        """Cut only the kubelet off from the API server; processes reach everything. False where that was so before.
+
+        Raises AgentError where the node is not up.
+        """
+        if self.state == "silenced":
+            return False
+        self._check_up("silenced")
+        self.state = "silenced"
+        await self.machine.api.cut()
+        return True
+
+    async def heal(self) -> bool:
+        """End a partition or a silence. False where the node is up.
+
+        What happened on the node is reported, and what was deleted in the API is ended, as a kubelet does it.
+        """
+        if self.state == "up":
+            return False
+        if self.state not in ("partitioned", "silenced"):
+            raise AgentError(f"node {self.name} is {self.state}: restore it, and it comes back empty")
+        await self._connect()
+        self.state = "up"
+        return True
+
+    def _check_up(self, to_be: str) -> None:
+        if self.state != "up":
+            raise AgentError(f"node {self.name} is {self.state}: only a node that is up can be {to_be}")
 
     async def restore(self) -> bool:
         """Kill what is left of the node and register a fresh one. False where the node is up."""

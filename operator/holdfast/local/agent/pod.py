@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.local.agent import status
-from holdfast.local.agent.addresses import PodAddresses
 from holdfast.local.agent.admission import Rejection
 from holdfast.local.agent.api import Backoff
 from holdfast.local.agent.container.container import Container, Machine, Sandbox, temporary_folder
@@ -24,8 +23,6 @@ from holdfast.local.agent.status import PodState, Terminated, Waiting
 
 Object = dict[str, Any]
 
-NODE_IP = "127.0.0.1"
-
 log = logging.getLogger(__name__)
 
 
@@ -36,7 +33,6 @@ class Host(Protocol):
     name: str
     silent: bool
     allocatable: dict[str, str]
-    addresses: PodAddresses
 
     def admit(self, pod: Object) -> Rejection | None:
         """Whether the node takes the pod beside those it has."""
@@ -65,8 +61,8 @@ class PodWorker:
         self._admitted = False
         self._tasks: list[asyncio.Task[None]] = []
         self._address = ""  # from its pool; given back when no process of the pod runs
-        self._facts = PodFacts(pod, "", NODE_IP, host.allocatable)
-        self._state = PodState(pod, [], [], host_ip=NODE_IP)
+        self._facts = PodFacts(pod, "", host.machine.network.address, host.allocatable)
+        self._state = PodState(pod, [], [], host_ip=host.machine.network.address)
         self.reporter = Reporter(host, self._state)
         self._sandbox = Sandbox(
             host.machine,
@@ -186,14 +182,14 @@ class PodWorker:
     def _take_address(self) -> None:
         if not self._facts.pod_ip:
             if self.pod["spec"].get("hostNetwork"):
-                self._facts.pod_ip = NODE_IP
+                self._facts.pod_ip = self._host.machine.network.address
             else:
-                self._facts.pod_ip = self._address = self._host.addresses.take()
+                self._facts.pod_ip = self._address = self._host.machine.network.pods.take()
             self._state.pod_ip = self._facts.pod_ip
 
     def _give_address_back(self) -> None:
         if self._address:
-            self._host.addresses.give_back(self._address)
+            self._host.machine.network.pods.give_back(self._address)
             self._address = ""
 
     async def _containers(self, policy: str) -> None:

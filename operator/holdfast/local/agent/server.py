@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from aiohttp import web
 from holdfast.local.agent.config import AgentConfig
 from holdfast.local.agent.container import logs
 from holdfast.local.agent.container.container import Container
+from holdfast.local.agent.network import Network
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.status import Waiting
 
@@ -21,7 +22,7 @@ Find = Callable[[str, str], PodWorker | None]
 
 
 class LogServer:
-    """HTTPS on 127.0.0.1: GET /containerLogs/{namespace}/{pod}/{container}, as a kubelet serves it."""
+    """HTTPS on the address of each node: GET /containerLogs/{namespace}/{pod}/{container}, as a kubelet serves it."""
 
     def __init__(self, config: AgentConfig, find: Find) -> None:
         self._config = config
@@ -31,15 +32,22 @@ class LogServer:
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
 
-    async def start(self) -> int:
-        """Listen; returns the port. Raises OSError where the port is taken."""
+    async def start(self, isolated: Iterable[Network]) -> int:
+        """Listen in the network of the machine, and in these ones; returns the port. Raises OSError if it is taken."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._config.ca_cert))
         context.load_cert_chain(str(self._config.kubelet_cert), str(self._config.kubelet_key))
         context.verify_mode = ssl.CERT_REQUIRED
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", self._config.kubelet_port))
         await self._runner.setup()
+        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        port = await self._listen(own, ("127.0.0.1", self._config.kubelet_port), context)
+        for network in isolated:
+            inside = network.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0))
+            await self._listen(inside, (network.address, port), context)
+        return port
+
+    async def _listen(self, listening: socket.socket, address: tuple[str, int], context: ssl.SSLContext) -> int:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
         await web.SockSite(self._runner, listening, ssl_context=context).start()
         return int(listening.getsockname()[1])
 

@@ -31,6 +31,17 @@ class Node:
 
     async def partition(self) -> bool:
         """Cut it off."""
+        self.told.append("partition")
+        return True
+
+    async def silence(self) -> bool:
+        """Stop its reports."""
+        self.told.append("silence")
+        return True
+
+    async def heal(self) -> bool:
+        """Connect it again."""
+        self.told.append("heal")
         return True
 
     async def restore(self) -> bool:
@@ -64,7 +75,9 @@ async def test_good_orders(control: Control, node: Node) -> None:
     assert answer == {"ok": True, "event": "event-1"}
     await _ask(control, op="reclaim", node="n")
     assert node.told == [(1.5, 0.0), (30.0, 2.0)]
-    assert await _ask(control, op="crash", node="n", mode="partition") == {"ok": True, "changed": True}
+    for name in ("partition", "silence", "heal"):
+        assert await _ask(control, op=name, node="n") == {"ok": True, "changed": True}
+    assert node.told[2:] == ["partition", "silence", "heal"]
     assert await _ask(control, op="restore", node="n") == {"ok": True, "changed": False}
     assert await _ask(control, op="status") == {"ok": True, "pid": 7, "nodes": {"n": {"state": "up", "pods": 2}}}
 
@@ -75,10 +88,10 @@ async def test_good_orders(control: Control, node: Node) -> None:
         ({"op": "crash", "node": "n"}, "node n is gone: restore it first"),
         ({"op": "crash", "node": "x"}, "'x' is not known; the nodes are n"),
         ({"op": "crash"}, "crash.node: Field required"),
-        ({"op": "crash", "node": "n", "mode": "burn"}, "'kill' or 'partition'"),
+        ({"op": "crash", "node": "n", "mode": "burn"}, "mode: Extra inputs"),
         ({"op": "reclaim", "node": "n", "noticeSeconds": -1}, "noticeSeconds"),
         ({"op": "reclaim", "node": "n", "seconds": 1}, "seconds: Extra inputs"),
-        ({"op": "dance"}, "'reclaim', 'crash', 'restore', 'status'"),
+        ({"op": "dance"}, "'reclaim', 'crash', 'partition', 'silence', 'heal', 'restore', 'status'"),
     ],
 )
 async def test_bad_orders_are_refused_with_words(control: Control, order: dict[str, Any], words: str) -> None:

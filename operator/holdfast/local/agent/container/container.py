@@ -21,6 +21,7 @@ from holdfast.local.agent.container.process import ContainerProcess, Reaper, age
 from holdfast.local.agent.container.rewrite import PathMap
 from holdfast.local.agent.container.volumes import Volumes
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError
+from holdfast.local.agent.network import Network
 from holdfast.local.agent.quantity import read_quantity
 from holdfast.local.agent.status import (
     FALLBACK_BYTES,
@@ -40,11 +41,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Machine:
-    """What the containers of every node share."""
+    """What the containers of one node share: the way to the API server and the network are the node's."""
 
     config: AgentConfig
     api: ApiClient
     reaper: Reaper
+    network: Network
 
 
 def temporary_folder(config: AgentConfig, pod: Object) -> Path:
@@ -150,7 +152,9 @@ class Container:
     def _start(self, launch: _Launch, process: ContainerProcess) -> None:
         if not launch.argv:
             raise AgentError("no command specified: this image of the local cluster has none, give command or args")
-        process.start(launch.argv, launch.env, launch.cwd, self._open_log().feed)
+        output = self._open_log().feed
+        with self._sandbox.machine.network.entered():
+            process.start(launch.argv, launch.env, launch.cwd, output)
 
     async def _image(self) -> ImageSpec | None:
         name = str(self.state.spec.get("image", ""))
@@ -244,7 +248,8 @@ class Container:
             return None
         environment = {**launch.env, procfs.MARK: mark}
         ports = self.state.spec.get("ports") or []
-        return Prober(probe, self._sandbox.machine.reaper, self._sandbox.facts.pod_ip, ports, (environment, launch.cwd))
+        machine, address = self._sandbox.machine, self._sandbox.facts.pod_ip
+        return Prober(probe, (machine.reaper, machine.network), address, ports, (environment, launch.cwd))
 
     def _cannot_start(self, launch: _Launch, err: Exception) -> Terminated:
         program = launch.argv[0] if launch.argv else ""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +14,24 @@ from typing import Any
 import aiohttp
 
 from holdfast.local.agent.container.process import Reaper
+from holdfast.local.agent.network import Network
 
 Object = dict[str, Any]
 
 
 class Prober:
-    """Asks one container again and again whether it is ready."""
+    """Asks one container again and again whether it is ready, from the network of its node."""
 
     def __init__(
-        self, probe: Object, reaper: Reaper, pod_ip: str, ports: list[Object], process: tuple[dict[str, str], str]
+        self,
+        probe: Object,
+        node: tuple[Reaper, Network],
+        pod_ip: str,
+        ports: list[Object],
+        process: tuple[dict[str, str], str],
     ) -> None:
         self._probe = probe
-        self._reaper = reaper
+        self._reaper, self._network = node
         self._ip = pod_ip
         self._ports = ports
         self._env, self._cwd = process
@@ -61,7 +68,8 @@ class Prober:
     async def _exec(self, command: list[str]) -> bool:
         null = os.open(os.devnull, os.O_WRONLY)
         try:
-            pid, ended = self._reaper.start(command, self._env, self._cwd, null)
+            with self._network.entered():
+                pid, ended = self._reaper.start(command, self._env, self._cwd, null)
         finally:
             os.close(null)
         try:
@@ -77,13 +85,18 @@ class Prober:
         headers = {one["name"]: one["value"] for one in request.get("httpHeaders") or []}
         # A kubelet does not verify the certificate of a probed container either.
         insecure = ssl._create_unverified_context()  # noqa: S323
-        async with aiohttp.ClientSession() as session:  # noqa: SIM117
-            async with session.get(url, headers=headers, ssl=insecure, allow_redirects=False) as answer:
+        connector = aiohttp.TCPConnector(ssl=insecure, socket_factory=self._network.open_socket)
+        async with aiohttp.ClientSession(connector=connector) as session:  # noqa: SIM117
+            async with session.get(url, headers=headers, allow_redirects=False) as answer:
                 return 200 <= answer.status < 400
 
     async def _tcp(self, request: Object) -> bool:
-        _, writer = await asyncio.open_connection(request.get("host") or self._ip, self._port(request["port"]))
-        writer.close()
+        loop = asyncio.get_running_loop()
+        host, port = request.get("host") or self._ip, self._port(request["port"])
+        info = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+        with self._network.open_socket(info) as connection:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, info[4])
         return True
 
     def _port(self, port: int | str) -> int:

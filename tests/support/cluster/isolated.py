@@ -1,0 +1,17 @@
+"""Isolated networks in tests: only where this user on this machine can make them."""
+
+import pytest
+
+from holdfast.local.errors import ConfigError
+from holdfast.local.network import links
+
+
+def _missing() -> str:
+    try:
+        links.check_possible()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+needs_isolation = pytest.mark.skipif(bool(_missing()), reason=_missing())
