@@ -67,7 +67,8 @@ def remade(cluster: Cluster, namespace: str, pool: Pool, resume: str) -> tuple[J
     job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.05))
     job.wait_checkpoint(20)
     job.delete()
-    wait_for(lambda: not exists(cluster, "pod/job-1-0", namespace), 30, "the first job's pod to go")
+    # A new cluster's garbage collector looks for new kinds of objects, such as TrainingJobs, every 30 s.
+    wait_for(lambda: not exists(cluster, "pod/job-1-0", namespace), 90, "the first job's pod to go")
     again = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.01), checkpoint={"resume": resume})
     return again, again.wait_phase("Completed", "Failed")
 
