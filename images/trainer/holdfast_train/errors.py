@@ -8,6 +8,7 @@ HoldfastTrainError
 +-- AlreadyCompleteError
 +-- StorageError
     +-- StorageUnreachableError
+    |   +-- RankMissingError
     +-- StorageFullError
     +-- CheckpointCorruptError
     +-- WriterLostError
@@ -39,6 +40,7 @@ __all__ = [
     "KeyMissingError",
     "MisconfiguredStorageError",
     "NoCheckpointError",
+    "RankMissingError",
     "RanksDifferError",
     "StateError",
     "StorageDeniedError",
@@ -146,6 +148,10 @@ class StorageUnreachableError(StorageError):
     reason = "StorageUnreachable"
     exit_code = EXIT_UNAVAILABLE
     command_code = CommandCode.NO_ANSWER
+
+
+class RankMissingError(StorageUnreachableError):
+    """Another rank has not written its part of a checkpoint."""
 
 
 class StorageFullError(StorageError):

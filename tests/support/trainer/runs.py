@@ -17,7 +17,7 @@ from holdfast_train.errors import StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.run import ending
 from holdfast_train.run import run as session
-from holdfast_train.save import schedule
+from holdfast_train.save import job, schedule
 from holdfast_train.storage.folder import FolderStorage
 
 
@@ -47,7 +47,7 @@ def settle(run: Run) -> None:
 
 
 class Flaky:
-    """The folder store fails with `error` while `down` is set. Nothing is retried."""
+    """The folder store fails with `error` while `down` is set. No call is repeated."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.down = False
@@ -62,4 +62,5 @@ class Flaky:
         monkeypatch.setattr(FolderStorage, "put", put)
         monkeypatch.setattr(session, "SAVE_PATIENCE", 0.0)
         monkeypatch.setattr(schedule, "RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(job, "RETRY_SECONDS", 0.05)  # of a save that is kept: its writer waits as long
         monkeypatch.setattr(ending, "FINAL_PATIENCE", 0.0)

@@ -21,10 +21,10 @@ from holdfast_train.format.tree import TensorEntry, Tree, Walk
 from holdfast_train.pod.init_container import copy_launcher
 from holdfast_train.restore.lazy_tensors import materialise, outline
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
+from holdfast_train.save.job import ArrivingBytes, Job
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import make_plan, merge_entries
 from holdfast_train.save.upload import Upload
@@ -212,4 +212,4 @@ def save_each(checkpoints: Checkpoints, step: int, states: Sequence[Any], ranks:
             arena, made, walk.leaves, guarded=frozenset(), on_copied=source.mark_ready, on_failed=source.abandon
         ).wait()
         order = Save(name, step, 0, made, tree, own, versions(), {}, {}, time.monotonic(), 0.0, 0.0)
-        Upload(checkpoints, storage, rank, len(ranks)).run(order, made, source)
+        Upload(checkpoints, storage, rank, len(ranks)).run(Job(order, made, source))

@@ -158,8 +158,9 @@ class Checkpoints:
         Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
         log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
 
-        `sweep` then deletes the objects that are not needed any more. FencedError if a newer attempt has started. Other
-        StorageErrors leave the log unchanged; a later sweep deletes the written objects.
+        `sweep` then deletes the objects that are not needed any more. FencedError if a newer attempt has started. After
+        another StorageError it may be called again with the same arguments; the log gets one commit at most. After
+        `discard` instead, a later sweep deletes the written objects.
         """
         data = manifest.encode(written)
         self._storage.put(written.name.manifest_key, data)
@@ -174,18 +175,19 @@ class Checkpoints:
             size=written.size,
             uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
         )
-        before, dropped = self.log.state.commits, self._dropped
+        dropped = self._dropped
         self._undecided |= {name for name in (written.name, fresh) if name is not None}
-        record = self.log.commit(retention.with_metric(commit, written.metrics, self._keep), self._keep, fresh)
+        commit = retention.with_metric(commit, written.metrics, self._keep)
+        record, retired = self.log.commit(commit, self._keep, fresh)
         seconds = time.monotonic() - begun
-        self._judge(dropped.union(*(c.names for c in before if c.seq in record.retired)))
+        self._judge(dropped.union(*(c.names for c in retired)))
         uri = join_uri(self._storage.uri, written.name.manifest_key)
         return Saved(
             written.step,
             uri,
             written.size,
             seconds,
-            commit.at,
+            commit.at if record.commit is None else record.commit.at,
             uses=commit.names - {commit.name},
             shared=sum(use.size for use in commit.uses),
             reused=sum(use.size for use in commit.uses if use.name != fresh),

@@ -120,18 +120,29 @@ class CommitLog:
 
         self._append(next_record)
 
-    def commit(self, commit: records.Commit, keep: records.Keep, fresh: CheckpointName | None = None) -> records.Record:
-        """Append a commit that also retires commits by `keep`. FencedError if a newer attempt has started.
+    def commit(
+        self, commit: records.Commit, keep: records.Keep, fresh: CheckpointName | None = None
+    ) -> tuple[records.Record, tuple[records.Commit, ...]]:
+        """Append a commit that also retires commits by `keep`. Return its record and the commits that it retires.
 
-        CheckpointCorruptError if it uses data that it may not use. `fresh`: see `rules.check_may_use`.
+        If the log has a commit of that name, from an append whose answer was lost, nothing is appended. FencedError if
+        a newer attempt has started. CheckpointCorruptError if it uses data that it may not use. `fresh`: see
+        `rules.check_may_use`.
         """
 
-        def next_record(state: records.LogState) -> records.Record:
+        def next_record(state: records.LogState) -> records.Record | None:
+            if any(known.name == commit.name for known in state.commits):
+                return None
             rules.check_may_use(state, commit, fresh)
             record = self._own_draft(state, "commit", commit=commit)
             return replace(record, retired=retention.retire(records.apply(state, record).commits, keep))
 
-        return self._append(next_record)
+        before = self.state
+        record = self._append(next_record)
+        if record is None:
+            number = next(known.seq for known in self.state.commits if known.name == commit.name)
+            (record, _), (_, before) = self._read(number), self._read(number - 1)
+        return record, tuple(known for known in before.commits if known.seq in record.retired)
 
     def prune(self, retired: tuple[int, ...]) -> records.Record:
         """Append a prune for a person. FencedError if an attempt may be training: see `rules.check_may_prune`."""

@@ -129,6 +129,7 @@ class Ending:
         """End the loop. The verdict comes first: the handover may use up the time that is left."""
         self.left = True
         self._write_verdict(result, step, message=message)
+        self._drop_kept()  # the log refuses it after the handover
         if self._checkpoints is not None and self._storage is not None:
             hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0))
         self._progress.state = "left"
@@ -181,6 +182,7 @@ class Ending:
         if not self.left:
             self._write_verdict(error.outcome, step, reason=error.reason, message=str(error))
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
+        self._drop_kept()
         self._send_last_report()
         self._notice.stop_listening()
         raise SystemExit(error.exit_code) from error
@@ -191,6 +193,10 @@ class Ending:
             if message:
                 say(message)
             self._coordinator.wait(step, self._notice.seconds_left)
+
+    def _drop_kept(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.saver.drop_kept()
 
     def _complete(self, step: int) -> None:
         """Record on rank 0 that training is complete."""

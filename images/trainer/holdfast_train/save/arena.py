@@ -1,16 +1,24 @@
-"""Shared memory: a rank copies its state into it, and the rank's writer process uploads from it."""
+"""Shared memory: a rank copies its state into it, and the rank's writer process uploads from it. And whose it is."""
 
 import ctypes
 import errno
 import mmap
 import os
 import sys
-from typing import Any, Final
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from holdfast_train.errors import StateError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.memory_file import memory_file
+from holdfast_train.save.memory import fits
 
-__all__ = ["ALIGNMENT", "Arena"]
+__all__ = ["ALIGNMENT", "Arena", "Arenas", "Loan"]
+
+ARENAS: Final = 2
+LoanState: TypeAlias = Literal["uploading", "kept", "retrying"]
 
 ALIGNMENT: Final = 64  # bytes: tensors in the arena start at multiples of it, as vector instructions prefer
 _MADV_POPULATE_WRITE: Final = 23  # <linux/mman.h>, since Linux 5.14; Python's mmap does not name it
@@ -78,6 +86,98 @@ class Arena:
             torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(self.address))
             self._registered = False
         self.close_descriptor()
+
+
+@dataclass
+class Loan:
+    """An arena's save: `name` of `step`, which `writer` uploads. `fresh`: see FrozenNames.
+
+    `state`: "kept" between two tries of an upload whose storage is unreachable, "retrying" during a further try.
+    """
+
+    name: CheckpointName
+    fresh: CheckpointName
+    step: int
+    writer: object
+    state: LoanState = "uploading"
+
+
+class Arenas:
+    """The arenas of one rank, by number, and the `loans`: the saves to which they belong.
+
+    An arena belongs to a save until its writer says that it is free, or the writer's process is reaped. Until then
+    nothing copies into it. `changed` guards this object, and is notified of each change. `copies`: the ranks of this
+    pod, which share its memory.
+    """
+
+    def __init__(self, copies: int = 1) -> None:
+        self.copies = copies
+        self.by_number: dict[int, Arena] = {}
+        self.loans: dict[int, Loan] = {}
+        self.changed = threading.Condition()
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a checkpoint is in flight. One that is kept is not: nobody knows when it will be."""
+        return any(loan.state != "kept" for loan in self.loans.values())
+
+    @property
+    def has_free(self) -> bool:
+        """True if an arena is free, or there is memory for another one."""
+        if len(self.loans) < len(self.by_number) or not self.by_number:
+            return True
+        largest = max(arena.size for arena in self.by_number.values())
+        return len(self.by_number) < ARENAS and fits(largest * self.copies)
+
+    def names(self, *states: LoanState) -> list[CheckpointName]:
+        """The saves in one of these `states`."""
+        return [loan.name for loan in self.loans.values() if loan.state in states]
+
+    def take(self, size: int, make: Callable[[int, int], Arena]) -> int:
+        """The number of an arena for `size` bytes that is free. `make(number, size)` makes it if it is too small."""
+        free = [number for number in self.by_number if number not in self.loans]
+        for number in free:
+            if self.by_number[number].size >= size:
+                return number
+        number = free[0] if free else len(self.by_number)
+        make(number, size)
+        return number
+
+    def mark(self, name: CheckpointName, writer: object, state: LoanState) -> None:
+        """`writer` has said in which `state` its save `name` is."""
+        with self.changed:
+            for _, loan in self._of(writer, name):
+                loan.state = state
+            self.changed.notify_all()
+
+    def free(self, name: CheckpointName, writer: object) -> None:
+        """`writer` has said that its save `name` is over."""
+        with self.changed:
+            for number, _ in self._of(writer, name):
+                del self.loans[number]
+            self.changed.notify_all()
+
+    def free_all(self, writer: object) -> None:
+        """The process of `writer` is reaped."""
+        with self.changed:
+            for number, _ in self._of(writer):
+                del self.loans[number]
+            self.changed.notify_all()
+
+    def of(self, writer: object) -> list[Loan]:
+        """What `writer` has."""
+        with self.changed:
+            return [loan for _, loan in self._of(writer)]
+
+    def close(self) -> None:
+        """Close all arenas. Nothing may copy into them after this call."""
+        for arena in self.by_number.values():
+            arena.close()
+        self.by_number.clear()
+
+    def _of(self, writer: object, name: CheckpointName | None = None) -> list[tuple[int, Loan]]:
+        found = [(number, loan) for number, loan in self.loans.items() if loan.writer is writer]
+        return [(number, loan) for number, loan in found if name is None or loan.name == name]
 
 
 def _mapped(descriptor: int | None, length: int) -> tuple[int, mmap.mmap]:

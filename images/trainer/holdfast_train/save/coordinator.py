@@ -18,7 +18,7 @@ from holdfast_train.save.frozen import FrozenNames
 from holdfast_train.save.memory import available
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
-from holdfast_train.save.schedule import SaveSchedule
+from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 
@@ -53,7 +53,8 @@ class SaveCoordinator:
         self._doubted: set[str] = set()  # of these, those that a save has found to differ
         self._newest: CheckpointName | None = None  # the save that has begun last,
         self._result: Saved | StorageError | None = None  # and its result, None until it is known
-        self.saver = Saver(opened, state, self._on_result)
+        self._kept: CheckpointName | None = None  # the save that the writer has kept last
+        self.saver = Saver(opened, state, self._on_result, self._on_kept)
 
     def raise_stop_error(self) -> None:
         """Raise the `stop_error` of rank 0 on every rank."""
@@ -168,7 +169,8 @@ class SaveCoordinator:
         """Record the result of the save `name`. Called on rank 0, in a thread, at any moment."""
         if isinstance(result, Saved):
             self._note(name, result)
-            self._schedule.record_saved(result, self.saver.seconds_lost(result.step))
+            lost = self.saver.seconds_lost(result.step)
+            self._schedule.record_saved(result, lost, was_kept=name == self._kept)
             reused = f", {result.reused / 2**20:.1f} MiB of them stored before" if result.reused else ""
             say(f"saved step {result.step}: {result.size / 2**20:.1f} MiB in {result.seconds:.2f} s{reused}")
         elif isinstance(result, RanksDifferError) and (error := self._doubt(result)) is not None:
@@ -178,6 +180,18 @@ class SaveCoordinator:
             say(f"a checkpoint could not be saved ({result}); training goes on and tries again")
         else:
             self.stop_error = result
+        self._on_change()
+
+    def _on_kept(self, name: CheckpointName, error: HoldfastTrainError) -> None:
+        """Record that the writer keeps the save `name`, to try it again. Called as `_on_result`."""
+        assert isinstance(error, StorageError)
+        self._note(name, self._schedule.record_failed(error, is_kept=True))
+        if name != self._kept:
+            say(
+                f"a checkpoint could not be saved ({error}); training goes on, and the copy of its state is tried "
+                f"again every {RETRY_SECONDS:.0f} s"
+            )
+        self._kept = name
         self._on_change()
 
     def _note(self, name: CheckpointName, result: Saved | StorageError) -> None:

@@ -1,4 +1,8 @@
-"""The messages between a trainer and its writer. The writer answers each `Save` with one `Finished`."""
+"""The messages between a trainer and its writer.
+
+The writer answers each `Save` with one `Finished`. Before it, there may be a `Kept` for each try that found the storage
+unreachable, and a `Retrying` for each further try.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +17,19 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.plan import Plan
 
-__all__ = ["Abandon", "Copied", "Failed", "Finished", "MapArena", "Open", "Save", "ShortenDeadline"]
+__all__ = [
+    "Abandon",
+    "Copied",
+    "Drop",
+    "Failed",
+    "Finished",
+    "Kept",
+    "MapArena",
+    "Open",
+    "Retrying",
+    "Save",
+    "ShortenDeadline",
+]
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,13 @@ class Abandon:
 
 
 @dataclass(frozen=True)
+class Drop:
+    """Give up the save `name` if it is kept. Its `Finished` follows soon, also if it is being tried again just now."""
+
+    name: CheckpointName
+
+
+@dataclass(frozen=True)
 class ShortenDeadline:
     """Training waits until all is committed, so no limit of the upload rate applies until the next `Save`.
 
@@ -122,8 +145,26 @@ class Failed:
 class Finished:
     """The save `name` is over, and its arena may be written again: its bytes are uploaded, or will not be.
 
-    `result`: None on a rank other than 0 that has uploaded its part.
+    `result`: None on a rank other than 0 that has uploaded its part, and of a kept save that was dropped.
     """
 
     name: CheckpointName
     result: Saved | Failed | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The storage is unreachable (`why`). The writer keeps the save `name`, with its arena, and tries it again later.
+
+    A newer `Save` and a `Drop` end it.
+    """
+
+    name: CheckpointName
+    why: Failed
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """The kept save `name` is being tried again."""
+
+    name: CheckpointName

@@ -16,13 +16,25 @@ from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreach
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk
-from holdfast_train.save.arena import Arena
+from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
 from holdfast_train.save.frozen import Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.memory import available, fits, shortage
-from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
+from holdfast_train.save.memory import available, shortage
+from holdfast_train.save.messages import (
+    Abandon,
+    Copied,
+    Drop,
+    Failed,
+    Finished,
+    Kept,
+    MapArena,
+    Open,
+    Retrying,
+    Save,
+    ShortenDeadline,
+)
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.save.writer_process import WriterProcess, start_writer
@@ -30,7 +42,6 @@ from holdfast_train.say import say
 
 __all__ = ["Saver", "TrainingState", "no_garbage_collection"]
 
-ARENAS: Final = 2
 WAIT_SLICE: Final = 0.2  # seconds
 
 
@@ -58,25 +69,16 @@ class _Newest(NamedTuple):
     capture: Capture
 
 
-class _Upload(NamedTuple):
-    """The save `name` of `step`, which `writer` uploads from an arena. `fresh`: see FrozenNames."""
-
-    name: CheckpointName
-    fresh: CheckpointName
-    step: int
-    writer: WriterProcess
-
-
 class Saver:
     """Saves `state` while training goes on. Only one thread, of the process that made the Saver, may use it.
 
-    An arena belongs to a writer from `Save` on, until the writer says that it is free or the writer's process is
-    reaped. Until then nothing copies into it. A writer is replaced only after its process is reaped, so a step is never
-    committed after a later one.
+    A writer is replaced only after its process is reaped, so a step is never committed after a later one. For the
+    memory see `Arenas`.
 
-    `opened` is sent to each writer. `on_result` is called in a thread with the name and the result of each save, on
-    rank 0. `apart`: what is saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all
-    ranks of the pod may get the trainer killed; empty if there is memory for them.
+    `opened` is sent to each writer. On rank 0, `on_result` is called in a thread with the name and the result of each
+    save, and `on_kept` with the name and the reason when the writer keeps a save, to try it again. `apart`: what is
+    saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all ranks of the pod may get
+    the trainer killed; empty if there is memory for them.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Saver:
         opened: Open,
         state: TrainingState,
         on_result: Callable[[CheckpointName, Saved | HoldfastTrainError], None],
+        on_kept: Callable[[CheckpointName, HoldfastTrainError], None] = lambda *_: None,
     ) -> None:
         self._open = opened
         self._state = state
@@ -96,28 +99,26 @@ class Saver:
         self._plan: Plan | None = None
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
-        self._arenas: dict[int, Arena] = {}
-        self._busy: dict[int, _Upload] = {}  # by arena
-        self._copies = max(opened.ranks // opened.environment.nodes, 1)  # the ranks of a pod share its memory
+        self._arenas = Arenas(max(opened.ranks // opened.environment.nodes, 1))
+        self._changed = self._arenas.changed
         self.shortage = ""
-        self._on_result = on_result
+        self._on_result, self._on_kept = on_result, on_kept
         self._newest: _Newest | None = None
-        self._changed = threading.Condition()
         self._lock = InFlightLock.new(opened.environment.verdict_folder)
         self._process = os.getpid()
         self._connect()
 
     @property
     def is_busy(self) -> bool:
-        """True if a checkpoint is in flight."""
+        """True if a checkpoint is in flight. One that its writer keeps is not."""
         with self._changed:
-            return bool(self._busy)
+            return self._arenas.is_busy
 
     @property
     def can_begin(self) -> bool:
-        """True if there is an arena for another checkpoint."""
+        """True if there is an arena for another checkpoint, or a kept one that gives way to it."""
         with self._changed:
-            return self._has_room
+            return not self._is_losing_writer and (self._arenas.has_free or bool(self._arenas.names("kept")))
 
     def facts(self) -> tuple[Tree, Facts]:
         """The tree of the objects, and what this rank has of it, to be compared with other ranks."""
@@ -135,7 +136,7 @@ class Saver:
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
-        self.shortage = shortage(plan.size * self._copies, available() if free is None else free)
+        self.shortage = shortage(plan.size * self._arenas.copies, available() if free is None else free)
         arena = self._new_arena(0, plan.size)
         try:
             threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
@@ -221,10 +222,16 @@ class Saver:
                 deadline = end
                 self._send(ShortenDeadline(seconds))
             with self._changed:
-                if self._changed.wait_for(lambda: not self._busy, min(seconds, WAIT_SLICE)):
+                if self._changed.wait_for(lambda: not self._arenas.is_busy, min(seconds, WAIT_SLICE)):
                     return True
             if seconds <= 0:
                 return False
+
+    def drop_kept(self) -> None:
+        """Give up what the writer keeps to try it again. Without this, the writer tries it once more when we end."""
+        with self._changed:
+            for name in self._arenas.names("kept", "retrying"):
+                self._send(Drop(name))
 
     def close(self) -> None:
         """Free the arenas, and let the writer end after it has finished what is in flight."""
@@ -234,14 +241,12 @@ class Saver:
             self._newest = None
         if (writer := self._writer) is not None:
             writer.channel.finish()
-        for arena in self._arenas.values():
-            arena.close()
-        self._arenas.clear()
+        self._arenas.close()
         self._lock.close()
 
     def _start_capture(self, name: CheckpointName, number: int, plan: Plan, walk: Walk, sample: Sample) -> Capture:
         capture = Capture(
-            self._arenas[number],
+            self._arenas.by_number[number],
             plan,
             walk.leaves,
             guarded=self._guard.storages() if self._overlap else frozenset(),
@@ -269,43 +274,37 @@ class Saver:
 
     def _reserve_arena(self, name: CheckpointName, fresh: CheckpointName, step: int, size: int, at_most: float) -> int:
         """The number of an arena that belongs to the save `name` from now on."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._has_room, None if math.isinf(at_most) else at_most):
+        end = time.monotonic() + at_most
+
+        def wait_until(condition: Callable[[], bool]) -> None:
+            left = None if math.isinf(at_most) else max(0.0, end - time.monotonic())
+            if not self._changed.wait_for(lambda: condition() and not self._is_losing_writer, left):
                 raise StorageUnreachableError(f"step {step} is not saved: earlier checkpoints are still in flight")
+
+        with self._changed:
+            wait_until(lambda: self._arenas.has_free or bool(self._arenas.names("kept", "retrying")))
+            if not self._arenas.has_free:  # there is memory for one copy: the newer state is worth more
+                self.drop_kept()
+                wait_until(lambda: self._arenas.has_free)
             if self._writer is None:
                 self._connect()
-            number = self._take_arena(size)
+            number = self._arenas.take(size, self._larger_arena)
             writer = self._writer
             if writer is None:  # the writer has ended since: no message would ever free this arena
                 raise WriterLostError(f"the writer process ended before it received step {step}")
-            self._busy[number] = _Upload(name, fresh, step, writer)
+            self._arenas.loans[number] = Loan(name, fresh, step, writer)
         return number
 
-    @property
-    def _has_room(self) -> bool:
-        if self._is_losing_writer:  # it may still upload from its arenas, and commit what it has
-            return False
-        if len(self._busy) < len(self._arenas) or not self._arenas:
-            return True
-        largest = max(arena.size for arena in self._arenas.values())
-        return len(self._arenas) < ARENAS and fits(largest * self._copies)
-
-    def _take_arena(self, size: int) -> int:
-        free = [number for number in self._arenas if number not in self._busy]
-        for number in free:
-            if self._arenas[number].size >= size:
-                return number
-        number = free[0] if free else len(self._arenas)
-        self.shortage = shortage(size * self._copies, available())
-        self._new_arena(number, size)
-        return number
+    def _larger_arena(self, number: int, size: int) -> Arena:
+        self.shortage = shortage(size * self._arenas.copies, available())
+        return self._new_arena(number, size)
 
     def _new_arena(self, number: int, size: int) -> Arena:
-        if number in self._arenas:
-            self._arenas[number].close()
+        if (before := self._arenas.by_number.get(number)) is not None:
+            before.close()
         arena = Arena(size)
         arena.pin()
-        self._arenas[number] = arena
+        self._arenas.by_number[number] = arena
         self._send(MapArena(number, size), [arena.descriptor])
         return arena
 
@@ -324,7 +323,7 @@ class Saver:
         self._writer = writer
         self._sent_plan = None
         self._send(self._open)
-        for number, arena in self._arenas.items():
+        for number, arena in self._arenas.by_number.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])
         try:
             threading.Thread(target=self._listen, args=(writer,), name="holdfast-saver", daemon=True).start()
@@ -353,17 +352,19 @@ class Saver:
             self._forget_writer(writer)
 
     def _handle(self, writer: WriterProcess, message: object) -> None:
-        if not isinstance(message, Finished):
-            return
-        if message.result is not None and self._open.rank == 0:
-            result = message.result
-            self.frozen.record(result)
-            self._on_result(message.name, result.to_error() if isinstance(result, Failed) else result)
-        with self._changed:
-            for number, upload in list(self._busy.items()):
-                if (upload.name, upload.writer) == (message.name, writer):
-                    del self._busy[number]
-            self._changed.notify_all()
+        is_first = self._open.rank == 0
+        match message:
+            case Finished(name=name, result=result):
+                if result is not None and is_first:
+                    self.frozen.record(result)
+                    self._on_result(name, result.to_error() if isinstance(result, Failed) else result)
+                self._arenas.free(name, writer)
+            case Kept(name=name, why=why):
+                if is_first:
+                    self._on_kept(name, why.to_error())
+                self._arenas.mark(name, writer, "kept")
+            case Retrying(name=name):
+                self._arenas.mark(name, writer, "retrying")
 
     def _forget_writer(self, writer: WriterProcess) -> None:
         """End `writer`, free the arenas that it had, and report their checkpoints as lost."""
@@ -376,15 +377,12 @@ class Saver:
             if self._writer is writer:
                 self._writer = None
             self._is_losing_writer = False
-            lost = {number: upload for number, upload in self._busy.items() if upload.writer is writer}
-            names = (name for upload in lost.values() for name in (upload.name, upload.fresh))
+            lost = self._arenas.of(writer)
+            names = (name for loan in lost for name in (loan.name, loan.fresh))
             self._open = replace(self._open, lost=(*self._open.lost, *names))
         try:
-            for upload in lost.values() if self._open.rank == 0 else ():
-                text = f"the writer process ended before step {upload.step} was committed"
-                self._on_result(upload.name, WriterLostError(text))
+            for loan in lost if self._open.rank == 0 else ():
+                text = f"the writer process ended before step {loan.step} was committed"
+                self._on_result(loan.name, WriterLostError(text))
         finally:
-            with self._changed:
-                for number in lost:
-                    del self._busy[number]
-                self._changed.notify_all()
+            self._arenas.free_all(writer)

@@ -15,7 +15,7 @@ from holdfast_train.say import say
 __all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "SaveSchedule", "one_line"]
 
 SAVE_PATIENCE: Final = 10.0  # seconds for which the storage may be silent in a save during training
-RETRY_SECONDS: Final = 15.0  # from a failed save to the next one
+RETRY_SECONDS: Final = 15.0  # from a failed save to the next one, or to the next try of a save that the writer keeps
 FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train
 STUCK_SECONDS: Final = 600.0  # after which a save that is still in flight is reported as a failure
 LONGEST_LINE: Final = 200
@@ -107,9 +107,13 @@ class SaveSchedule:
         if time.monotonic() - self.state_at >= STUCK_SECONDS:
             self._progress.save_error = one_line(f"SaveSkipped: {why}")
 
-    def record_saved(self, saved: Saved, lost: float) -> None:
-        """`saved` is committed. Training waited `lost` seconds for it."""
-        self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.uploaded))
+    def record_saved(self, saved: Saved, lost: float, *, was_kept: bool = False) -> None:
+        """`saved` is committed. Training waited `lost` seconds for it.
+
+        `was_kept`: its writer has tried it several times. Then its time says nothing of what a save costs.
+        """
+        if not was_kept:
+            self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.uploaded))
         self.newest = saved
         warning = None if self._every is None else interval.warning(self._every, self.costs)
         if warning is not None and not self._has_warned:
@@ -125,12 +129,15 @@ class SaveSchedule:
             "committedAt": saved.committed_at,
         }
 
-    def record_failed(self, error: StorageError) -> StorageError:
+    def record_failed(self, error: StorageError, *, is_kept: bool = False) -> StorageError:
         """A save has failed, and is due again soon. Return the new `failure`, to be raised if it was the last save.
+
+        `is_kept`: its writer tries it again with the copy that it has. Then no other save is due before its time.
 
         A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may succeed.
         """
-        self._retry_at = time.monotonic() + RETRY_SECONDS
+        if not is_kept:
+            self._retry_at = time.monotonic() + RETRY_SECONDS
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
         if isinstance(error, MisconfiguredStorageError) and self.saved_step is not None:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")

@@ -1,9 +1,11 @@
 """The upload of a checkpoint from an arena: parts as soon as they are copied, then the manifest and the commit."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +14,7 @@ from holdfast_train.commitlog.log import now
 from holdfast_train.errors import (
     HoldfastTrainError,
     KeyMissingError,
+    RankMissingError,
     RanksDifferError,
     StateError,
     StorageError,
@@ -23,9 +26,9 @@ from holdfast_train.format.alike import difference, draw_of, tree_sums
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import names
-from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.fragment import Fragment
 from holdfast_train.save.heartbeat import Heartbeat
+from holdfast_train.save.job import Job
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan, merge_entries
 from holdfast_train.storage import checksums
@@ -81,48 +84,88 @@ class Upload:
         if self._rank > 0:
             self._heartbeat.begin(save.name)
 
-    def run(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | None:
-        """Upload `arriving`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors."""
-        if self._rank == 0:
-            try:
-                self._checkpoints.prepare(self._is_leaving)
-                mine = self._write(save, plan, arriving)
-                others = self._wait_for_fragments(save, plan, arriving, mine)
-                return self._checkpoints.publish(self._manifest(save, plan, [mine, *others]), save.begun, save.fresh)
-            except HoldfastTrainError:
-                self._checkpoints.discard(save.name)
-                if save.fresh is not None:
-                    self._checkpoints.discard(save.fresh)
-                raise
-        key = save.name.fragment_key(self._rank)
+    def run(self, job: Job) -> Saved | None:
+        """Upload `job`. Rank 0 commits when all ranks have uploaded; other ranks return None. StorageErrors.
+
+        After an error the save is given up, unless it was dropped, for which the caller calls `give_up`, or is kept.
+        """
+        job.tries += 1
+        job.is_kept = False
         try:
-            mine = self._write(save, plan, arriving)
-        except StorageError as error:
-            # First the parts, because a full volume may have no room for the fragment; rank 0 deletes what stays.
-            for name in filter(None, (save.name, save.fresh)):
-                with contextlib.suppress(StorageError):
-                    self._storage.delete(self._storage.keys(name.part_prefix(self._rank)))
-            with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
-                self._storage.put(key, Fragment(self._rank, failed=str(error)).encode())
+            return self._commit(job) if self._rank == 0 else self._tell(job)
+        except HoldfastTrainError as error:
+            job.is_kept = self._may_keep(job, error)
+            if not (job.is_kept or job.is_dropped):
+                self.give_up(job, str(error))
             raise
         finally:
-            self._heartbeat.end(save.name)
-        self._storage.put(key, mine.encode())
+            self._heartbeat.end(job.save.name)
+
+    def give_up(self, job: Job, why: str) -> None:
+        """Delete what is written of `job`. Another rank than 0 tells rank 0 `why`.
+
+        It deletes nothing once rank 0 may know of its part, because rank 0 may have committed the checkpoint since.
+        """
+        written = [name for name in (job.save.name, job.save.fresh) if name is not None]
+        if self._rank == 0:
+            for name in written:
+                self._checkpoints.discard(name)
+            return
+        if job.is_told:
+            return
+        # First the parts, because a full volume may have no room for the fragment; rank 0 deletes what stays.
+        for name in written:
+            with contextlib.suppress(StorageError):
+                self._storage.delete(self._storage.keys(name.part_prefix(self._rank)))
+        with contextlib.suppress(StorageError):  # without it rank 0 waits until its time is up
+            self._storage.put(job.save.name.fragment_key(self._rank), Fragment(self._rank, failed=why).encode())
+
+    def _may_keep(self, job: Job, error: HoldfastTrainError) -> bool:
+        """True if a later try may succeed, and there is time for it.
+
+        A rank that is missing may have given up its part: only a new save of all ranks is certain to have all parts.
+        """
+        is_passing = isinstance(error, StorageUnreachableError) and not isinstance(error, RankMissingError)
+        has_time = math.isinf(job.save.at_most) and not self._is_leaving() and math.isinf(job.arriving.ended_at)
+        return is_passing and has_time and not job.is_dropped
+
+    def _commit(self, job: Job) -> Saved:
+        if not job.is_prepared:
+            self._checkpoints.prepare(self._is_leaving)
+            job.is_prepared = True
+        mine = self._write(job)
+        if job.manifest is None:
+            job.manifest = self._manifest(job.save, job.plan, [mine, *self._wait_for_fragments(job, mine)])
+        job.check()
+        return self._checkpoints.publish(job.manifest, job.save.begun, job.save.fresh)
+
+    def _tell(self, job: Job) -> Saved | None:
+        """Upload the part of another rank than 0, and tell rank 0 of it."""
+        mine = self._write(job).encode()
+        job.is_told = True
+        self._storage.put(job.save.name.fragment_key(self._rank), mine)
         return None
 
-    def _write(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Fragment:
+    def _write(self, job: Job) -> Fragment:
         """Upload all parts, each as soon as its bytes are copied. The first error ends the upload."""
-        pending: list[Future[Part]] = []
-        sections: list[list[Future[Part]]] = [[], [], [], []]
+        save, plan = job.save, job.plan
+        numbers: list[list[int]] = [[], [], [], []]  # of the parts, by section
+        pending: list[Future[None]] = []
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
-            for section, start, stop in _pieces(plan):
-                arriving.wait_for(stop)
+            try:
+                for number, (section, start, stop) in enumerate(_pieces(plan)):
+                    job.arriving.wait_for(stop)
+                    _raise_first(pending)
+                    numbers[section].append(number)
+                    if number not in job.parts:
+                        name = save.fresh if section < 2 and save.fresh is not None else save.name
+                        key = name.part_key(self._rank, number)
+                        pending.append(pool.submit(self._put, job, number, key, job.arriving.view[start:stop]))
+                wait_for_futures(pending, return_when=FIRST_EXCEPTION)
                 _raise_first(pending)
-                name = save.fresh if section < 2 and save.fresh is not None else save.name
-                key = name.part_key(self._rank, len(pending))
-                pending.append(pool.submit(self._put, key, arriving.view[start:stop]))
-                sections[section].append(pending[-1])
-        parts = [tuple(future.result() for future in section) for section in sections]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        parts = [tuple(job.parts[number] for number in section) for section in numbers]
         frozen_share, frozen_own = self._frozen_parts(save, plan, parts[0], parts[1])
         return Fragment(
             rank=self._rank,
@@ -133,7 +176,7 @@ class Upload:
             own=parts[3],
             tensors=plan.own_tensors,
             tree=save.own,
-            sums=arriving.sums,
+            sums=job.arriving.sums,
             objects={**tree_sums(save.tree, save.apart), **save.sums} if self._ranks > 1 else {},
         )
 
@@ -152,18 +195,18 @@ class Upload:
             )
         return kept.share, kept.own
 
-    def _put(self, key: str, piece: memoryview) -> Part:
+    def _put(self, job: Job, number: int, key: str, piece: memoryview) -> None:
+        job.check()
         sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
         self._storage.write(key, piece, sums=sums, rate=self._rate)
-        return Part(key, len(piece), checksums.CHUNK_BYTES, sums)
+        job.parts[number] = Part(key, len(piece), checksums.CHUNK_BYTES, sums)
 
-    def _wait_for_fragments(
-        self, save: Save, plan: Plan, arriving: ArrivingBytes, mine: Fragment
-    ) -> Iterator[Fragment]:
-        """The fragments of the other ranks, in order. StorageUnreachableError names the first that is missing.
+    def _wait_for_fragments(self, job: Job, mine: Fragment) -> Iterator[Fragment]:
+        """The fragments of the other ranks, in order. RankMissingError names the first that is missing.
 
         StateError if a rank has other tensors than rank 0, RanksDifferError if it has other values.
         """
+        save, plan = job.save, job.plan
         alike = [entry.name for entry in plan.common]
         named, draw = frozenset(names(save.tree)), draw_of(save.name)
         now = time.monotonic()
@@ -174,12 +217,13 @@ class Upload:
             nonlocal deadline
             written = 0
             while (found := self._fragment(save, rank)) is None:
-                if (now := time.monotonic()) > min(latest, arriving.ended_at + orphaned):
-                    raise StorageUnreachableError(f"rank {rank} has not written its part of step {save.step} in time")
+                job.check()
+                if (now := time.monotonic()) > min(latest, job.arriving.ended_at + orphaned):
+                    raise RankMissingError(f"rank {rank} has not written its part of step {save.step} in time")
                 if now > deadline:
                     before, written = written, len(self._storage.keys(save.name.part_prefix(rank)))
                     if written == before:
-                        raise StorageUnreachableError(
+                        raise RankMissingError(
                             f"rank {rank} has written nothing for step {save.step} in {FRAGMENT_SECONDS:.0f} s"
                         )
                     deadline = now + FRAGMENT_SECONDS
@@ -213,15 +257,13 @@ class Upload:
                 yield fragment
 
     def _fragment(self, save: Save, rank: int) -> Fragment | None:
-        """What `rank` has written, None if it has not finished. StorageUnreachableError if it could not write it."""
+        """What `rank` has written, None if it has not finished. RankMissingError if it has given up."""
         try:
             fragment = Fragment.decode(self._storage.get(save.name.fragment_key(rank)))
         except KeyMissingError:
             return None
         if fragment.failed:
-            raise StorageUnreachableError(
-                f"rank {rank} could not write its part of step {save.step}: {fragment.failed}"
-            )
+            raise RankMissingError(f"rank {rank} could not write its part of step {save.step}: {fragment.failed}")
         return fragment
 
     def _manifest(self, save: Save, plan: Plan, fragments: list[Fragment]) -> Manifest:
@@ -267,7 +309,7 @@ def _pieces(plan: Plan) -> Iterator[tuple[int, int, int]]:
         begin += size
 
 
-def _raise_first(pending: list[Future[Part]]) -> None:
+def _raise_first(pending: list[Future[None]]) -> None:
     for future in pending:
         if future.done() and (error := future.exception()) is not None:
             raise error

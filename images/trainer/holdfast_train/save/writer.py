@@ -2,28 +2,44 @@
 
 It imports neither torch nor CUDA, so it starts quickly and uses no GPU. It ends when its trainer has ended, but first
 it finishes a checkpoint whose state was copied completely.
+
+While the storage is unreachable it keeps the save that has failed, with its arena and with what is uploaded, and tries
+it again: training does not have to stop for another copy of its state.
 """
 
 import contextlib
 import math
 import os
-import queue
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena
-from holdfast_train.save.arriving import ArrivingBytes
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.messages import Abandon, Copied, Failed, Finished, MapArena, Open, Save, ShortenDeadline
+from holdfast_train.save.job import ArrivingBytes, Job, Jobs
+from holdfast_train.save.messages import (
+    Abandon,
+    Copied,
+    Drop,
+    Failed,
+    Finished,
+    Kept,
+    MapArena,
+    Open,
+    Retrying,
+    Save,
+    ShortenDeadline,
+)
 from holdfast_train.save.plan import Plan
+from holdfast_train.save.schedule import SAVE_PATIENCE
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
@@ -33,6 +49,7 @@ __all__ = ["Writer", "main"]
 
 NICENESS = 10  # training has priority if there are few cores
 BURST_BYTES = 1 << 20
+RETRY_PATIENCE: Final = 2.0  # seconds of silence that end a further try: the trainer may need the arena
 
 
 class Writer:
@@ -55,7 +72,7 @@ class Writer:
             self._rate,
             is_leaving=lambda: self._is_leaving,
         )
-        self._jobs: queue.SimpleQueue[tuple[Save, Plan, ArrivingBytes] | None] = queue.SimpleQueue()
+        self._jobs = Jobs()
         self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
@@ -77,7 +94,7 @@ class Writer:
         finally:
             for arriving in list(self._arriving.values()):
                 arriving.mark_trainer_ended()
-            self._jobs.put(None)
+            self._jobs.end()
             worker.join()
 
     def _handle(self, message: object, descriptors: Sequence[int]) -> None:
@@ -95,13 +112,15 @@ class Writer:
                 self._arriving[save.name] = arriving
                 self._lock.take()
                 self._upload.expect(save)
-                self._jobs.put((save, self._plan, arriving))
+                self._jobs.add(Job(save, self._plan, arriving))
             case Copied(name=name, size=size, sums=sums):
                 if (known := self._arriving.get(name)) is not None:  # None if its upload has failed already
                     known.mark_ready(size, sums)
             case Abandon(name=name, why=why):
                 if (known := self._arriving.get(name)) is not None:
                     known.abandon(why)
+            case Drop(name=name):
+                self._jobs.drop(name)
             case ShortenDeadline(at_most=seconds):
                 self._is_leaving = self._is_leaving or math.isfinite(seconds)
                 self._rate.limit = None
@@ -120,21 +139,41 @@ class Writer:
         self._channel.finish()
 
     def _do_jobs(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            save, plan, arriving = job
-            with self._storage.within(save.patience, at_most=save.at_most):
-                result = self._answer(save, plan, arriving)
-                del self._arriving[save.name]
-                self._send(Finished(save.name, result))
-                # There may be thousands of objects to delete: a pod that has to leave does not wait for that.
-                self._checkpoints.sweep(stop=lambda: self._is_leaving)
-            self._lock.release()
+        while (job := self._jobs.next()) is not None:
+            save = job.save
+            again = RETRY_PATIENCE if math.isinf(job.arriving.ended_at) else SAVE_PATIENCE
+            patience = min(save.patience, again) if job.tries else save.patience
+            with self._storage.within(patience, at_most=save.at_most):
+                result = self._try(job)
+                if isinstance(result, Kept):
+                    self._rate.limit = self._limit  # training goes on
+                    self._jobs.keep(job)  # before the message, because the trainer may answer it at once
+                    self._send(result)
+                else:
+                    self._finish(job, result)
 
-    def _answer(self, save: Save, plan: Plan, arriving: ArrivingBytes) -> Saved | Failed | None:
+    def _try(self, job: Job) -> Saved | Failed | Kept | Drop | None:
+        dropped = Drop(job.save.name)
+        if job.is_dropped:
+            return dropped
+        if job.tries:
+            self._send(Retrying(job.save.name))
+            self._upload.expect(job.save)
         try:
-            return self._upload.run(save, plan, arriving)
+            return self._upload.run(job)
         except HoldfastTrainError as error:
-            return Failed.of(save.step, error)
+            failed = Failed.of(job.save.step, error)
+            return Kept(job.save.name, failed) if job.is_kept else dropped if job.is_dropped else failed
+
+    def _finish(self, job: Job, result: Saved | Failed | Drop | None) -> None:
+        self._jobs.finish(job)
+        del self._arriving[job.save.name]
+        self._send(Finished(job.save.name, None if isinstance(result, Drop) else result))
+        if isinstance(result, Drop):  # after the answer, because training may wait for the arena
+            self._upload.give_up(job, "a newer save has taken its place")
+        # There may be thousands of objects to delete: a pod that has to leave does not wait for that.
+        self._checkpoints.sweep(stop=lambda: self._is_leaving)
+        self._lock.release()
 
     def _send(self, message: object) -> None:
         try:

@@ -49,7 +49,7 @@ def test_a_commit_is_written_once(
     """Whether its write took effect before the trouble or not: its own record is known by the nonce."""
     found = started(patient, 1)
     rule = proxy.add(act, "PUT", "log/", **more)
-    record = found.commit(commit(10), log.Keep())
+    record, _ = found.commit(commit(10), log.Keep())
     assert rule.met == 1
     found.complete(10)
     assert records(plain) == [("owner", 1, None), ("fence", 1, None), ("commit", 1, 10), ("complete", 1, None)]
@@ -99,7 +99,7 @@ def test_a_commit_whose_answer_is_held_while_the_next_attempt_starts(
         successor = started(RetryingStorage(plain), 2)
         assert [c.step for c in successor.state.commits] == [10]
         proxy.release(rule)
-        assert late.result(30).seq == 3
+        assert late.result(30)[0].seq == 3
     with pytest.raises(FencedError):
         zombie.commit(commit(20), log.Keep())
     assert records(plain)[2:] == [("commit", 1, 10), ("fence", 2, None)]

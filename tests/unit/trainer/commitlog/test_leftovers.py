@@ -16,7 +16,7 @@ from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageFullError, StorageUnreachableError
 from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.save.arriving import ArrivingBytes
+from holdfast_train.save.job import ArrivingBytes, Job
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import make_plan
 from holdfast_train.save.upload import Upload
@@ -198,7 +198,7 @@ def test_a_rank_that_fails_deletes_its_own_parts() -> None:
     source.mark_ready(plan.size)
     order = Save(name, 10, 0, plan, tree, own, {}, {}, {}, 0.0, 0.0, 0.0)
     with pytest.raises(StorageFullError):
-        Upload(checkpoints, volume, 1, 2).run(order, plan, source)  # type: ignore[arg-type]
+        Upload(checkpoints, volume, 1, 2).run(Job(order, plan, source))  # type: ignore[arg-type]
     assert volume.keys("data/") == [name.part_key(0, 0), name.fragment_key(1)]
 
 

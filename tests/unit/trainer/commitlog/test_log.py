@@ -9,7 +9,13 @@ from tests.support.trainer.stores import MemoryStorage, identity
 from holdfast_train.commitlog import records as log
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Identity
-from holdfast_train.errors import AlreadyCompleteError, FencedError, HoldfastTrainError, StoragePrefixInUseError
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    FencedError,
+    HoldfastTrainError,
+    StoragePrefixInUseError,
+    StorageUnreachableError,
+)
 from holdfast_train.format import names
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.retrying import RetryingStorage
@@ -122,6 +128,40 @@ def test_lost_answer_is_recognised_as_our_own_record() -> None:
     assert found.state.seq == 4
 
 
+class LateStorage(MemoryStorage):
+    """The next append to the log gets no answer, and takes effect only when the one after it is tried."""
+
+    late: tuple[str, bytes] | None = None
+    is_on = False
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        if self.is_on:
+            self.is_on, self.late = False, (key, body)
+            raise StorageUnreachableError("no answer")
+        if self.late is not None:
+            late, self.late = self.late, None
+            super().put_if_absent(*late)
+        return super().put_if_absent(key, body)
+
+
+@pytest.mark.parametrize("when", ["at once", "late", "never"])
+def test_a_commit_that_is_tried_again_is_in_the_log_once(when: str) -> None:
+    """Breaks if a save that is kept in an outage is committed twice, or does not retire what its commit retires."""
+    storage = LateStorage()
+    found = started(storage, identity(1))
+    found.commit(commit(10), log.Keep(last=1))
+    storage.lose_answers = int(when == "at once")
+    storage.is_on = when != "at once"
+    with pytest.raises(StorageUnreachableError):
+        found.commit(commit(20), log.Keep(last=1))
+    if when == "never":
+        storage.late = None
+    record, retired = found.commit(commit(20), log.Keep(last=1))
+    assert kinds(storage) == ["owner", "fence", "commit", "commit"]
+    assert (record.seq, record.kind, [c.step for c in retired]) == (4, "commit", [10])
+    assert [c.step for c in found.state.commits] == [20]
+
+
 def test_race_of_many_starts_has_one_order() -> None:
     storage = MemoryStorage()
 
@@ -181,7 +221,7 @@ def test_retired_commits_leave_the_state_with_the_commit() -> None:
     storage = MemoryStorage()
     found = started(storage, identity(1))
     for step in range(1, 5):
-        record = found.commit(commit(step), log.Keep(last=2))
+        record, _ = found.commit(commit(step), log.Keep(last=2))
     assert [c.step for c in found.state.commits] == [3, 4]
     assert len(record.retired) == 1
     fresh = CommitLog(storage, identity(1))
@@ -196,7 +236,7 @@ def broken(storage: MemoryStorage) -> list[tuple[int, bool]]:
 def test_quarantine_is_durable_and_fenced() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    numbers = [first.commit(commit(step), log.Keep()).seq for step in (10, 20)]
+    numbers = [first.commit(commit(step), log.Keep())[0].seq for step in (10, 20)]
     second = started(storage, identity(2))
     second.quarantine((numbers[1],))
     assert broken(storage) == [(10, False), (20, True)]
@@ -218,7 +258,7 @@ def test_quarantine_is_durable_and_fenced() -> None:
 def test_a_person_of_the_job_before_takes_nothing_back() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    number = first.commit(commit(10), log.Keep()).seq
+    number = first.commit(commit(10), log.Keep())[0].seq
     first.hand_over()
     person = CommitLog(storage, identity(0))
     person.refresh()

@@ -11,13 +11,16 @@ from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.adapted import Adapted
 from tests.support.trainer.runs import Flaky, settle, train, verdict
 from tests.support.trainer.stores import environment
+from tests.support.waiting import wait_for
 
 from holdfast_train import Run
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.ranks import Ranks
+from holdfast_train.save import job
 from holdfast_train.save.interval import Cost
+from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 
 
@@ -256,7 +259,7 @@ def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, m
         original(*arguments, **options)
 
     monkeypatch.setattr(FolderStorage, "write", write)
-    monkeypatch.setattr("holdfast_train.save.saver.fits", lambda size: False)  # one arena, and no other
+    monkeypatch.setattr("holdfast_train.save.arena.fits", lambda size: False)  # one arena, and no other
     where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
@@ -265,6 +268,32 @@ def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, m
     assert (run.left, run.step) == (True, 5)
     assert verdict(tmp_path)["result"] == "left"
     hanging.set()
+
+
+def test_a_pod_that_leaves_gives_up_what_its_writer_keeps(
+    uri: str, flaky: Flaky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if the writer uploads on, for a commit that the log refuses after the handover."""
+    monkeypatch.setattr(job, "RETRY_SECONDS", 1e9)
+    before, tries, run_job = set(threading.enumerate()), list[int](), Upload.run
+
+    def count(upload: Upload, one: job.Job) -> Any:
+        tries.append(one.save.step)
+        return run_job(upload, one)
+
+    monkeypatch.setattr(Upload, "run", count)
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
+    with Run(counter=Counter(), environment=where) as run:
+        for step in run.steps(50):
+            settle(run)
+            flaky.down = step == 3  # the save after step 4
+            if step == 4:
+                assert run._checkpointer is not None
+                assert run._checkpointer.saver._arenas.names("kept")
+                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
+                run._notice.give(2.0, "a short notice")
+    wait_for(lambda: set(threading.enumerate()) <= before, 30, "the writer to end")
+    assert (verdict(tmp_path)["result"], tries) == ("left", [2, 4])
 
 
 def test_without_storage_it_runs_and_leaves(tmp_path: Path) -> None:

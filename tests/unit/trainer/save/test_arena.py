@@ -5,7 +5,9 @@ import os
 import pytest
 
 from holdfast_train.errors import StateError
-from holdfast_train.save.arena import Arena
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.save import arena as module
+from holdfast_train.save.arena import Arena, Arenas, Loan
 
 
 def test_a_descriptor_gives_another_process_the_same_memory() -> None:
@@ -26,3 +28,47 @@ def test_memory_that_the_kernel_refuses_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("os.ftruncate", refuse)
     with pytest.raises(StateError, match=r"no shared memory for 2.00 GiB of state \(Cannot allocate memory\)"):
         Arena(2 << 30)
+
+
+def lent(arenas: Arenas, writer: object, step: int) -> Loan:
+    """The loan of an arena of 100 bytes."""
+
+    def make(number: int, size: int) -> Arena:
+        arenas.by_number[number] = arena = Arena(size)
+        return arena
+
+    name = CheckpointName(step, 1, "0f")
+    loan = arenas.loans[arenas.take(100, make)] = Loan(name, name, step, writer)
+    return loan
+
+
+def test_an_arena_belongs_to_a_save_until_its_writer_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if two parties own an arena: a save would have the bytes of another step."""
+    monkeypatch.setattr(module, "fits", lambda size: True)
+    arenas, writer, other = Arenas(), object(), object()
+    assert (arenas.has_free, arenas.is_busy) == (True, False)
+    one, two = lent(arenas, writer, 1), lent(arenas, writer, 2)
+    assert (arenas.has_free, arenas.is_busy, sorted(arenas.loans)) == (False, True, [0, 1])
+    arenas.free(one.name, other)
+    arenas.mark(one.name, other, "kept")
+    assert [loan.state for loan in arenas.of(writer)] == ["uploading", "uploading"]
+    for loan in (one, two):
+        arenas.mark(loan.name, writer, "kept")
+    assert (arenas.has_free, arenas.is_busy) == (False, False)
+    assert arenas.names("kept") == [one.name, two.name]
+    arenas.mark(two.name, writer, "retrying")
+    assert (arenas.is_busy, arenas.names("kept")) == (True, [one.name])
+    arenas.free(one.name, writer)
+    assert lent(arenas, other, 3) is arenas.loans[0]
+    arenas.free_all(writer)
+    assert list(arenas.loans) == [0]
+    arenas.close()
+    assert arenas.by_number == {}
+
+
+def test_a_second_arena_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "fits", lambda size: size < 100)
+    arenas = Arenas()
+    lent(arenas, object(), 1)
+    assert not arenas.has_free
+    arenas.close()

@@ -20,7 +20,7 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageFullError, WriterLostError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.save.arena import Arena
+from holdfast_train.save.arena import Arena, Arenas
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.messages import Finished, Open
 from holdfast_train.save.saver import Saver, TrainingState, no_garbage_collection
@@ -152,16 +152,16 @@ def test_a_writer_that_dies_while_a_save_is_prepared_leaves_no_arena_behind(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Breaks if an arena is reserved without a writer: it would be busy for ever, and a wait for it would hang."""
-    original = Saver._take_arena
+    original = Arenas.take
 
-    def late(saver: Saver, size: int) -> int:
-        number = original(saver, size)
-        saver._writer = None  # as `_forget_writer` does
+    def late(arenas: Arenas, *which: Any) -> int:
+        number = original(arenas, *which)
+        training.saver._writer = None  # as `_forget_writer` does
         return number
 
     assert isinstance(training.save(1), Saved)
     with monkeypatch.context() as broken:
-        broken.setattr(Saver, "_take_arena", late)
+        broken.setattr(Arenas, "take", late)
         with pytest.raises(WriterLostError, match="before it received step 2"):
             training.begin(2)
     assert not training.saver.is_busy
@@ -222,9 +222,11 @@ def test_an_arena_is_freed_only_by_the_save_that_has_it(training: Training, monk
     gate = Gate(monkeypatch)
     training.begin(1)
     assert gate.reached.wait(30)
-    (upload,) = training.saver._busy.values()
-    training.saver._handle(upload.writer, Finished(CheckpointName(1, 1, "ffffffffffff"), None))
-    training.saver._handle(replace(upload.writer), Finished(upload.name, None))
+    (upload,) = training.saver._arenas.loans.values()
+    writer = training.saver._writer
+    assert writer is upload.writer is not None
+    training.saver._handle(writer, Finished(CheckpointName(1, 1, "ffffffffffff"), None))
+    training.saver._handle(replace(writer), Finished(upload.name, None))
     assert training.saver.is_busy
     gate.open.set()
     assert training.saver.wait(lambda: 30)
@@ -387,8 +389,8 @@ def test_close_frees_the_memory(tmp_path: Path) -> None:
     """Breaks if a Run keeps a copy of the state until its process ends."""
     training = Training(tmp_path)
     training.save(1)
-    arena = weakref.ref(training.saver._arenas[0])
-    descriptor = training.saver._arenas[0].descriptor
+    arena = weakref.ref(training.saver._arenas.by_number[0])
+    descriptor = training.saver._arenas.by_number[0].descriptor
     training.saver.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)

@@ -37,6 +37,24 @@ def test_a_shortage_of_memory_is_said_once_and_reported(capsys: pytest.CaptureFi
     assert progress.memory_warning == "x" * 256, "the operator refuses a longer one"
 
 
+def test_a_kept_save_is_not_due_again_and_does_not_count_as_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if training stops for another copy of its state, or if an hour of outage makes saves rare."""
+    clock = Clock(monkeypatch)
+    progress = Progress()
+    found = SaveSchedule(progress)
+    found.start(None)
+    every = Every(seconds=600.0)
+    found.record_begun()
+    found.record_failed(StorageUnreachableError("down"), is_kept=True)
+    assert progress.save_error == "StorageUnreachable: down"
+    clock.now += 2 * schedule.RETRY_SECONDS
+    assert not found.is_due(10, every)
+    clock.now += 600.0
+    assert found.is_due(11, every)
+    found.record_saved(Saved(10, "memory://store/manifests/x.json", 1 << 30, 630.0, ""), 0.1, was_kept=True)
+    assert (progress.save_error, found.saved_step, found.costs) == (None, 10, ())
+
+
 class Clock:
     """A clock that moves only if a test moves it."""
 
