@@ -13,6 +13,7 @@ from holdfast_train.format.tree import Walk
 from holdfast_train.pod.reporter import _decimal
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
+from holdfast_train.save.frozen import Fingerprint
 from holdfast_train.save.plan import make_plan
 
 pytestmark = [
@@ -89,6 +90,18 @@ def test_the_wait_of_the_gpu_is_counted() -> None:
     assert capture.waited > 0.0
     assert reported[-1] == size
     guard.close()
+
+
+def test_checksums_of_frozen_bytes_are_of_the_moment_of_the_save() -> None:
+    """Breaks if training, which goes on, changes what a GPU has still to add up."""
+    weight = torch.ones(64 << 20, device="cuda")
+    pieces = [(weight, 0, weight.nbytes, 0)]
+    at_save = Fingerprint(pieces)
+    weight.add_(1.0)
+    changed = Fingerprint(pieces)
+    weight.sub_(1.0)
+    again = Fingerprint(pieces)
+    assert at_save.result() == again.result() != changed.result()
 
 
 def test_a_report_does_not_break_the_capture_of_a_graph() -> None:

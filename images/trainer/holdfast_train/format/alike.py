@@ -22,6 +22,7 @@ __all__ = [
     "ALL_ALIKE",
     "Apart",
     "Facts",
+    "HostCopy",
     "Sample",
     "apart_trees",
     "byte_sums",
@@ -181,7 +182,7 @@ class Sample:
                 pieces = far.setdefault(piece.device, [])
                 self._pieces.append((piece.device, sum(map(len, pieces)), len(piece)))
                 pieces.append(piece)
-        self._copies = {device: _Copy(pieces) for device, pieces in far.items()}
+        self._copies = {device: HostCopy(pieces) for device, pieces in far.items()}
 
     def sums(self) -> str:
         """The checksums, one after the other. Waits for GPUs that have not come to the sample yet."""
@@ -216,8 +217,8 @@ class Sample:
         return flat[start : start + window].clone().view(torch.uint8)
 
 
-class _Copy:
-    """A copy of pieces of one device to the CPU."""
+class HostCopy:
+    """A copy of `pieces` of bytes on one device to the CPU, in the order of the current stream of that device."""
 
     def __init__(self, pieces: Collection[Any]) -> None:
         torch: Any = sys.modules["torch"]

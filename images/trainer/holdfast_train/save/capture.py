@@ -62,7 +62,7 @@ class Capture:
     """The copy of one state into `arena`.
 
     `on_copied` is called in a thread with the number of bytes that the arena has from its start; `on_failed` with the
-    reason if the copy cannot be completed.
+    reason if the copy cannot be completed. The last call of `on_copied` may take long: steps do not wait for it.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Capture:
         guarded: frozenset[int],
         on_copied: Callable[[int], None],
         on_failed: Callable[[str], None],
+        is_last_call_long: bool = False,
     ) -> None:
         """Copy all but the memory at the `guarded` addresses before it returns."""
         self._arena = arena
@@ -100,7 +101,7 @@ class Capture:
         except BaseException:
             self._settle()
             raise
-        if not self._later:
+        if not self._later and not is_last_call_long:
             self.wait()  # nothing is left to copy: `on_copied` is called before anything else can happen
 
     def before_change(self) -> bool:
@@ -111,11 +112,9 @@ class Capture:
         if self._devices is not None and self._devices.is_capturing_graph:
             return False
         begun = time.monotonic()
-        if self._devices is None:
-            self.wait()
-        else:
-            self._host_copied.wait()
-            self._look_for_changes(then_allow=True)
+        self._host_copied.wait()
+        self._look_for_changes(then_allow=True)
+        if self._devices is not None:
             self._devices.make_training_wait()
         self._waited = time.monotonic() - begun
         return True
@@ -179,7 +178,8 @@ class Capture:
                 self._copy(copy)
         if self._devices is not None:
             self._devices.wait_for(None)
-        self._look_for_changes()
+        self._look_for_changes(then_allow=True)
+        self._host_copied.set()
         if self._changed:
             self._on_failed("code other than the optimizer changed a parameter while it was copied")
         else:

@@ -68,8 +68,8 @@ class SaveCoordinator:
         self.saver.prepare(free)
         self._check_memory()
 
-    def begin(self, step: int, patience: float, at_most: float) -> None:
-        """Begin to save `step`. For the times see `Saver.begin`."""
+    def begin(self, step: int, patience: float, at_most: float, *, waits: bool = False) -> None:
+        """Begin to save `step`. For the other arguments see `Saver.begin`."""
         self._schedule.record_begun()
         # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
         names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
@@ -79,7 +79,7 @@ class SaveCoordinator:
         self._compare()
         self._newest, self._result = name, None
         try:
-            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names)
+            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names, waits=waits)
             self._check_memory()
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
             self._result = self._schedule.record_failed(error)
@@ -91,10 +91,10 @@ class SaveCoordinator:
         False if this save was not committed, even if an earlier one of the same step was: the state may have changed
         since. The `last` save raises the error instead.
         """
-        self.begin(step, patience, left())
+        self.begin(step, patience, left(), waits=True)
         self.wait(step, left)
         if isinstance(self._result, WriterLostError | RanksDifferError):
-            self.begin(step, patience, left())
+            self.begin(step, patience, left(), waits=True)
             self.wait(step, left)
         if isinstance(self._result, Saved):
             return True

@@ -3,34 +3,52 @@
 Frozen are the parameters of the objects that need no gradient and that no optimizer has, such as the base model under
 LoRA. Nothing promises that they stay as they are: code may write to them in place, also past the version counters of
 torch (`parameter.data += ...`, as when an adapter is merged for an evaluation). So neither `requires_grad` nor a
-counter nor an address decides, but the content: at every save, while training waits, this rank computes a checksum of
-each frozen byte that it is to save. That takes a fraction of the time of a copy, and no memory. If one checksum differs
-from those of the data that it uploaded before, it copies and uploads all its frozen bytes anew.
+counter nor an address decides, but the content: at every save this rank computes a checksum of each frozen byte that it
+is to save. If one checksum differs from those of the data that it uploaded before, the frozen bytes are copied and
+uploaded anew.
+
+When the checksums are computed:
+
+- at the first save after an upload, and at every save for which the program waits: while training stands;
+- at later saves, if no checksum has differed yet: beside training, before the writer may commit. If one differs, that
+  save is given up, and from then on checksums are computed while training stands. So parameters that follow trained
+  ones, such as a teacher that averages them, cost a copy at each save and no failed save.
+
+Checksums beside training are those of the moment of the save. A GPU computes them in the order of training's stream. On
+a CPU training may write meanwhile, so addresses, version counters and some bytes of each piece are noted at the moment
+of the save, and compared once more at the end. What nothing notices is a write past the version counters that changes
+none of the noted bytes, is there at the save, and is undone before the checksum has come to it.
 """
 
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from awscrt import checksums
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.format.alike import HostCopy
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.tree import Leaf
+from holdfast_train.save.arena import Arena
 from holdfast_train.save.messages import Failed
 from holdfast_train.save.plan import Plan
 
-__all__ = ["Frozen", "FrozenNames", "fingerprint"]
+__all__ = ["Choice", "Confirm", "Fingerprint", "Frozen", "FrozenNames"]
 
-THREADS: Final = 4  # checksums at once: training waits for them, so its cores are free
+THREADS: Final = 4  # checksums at once while training waits for them: then its cores are free
 PIECE: Final = 64 << 20  # bytes of one checksum
-_MIX: Final = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # odd constants of splitmix64
-_Bytes: TypeAlias = tuple[Any, int, int]  # a contiguous tensor, and the range of its bytes
+NOTED_EVERY: Final = 256 << 10  # bytes between two noted windows of
+NOTED: Final = 64  # bytes
+_MIX: Final = (-7046029254386353131, -4658895280553007687, -7723592293110685705)  # odd constants of splitmix64
+Confirm: TypeAlias = Callable[[Arena], str]
+_Piece: TypeAlias = tuple[Any, int, int, int]  # a contiguous tensor, the range of its bytes, and its place in the arena
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,17 @@ class FrozenNames:
 
     fresh: CheckpointName
     committed: frozenset[CheckpointName] = frozenset()
+
+
+class Choice(NamedTuple):
+    """What happens to the frozen bytes in one save. `kept`: the name of data that has them; None: they are copied.
+
+    `confirm`: called in a thread with the arena, when the rest is copied. Its answer says why the save has to be given
+    up; empty if it may be committed. None: nothing is left to do.
+    """
+
+    kept: CheckpointName | None
+    confirm: Confirm | None = None
 
 
 class Frozen:
@@ -52,7 +81,9 @@ class Frozen:
         self._objects = list(objects)
         self.committed: frozenset[CheckpointName] = frozenset()
         self._uploaded: CheckpointName | None = None  # the name of the data that this rank's writer has uploaded
-        self._prints: tuple[Any, ...] = ()  # of that data
+        self._places: tuple[Any, ...] = ()  # of that data,
+        self._sums: tuple[Any, ...] | None = None  # and its checksums
+        self._is_steady: bool | None = None  # False: a checksum has differed; None: none was compared yet
 
     def leaves(self, leaves: Sequence[Leaf]) -> frozenset[int]:
         """The numbers of the frozen ones of `leaves`. Every rank finds the same."""
@@ -69,21 +100,29 @@ class Frozen:
             if leaf.kind == "torch" and leaf.value.is_contiguous() and storage_of(leaf.value) in found
         )
 
-    def choose(self, plan: Plan, leaves: Sequence[Leaf], names: FrozenNames) -> CheckpointName | None:
-        """The name of committed data with the same frozen bytes, None if they have to be copied and uploaded.
+    def choose(self, plan: Plan, leaves: Sequence[Leaf], names: FrozenNames, *, waits: bool) -> Choice:
+        """Whether committed data has the frozen bytes as they are now. `waits`: training stands until the commit.
 
-        Training must wait meanwhile.
+        Training must stand during the call, but not until `confirm` is called.
         """
         if not plan.frozen:
-            return None
+            return Choice(None)
         copies = plan.frozen_copies
-        named = tuple((leaves[copy.leaf].name, copy) for copy in copies)
-        prints = named, fingerprint([(leaves[copy.leaf].value, copy.start, copy.stop) for copy in copies])
+        places = tuple((leaves[copy.leaf].name, copy) for copy in copies)
+        prints = Fingerprint([(leaves[copy.leaf].value, copy.start, copy.stop, copy.at) for copy in copies])
         known = self._uploaded
-        if known is not None and known in names.committed and prints == self._prints:
-            return known
-        self._uploaded, self._prints = names.fresh, prints
-        return None
+        if known is not None and known in names.committed and places == self._places:
+            if self._is_steady and not waits:
+                return Choice(known, lambda _: self._confirm(prints))
+            sums = prints.result(threads=THREADS)
+            if sums == self._sums:
+                self._is_steady = self._is_steady is not False
+                return Choice(known)
+            self._is_steady = False
+            self._uploaded, self._sums = names.fresh, sums
+            return Choice(None)
+        self._uploaded, self._places, self._sums = names.fresh, places, None
+        return Choice(None, lambda arena: self._note(prints, arena))
 
     @property
     def is_stored(self) -> bool:
@@ -101,6 +140,16 @@ class Frozen:
         """The writer that knows the uploaded data has ended."""
         self._uploaded = None
 
+    def _confirm(self, prints: "Fingerprint") -> str:
+        if prints.result() == self._sums and prints.is_undisturbed():
+            return ""
+        self._is_steady, self._uploaded = False, None
+        return "a frozen parameter has changed since it was uploaded; the next save uploads it again"
+
+    def _note(self, prints: "Fingerprint", arena: Arena) -> str:
+        self._sums = prints.result(arena)
+        return ""
+
 
 def _parameters(thing: Any) -> Iterable[Any]:
     torch: Any = sys.modules["torch"]
@@ -113,23 +162,56 @@ def _optimized(thing: Any) -> Iterable[Any]:
     return (parameter for group in groups for parameter in group["params"])
 
 
-def fingerprint(ranges: Sequence[_Bytes]) -> tuple[Any, ...]:
-    """Checksums of all bytes of these ranges: equal bytes have equal ones, and changed bytes have others.
+class Fingerprint:
+    """Checksums of all bytes of `pieces`: equal bytes have equal ones, and changed bytes have others.
 
-    On the CPU a CRC-64/NVME of every 64 MiB. On a GPU a sum of 64 bits, which the GPU computes from the words and their
-    positions; one wait for all of them.
+    On the CPU a CRC-64/NVME of every 64 MiB, which `result` computes. On a GPU a sum of 64 bits, which the GPU computes
+    from the words and their positions. It begins when this object is made, on the stream of training: work that is put
+    on that stream later does not change it.
     """
-    pieces = [(tensor, at, min(at + PIECE, stop)) for tensor, start, stop in ranges for at in range(start, stop, PIECE)]
-    on_device = [_sum_on_device(*piece) for piece in pieces if piece[0].device.type != "cpu"]
-    on_cpu = [piece for piece in pieces if piece[0].device.type == "cpu"]
-    with ThreadPoolExecutor(THREADS, "holdfast-frozen") as pool:
-        found: list[int] = list(pool.map(lambda piece: _crc(*piece), on_cpu))
-    return (*found, *(int(total) for total in on_device))
+
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        self._on_cpu: list[_Piece] = []
+        on_device: dict[Any, list[Any]] = {}
+        for tensor, start, stop, at in pieces:
+            for begin in range(start, stop, PIECE):
+                end = min(begin + PIECE, stop)
+                if tensor.device.type == "cpu":
+                    self._on_cpu.append((tensor, begin, end, at + begin - start))
+                else:
+                    total = _sum_on_device(tensor, begin, end).reshape(1)
+                    on_device.setdefault(tensor.device, []).append(total.view(sys.modules["torch"].uint8))
+        self._on_device = [HostCopy(sums) for sums in on_device.values()]
+        self._noted = self._note()
+
+    def result(self, arena: Arena | None = None, *, threads: int = 1) -> tuple[Any, ...]:
+        """The checksums. Those on the CPU are of the bytes as they are now; with `arena`, of the copies in it."""
+
+        def crc(piece: _Piece) -> int:
+            tensor, start, stop, at = piece
+            address = tensor.data_ptr() + start if arena is None else arena.address + at
+            return _crc(address, stop - start)
+
+        with ThreadPoolExecutor(threads, "holdfast-frozen") as pool:
+            return (*pool.map(crc, self._on_cpu), *(sums.wait() for sums in self._on_device))
+
+    def is_undisturbed(self) -> bool:
+        """True if nothing shows that the bytes on the CPU were written since this object was made."""
+        return self._noted == self._note()
+
+    def _note(self) -> list[tuple[int, int, int]]:
+        """Of each piece on the CPU its address, the version counter, and a checksum of its noted windows."""
+        found = []
+        for tensor, start, stop, _ in self._on_cpu:
+            address, crc = tensor.data_ptr() + start, 0
+            for at in range(0, stop - start, NOTED_EVERY):
+                crc = zlib.crc32(ctypes.string_at(address + at, min(NOTED, stop - start - at)), crc)
+            found.append((address, tensor._version, crc))
+        return found
 
 
-def _crc(tensor: Any, start: int, stop: int) -> int:
-    memory = (ctypes.c_char * (stop - start)).from_address(tensor.data_ptr() + start)
-    return int(checksums.crc64nvme(memory))
+def _crc(address: int, size: int) -> int:
+    return int(checksums.crc64nvme((ctypes.c_char * size).from_address(address)))
 
 
 def _sum_on_device(tensor: Any, start: int, stop: int) -> Any:

@@ -1,14 +1,14 @@
 """Saves in the background, as one rank runs them: one or two arenas, a capture, and the rank's writer process."""
 
 import contextlib
-import gc
 import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Saved
@@ -19,7 +19,7 @@ from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
-from holdfast_train.save.frozen import Frozen, FrozenNames
+from holdfast_train.save.frozen import Confirm, Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.memory import available, shortage
 from holdfast_train.save.messages import (
@@ -36,29 +36,13 @@ from holdfast_train.save.messages import (
     ShortenDeadline,
 )
 from holdfast_train.save.plan import Plan, make_plan
-from holdfast_train.save.training_state import TrainingState
+from holdfast_train.save.training_state import TrainingState, no_garbage_collection
 from holdfast_train.save.writer_process import WriterProcess, start_writer
 from holdfast_train.say import say
 
-__all__ = ["Saver", "TrainingState", "no_garbage_collection"]
+__all__ = ["Saver", "TrainingState"]
 
 WAIT_SLICE: Final = 0.2  # seconds
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Inside, Python does not search for unreachable objects.
-
-    A save makes several objects for each tensor, and all of them stay. For a state of 100,000 tensors the searches that
-    they would cause take longer than the rest of the call, for which training waits.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _Newest(NamedTuple):
@@ -153,11 +137,13 @@ class Saver:
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
         frozen: FrozenNames | None = None,
+        waits: bool = False,
     ) -> None:
         """Copy the state as it is now; the writer uploads it and commits it as `name`.
 
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
-        silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none.
+        silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none. `waits`: training stands
+        until the commit, so nothing has to be put off.
 
         StateError if the state cannot be saved. WriterLostError if no writer can be started.
         """
@@ -169,7 +155,7 @@ class Saver:
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
         plan = self._plan_for(walk, replicated)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
-        kept = self.frozen.choose(plan, walk.leaves, frozen)
+        kept, confirm = self.frozen.choose(plan, walk.leaves, frozen, waits=waits)
         if kept is not None:
             plan = plan.without_frozen
         number = self._reserve_arena(name, frozen.fresh, step, plan.size, at_most)
@@ -197,7 +183,7 @@ class Saver:
         self._lock.take()
         self._send(save)
         try:
-            capture = self._start_capture(name, number, plan, walk, sample)
+            capture = self._start_capture(save, plan, walk, partial(self._last_bytes, save, plan, sample, confirm))
         except BaseException as error:  # otherwise the writer would wait for the copy, and keep the arena, for ever
             self._send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
             raise
@@ -244,17 +230,23 @@ class Saver:
         self._arenas.close()
         self._lock.close()
 
-    def _start_capture(self, name: CheckpointName, number: int, plan: Plan, walk: Walk, sample: Sample) -> Capture:
+    def _start_capture(self, save: Save, plan: Plan, walk: Walk, last: Callable[[], Copied | Abandon]) -> Capture:
+        """`last` returns the message for the last bytes. It may take long if there are frozen ones."""
         capture = Capture(
-            self._arenas.by_number[number],
+            self._arenas.by_number[save.arena],
             plan,
             walk.leaves,
             guarded=self._guard.storages() if self._overlap else frozenset(),
-            on_copied=lambda size: self._send(Copied(name, size, sample.sums() if size == plan.size else "")),
-            on_failed=lambda why: self._give_up(name, why),
+            on_copied=lambda size: self._send(last() if size == plan.size else Copied(save.name, size)),
+            on_failed=lambda why: self._give_up(save.name, why),
+            is_last_call_long=plan.frozen > 0,
         )
         self._guard.delay_steps(capture)
         return capture
+
+    def _last_bytes(self, save: Save, plan: Plan, sample: Sample, confirm: Confirm | None) -> Copied | Abandon:
+        why = "" if confirm is None else confirm(self._arenas.by_number[save.arena])
+        return Abandon(save.name, why) if why else Copied(save.name, plan.size, sample.sums())
 
     def _give_up(self, name: CheckpointName, why: str) -> None:
         self._overlap = False
