@@ -12,7 +12,20 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 from holdfast_train.errors import StateError
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 
-__all__ = ["APART", "Leaf", "Shard", "TensorEntry", "Tree", "Walk", "apart_name", "is_apart", "names", "unpack"]
+__all__ = [
+    "APART",
+    "Leaf",
+    "Shard",
+    "TensorEntry",
+    "Tree",
+    "Walk",
+    "apart_name",
+    "delta",
+    "is_apart",
+    "names",
+    "patched",
+    "unpack",
+]
 
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
@@ -76,17 +89,20 @@ class Leaf(NamedTuple):
 class Walk:
     """Makes trees of states and collects their tensors and large byte strings as `leaves`. It copies only small values.
 
-    Training waits for it, and a large model has thousands of tensors: each takes a few microseconds.
+    Training waits for it, and a large model has thousands of tensors: each takes a few microseconds. `base`: a walk
+    that came before, whose leaves are not collected again; it does not change.
     """
 
     separator: ClassVar[str] = "/"  # between the keys in a name
 
-    def __init__(self) -> None:
+    def __init__(self, base: "Walk | None" = None) -> None:
         self.leaves: list[Leaf] = []
         self._torch: Any = sys.modules.get("torch")
         self._usual = () if self._torch is None else (self._torch.Tensor, self._torch.nn.Parameter)
         self._names: set[str] = set()
         self._seen: dict[int, list[Leaf]] = {}  # by address
+        self._names_before: frozenset[str] | set[str] = frozenset() if base is None else base._names
+        self._seen_before: Mapping[int, list[Leaf]] = {} if base is None else base._seen
         self._dtypes: dict[Any, str] = {}
 
     def tree(self, value: Any, path: str) -> Tree:
@@ -178,8 +194,9 @@ class Walk:
         # Tied weights appear under several names and are stored once. A leaf keeps its tensor alive, so no other tensor
         # can get its address.
         size, kind = tensor.nbytes, tensor.dtype
-        same = self._seen.setdefault(tensor.data_ptr(), [])
-        for leaf in same:
+        address = tensor.data_ptr()
+        same = self._seen.setdefault(address, [])
+        for leaf in (*self._seen_before.get(address, ()), *same) if self._seen_before else same:
             if size and _are_alike(leaf.value, tensor):
                 return leaf.name
         dtype = self._dtypes.get(kind) or self._dtypes.setdefault(kind, str(kind).removeprefix("torch."))
@@ -207,7 +224,7 @@ class Walk:
             return tensor.as_subclass(self._torch.Tensor)
 
     def _unique(self, name: str) -> str:
-        while name in self._names:  # keys may contain the separator, or be 1 and "1"
+        while name in self._names or name in self._names_before:  # keys may contain the separator, or be 1 and "1"
             name = f"{name}'"
         self._names.add(name)
         return name
@@ -265,6 +282,31 @@ def names(tree: Tree) -> Iterator[str]:
             yield name
         for item in tree.values():
             yield from names(item)
+
+
+def delta(before: Tree, after: Tree) -> Any:
+    """What `patched` needs beside `before` to make `after`. Short if most parts of both are the same objects."""
+    if after is before:
+        return ...
+    if isinstance(after, list) and isinstance(before, list) and len(after) == len(before):
+        return [delta(old, new) for old, new in zip(before, after, strict=True)]
+    if isinstance(after, dict) and isinstance(before, dict) and after.keys() == before.keys():
+        return {key: delta(before[key], new) for key, new in after.items()}
+    return after
+
+
+def patched(before: Tree, change: Any) -> Tree:
+    """The tree of which `delta` has made `change`. `before` stays as it is."""
+    if change is ...:
+        return before
+    if isinstance(change, list):
+        old = before if isinstance(before, list) and len(before) == len(change) else [None] * len(change)
+        return [patched(one, new) for one, new in zip(old, change, strict=True)]
+    if isinstance(change, dict):
+        known = before if isinstance(before, dict) else {}
+        return {key: patched(known.get(key), new) for key, new in change.items()}
+    unchanged: Tree = change
+    return unchanged
 
 
 def _pair(tree: Tree) -> tuple[Tree, Tree]:

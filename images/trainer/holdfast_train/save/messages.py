@@ -29,6 +29,7 @@ __all__ = [
     "Retrying",
     "Save",
     "ShortenDeadline",
+    "UsePlan",
 ]
 
 
@@ -55,13 +56,21 @@ class MapArena:
 
 
 @dataclass(frozen=True)
+class UsePlan:
+    """The `plan` of the saves to come, until one has another. It has no `copies`: a writer needs none."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
 class Save:
     """Upload and commit the state that is being copied into `arena`.
 
-    `plan`: None if it is the plan of the save before. `fresh`: the name under which all ranks write parts of frozen
+    `plan`: as `UsePlan`; None if the plan is known. `fresh`: the name under which all ranks write parts of frozen
     tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
-    all ranks, `own` this rank's, with what is `apart`; `sums`: its `byte_sums`. `begun`: time.monotonic() of the
-    trainer. The storage may be silent for `patience` seconds, and nothing is retried after `at_most` seconds.
+    all ranks, `own` this rank's, with what is `apart`; `sums`: its `byte_sums`. `is_change`: `tree` is the `delta` from
+    the tree of the save before. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience`
+    seconds, and nothing is retried after `at_most` seconds.
     """
 
     name: CheckpointName
@@ -80,6 +89,7 @@ class Save:
     kept: CheckpointName | None = None
     apart: Apart = ALL_ALIKE
     sums: Mapping[str, str] = field(default_factory=dict)
+    is_change: bool = False
 
 
 @dataclass(frozen=True)

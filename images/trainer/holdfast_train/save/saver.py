@@ -15,7 +15,7 @@ from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.tree import Tree, Walk
+from holdfast_train.format.tree import Tree, Walk, delta
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
@@ -34,6 +34,7 @@ from holdfast_train.save.messages import (
     Retrying,
     Save,
     ShortenDeadline,
+    UsePlan,
 )
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.training_state import TrainingState, no_garbage_collection
@@ -83,6 +84,7 @@ class Saver:
         self._plan: Plan | None = None
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
+        self._sent_tree: Tree = None
         self._arenas = Arenas(max(opened.ranks // opened.environment.nodes, 1))
         self._changed = self._arenas.changed
         self.shortage = ""
@@ -120,6 +122,8 @@ class Saver:
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
+            self._send(UsePlan(replace(plan, copies=())))
+            self._sent_plan = plan
         self.shortage = shortage(plan.size * self._arenas.copies, available() if free is None else free)
         arena = self._new_arena(0, plan.size)
         try:
@@ -149,9 +153,7 @@ class Saver:
         """
         begun = time.monotonic()
         self._check_process()
-        if self._newest is not None:
-            # If its upload has failed, its arena is free although the capture may still copy into it.
-            self._newest.capture.wait()
+        self._wait_for_capture()
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
         plan = self._plan_for(walk, replicated)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
@@ -160,14 +162,16 @@ class Saver:
             plan = plan.without_frozen
         number = self._reserve_arena(name, frozen.fresh, step, plan.size, at_most)
         program = self._state.program
+        is_change = self._sent_tree is not None and self._state.rewalk.is_again
         save = Save(
             name=name,
             step=step,
             arena=number,
-            plan=None if plan is self._sent_plan else plan,
+            plan=None if plan is self._sent_plan else replace(plan, copies=()),
             fresh=frozen.fresh,
             kept=kept,
-            tree=tree,
+            tree=delta(self._sent_tree, tree) if is_change else tree,
+            is_change=is_change,
             own=own,
             versions=program.versions,
             program=program.words,
@@ -179,7 +183,7 @@ class Saver:
             sums=byte_sums(walk.leaves[:replicated]) if self._open.ranks > 1 else {},
         )
         sample = Sample(plan.common_of(walk.leaves) if self._open.ranks > 1 else (), draw_of(name))
-        self._sent_plan = plan
+        self._sent_plan, self._sent_tree = plan, tree
         self._lock.take()
         self._send(save)
         try:
@@ -222,13 +226,18 @@ class Saver:
     def close(self) -> None:
         """Free the arenas, and let the writer end after it has finished what is in flight."""
         self._guard.close()
-        if self._newest is not None:
-            self._newest.capture.wait()
-            self._newest = None
+        self._wait_for_capture()
+        self._newest = None
+        self._state.rewalk.forget()
         if (writer := self._writer) is not None:
             writer.channel.finish()
         self._arenas.close()
         self._lock.close()
+
+    def _wait_for_capture(self) -> None:
+        """If an upload has failed, its arena is free although the capture may still copy into it."""
+        if self._newest is not None:
+            self._newest.capture.wait()
 
     def _start_capture(self, save: Save, plan: Plan, walk: Walk, last: Callable[[], Copied | Abandon]) -> Capture:
         """`last` returns the message for the last bytes. It may take long if there are frozen ones."""
@@ -313,7 +322,7 @@ class Saver:
     def _connect(self) -> None:
         writer = start_writer(self._lock)
         self._writer = writer
-        self._sent_plan = None
+        self._sent_plan, self._sent_tree = None, None
         self._send(self._open)
         for number, arena in self._arenas.by_number.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])

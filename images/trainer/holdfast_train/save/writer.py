@@ -15,12 +15,14 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.tree import Tree, patched
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
@@ -37,6 +39,7 @@ from holdfast_train.save.messages import (
     Retrying,
     Save,
     ShortenDeadline,
+    UsePlan,
 )
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import SAVE_PATIENCE
@@ -76,6 +79,7 @@ class Writer:
         self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
+        self._tree: Tree = None
         self._is_leaving = False  # True if the trainer has a deadline by which it must have ended
         self._lock = lock
 
@@ -104,10 +108,14 @@ class Writer:
                 arena.close_descriptor()
                 with contextlib.suppress(RuntimeError):  # the container is at its limit of processes
                     threading.Thread(target=arena.populate, name="holdfast-arena", daemon=True).start()
+            case UsePlan(plan=plan):
+                self._plan = plan
             case Save() as save:
                 self._rate.limit = self._limit
                 self._plan = save.plan or self._plan
                 assert self._plan is not None
+                self._tree = patched(self._tree, save.tree) if save.is_change else save.tree
+                save = replace(save, tree=self._tree, is_change=False)
                 arriving = ArrivingBytes(self._arenas[save.arena].view[: self._plan.size])
                 self._arriving[save.name] = arriving
                 self._lock.take()

@@ -1,0 +1,200 @@
+"""Walks over the same state again and again: what a walk has found is used again if only values have changed since.
+
+A state of a hundred thousand small tensors takes half a second to walk, for which training waits. But from one save to
+the next nothing changes in most states but the bytes of tensors and some plain values.
+"""
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from holdfast_train.errors import StateError
+from holdfast_train.format.tree import Leaf, Tree, Walk
+
+__all__ = ["Rewalk"]
+
+
+MISSES: Final = 2
+
+
+class _ChangedError(Exception):
+    """The state has to be walked anew."""
+
+
+class _Place(NamedTuple):
+    """One place of a tensor in a tree: its `ref` there, the `number` of its leaf, and what was found in it `before`."""
+
+    ref: Tree
+    number: int
+    before: Any
+    address: int
+    dtype: Any
+
+
+_NO_ADDRESS: Final = -1  # of a shard: shards are always walked anew
+_NOWHERE: Final = _Place(None, 0, None, 0, None)
+
+
+class Rewalk:
+    """Walks a state, and remembers what it has found.
+
+    The result is always that of a new walk. Names and ties of tensors follow from the structure of the state and from
+    the memory, type and layout of each tensor. If one of these has changed anywhere, everything is walked anew. Of the
+    tree, the parts in which no plain value has changed are the same objects as before.
+
+    `is_again`: the last walk has used what the one before had found. To remember takes time too, so a state that has
+    changed MISSES times in a row is remembered no more: shards, for example, are always walked anew.
+    """
+
+    def __init__(self) -> None:
+        self.is_again = False
+        self._misses = 0
+        self._usual: tuple[Any, ...] = ()
+        self._walk: Walk | None = None
+        self._tree: Tree = None
+        self._leaves: list[Leaf] = []
+        self._numbers: dict[str, int] = {}  # of leaves, by name
+        self._places: list[_Place] = []
+        self._next: Iterator[_Place] = iter(())  # the places that the walk in progress has not come to
+        self._sources: list[Any] = []  # by leaf: the tensor of the program that the leaf was made of
+
+    def walk(self, state: Any) -> tuple[Walk, Tree]:
+        """The tree of `state`, and a walk that has its leaves. The walk may go on with other states."""
+        if self._walk is not None:
+            with contextlib.suppress(_ChangedError, RuntimeError):  # RuntimeError: of a tensor without plain memory
+                self._next = iter(self._places)
+                self._tree = self._value(state, self._tree)
+                self.is_again, self._misses = True, 0
+                return self._with_leaves(self._walk), self._tree
+            self._misses += 1
+        self.forget()
+        walk = Walk()
+        tree = walk.tree(state, "")
+        if self._misses >= MISSES:
+            return walk, tree
+        torch: Any = sys.modules.get("torch")
+        self._usual = () if torch is None else (torch.Tensor, torch.nn.Parameter)
+        self._walk, self._tree, self._leaves = walk, tree, list(walk.leaves)
+        self._numbers = {leaf.name: number for number, leaf in enumerate(walk.leaves)}
+        self._sources = [None] * len(walk.leaves)
+        self._places = self._places_in(tree)
+        return self._with_leaves(walk), tree
+
+    def forget(self) -> None:
+        """Free what is remembered. The next walk is a new one."""
+        self._walk, self._tree, self.is_again = None, None, False
+        self._leaves, self._places, self._sources, self._next = [], [], [], iter(())
+
+    def _with_leaves(self, base: Walk) -> Walk:
+        walk = Walk(base)
+        walk.leaves = list(self._leaves)
+        return walk
+
+    def _places_in(self, tree: Tree) -> list[_Place]:
+        found: list[_Place] = []
+
+        def collect(tree: Any) -> None:
+            if isinstance(tree, list):
+                for item in tree:
+                    collect(item)
+            elif isinstance(tree, dict) and "$tensor" in tree:
+                number = self._numbers[tree["$tensor"]]
+                leaf = self._leaves[number]
+                if leaf.kind == "torch":
+                    address = leaf.value.data_ptr() if leaf.box is None else _NO_ADDRESS
+                    found.append(_Place(tree, number, leaf.value, address, leaf.value.dtype))
+            elif isinstance(tree, dict):
+                for item in tree.values():
+                    collect(item)
+
+        collect(tree)
+        return found
+
+    def _value(self, value: Any, old: Tree) -> Tree:
+        """The tree of `value`, of which a walk has made `old` before; `old` itself if no plain value has changed."""
+        kind = type(value)
+        if kind in self._usual:
+            self._tensor(value, old)
+            return old
+        if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+            if type(old) in (list, dict):
+                raise _ChangedError
+            plain: Tree = value
+            return old if plain is old else plain
+        if isinstance(value, Mapping):
+            return self._mapping(value, old)
+        if isinstance(value, tuple):
+            items: Any = old.get("$tuple") if isinstance(old, dict) else None
+            if items is None:
+                raise _ChangedError
+            found: list[Tree] = self._items(value, items)
+            return {"$tuple": found} if found is not items else old
+        if isinstance(value, list):
+            if not isinstance(old, list):
+                raise _ChangedError
+            return self._items(value, old)
+        return self._other(value, old)
+
+    def _mapping(self, value: Mapping[Any, Any], old: Tree) -> Tree:
+        pairs: Any = old.get("$dict") if isinstance(old, dict) else None
+        if pairs is None or len(pairs) != len(value):
+            raise _ChangedError
+        changed: list[Tree] | None = None
+        for number, ((key, item), (known, of_item)) in enumerate(zip(value.items(), pairs, strict=True)):
+            if known is not key and (type(known) is not type(key) or known != key):
+                raise _ChangedError
+            if type(item) in self._usual:
+                self._tensor(item, of_item)
+                continue
+            tree = self._value(item, of_item)
+            if tree is not of_item:
+                changed = list(pairs) if changed is None else changed
+                changed[number] = [known, tree]
+        return old if changed is None else {"$dict": changed}
+
+    def _items(self, value: list[Any] | tuple[Any, ...], old: list[Tree]) -> list[Tree]:
+        if len(value) != len(old):
+            raise _ChangedError
+        # Numbers of parameters in an optimizer: thousands, and always the same.
+        if set(map(type, value)) == {int} == set(map(type, old)):
+            return old if list(value) == old else list(value)
+        found = [self._value(item, of_item) for item, of_item in zip(value, old, strict=True)]
+        return old if all(new is of_item for new, of_item in zip(found, old, strict=True)) else found
+
+    def _tensor(self, tensor: Any, old: Tree) -> None:
+        """Find the leaf of `tensor`, which may have other values than before, but nothing else."""
+        ref, number, before, address, dtype = next(self._next, _NOWHERE)
+        if (
+            ref is not old
+            or tensor.dtype is not dtype
+            or not before.is_set_to(tensor)  # the same memory on the same device, shape and strides
+            or tensor.data_ptr() != address  # a storage can get other memory
+            or tensor.is_neg()
+            or tensor.is_conj()
+        ):
+            raise _ChangedError
+        # Another tensor of the program has a version counter of its own, also over the same memory.
+        if tensor is not self._sources[number]:
+            self._sources[number] = tensor
+            name, kind, type_name, shape, size, _, box = self._leaves[number]
+            self._leaves[number] = Leaf._make((name, kind, type_name, shape, size, tensor.detach(), box))
+
+    def _other(self, value: Any, old: Tree) -> Tree:
+        """As `_value`, for all other types. An array or a byte string takes the place of one of the same form."""
+        fresh = Walk()
+        try:
+            tree = fresh.tree(value, "")
+        except StateError as error:  # a new walk says where it is
+            raise _ChangedError from error
+        if not fresh.leaves and isinstance(tree, dict) and isinstance(old, dict) and tree.keys() == old.keys():
+            return tree
+        if not isinstance(tree, dict) or not isinstance(old, dict) or tree.keys() != old.keys():
+            raise _ChangedError
+        number = self._numbers.get(str(old.get("$tensor")))
+        (leaf,) = fresh.leaves
+        if number is None or leaf.kind == "torch" or leaf[1:5] != self._leaves[number][1:5]:
+            raise _ChangedError
+        self._leaves[number] = leaf._replace(name=self._leaves[number].name)
+        return old
