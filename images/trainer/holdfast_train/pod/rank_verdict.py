@@ -41,6 +41,7 @@ def write_rank_verdict(
         "step": step,
         "savedStep": saved_step,
         "at": time.time(),
+        "pid": os.getpid(),
     }
     path = Path(folder) / f"rank-{rank}.json"
     temporary = path.with_suffix(f".{os.getpid()}")

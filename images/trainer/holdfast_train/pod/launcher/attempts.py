@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from .connection import Connection
+from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
 from .process_tree import adopt_orphans, collect, end_descendants
@@ -161,11 +162,12 @@ class _Attempts:
             self._attempt = order.attempt
             say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
             call = self._call("running", partial(self._regroup, program, folder))
-            end = program.run(
-                folder,
-                on_start=call.start,
-                end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS)),
-            )
+            with LeftRanks(folder, program.end_left):
+                end = program.run(
+                    folder,
+                    on_start=call.start,
+                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS)),
+                )
             call.stop()
         self._listen()
         if stuck:

@@ -122,9 +122,16 @@ class Program:
         """
         self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
         wait_for_writers(verdict_folder, lambda: 0 if self._has_ended else self._deadline - time.monotonic())
+        self._kill(is_regrouped=True)
+
+    def end_left(self) -> None:
+        """Kill the command, because its ranks have left; nothing if it has ended. Another thread calls this."""
+        self._kill(is_regrouped=False)
+
+    def _kill(self, *, is_regrouped: bool) -> None:
         with self._ending:  # so the number of the process belongs to no other one
             if not self._has_ended:
-                self._regrouped_at = time.time()
+                self._regrouped_at = time.time() if is_regrouped else self._regrouped_at
                 with contextlib.suppress(PermissionError):
                     os.kill(self._pid, signal.SIGKILL)
 

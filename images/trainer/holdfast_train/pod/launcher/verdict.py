@@ -15,7 +15,10 @@ _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out 
 
 
 class RankVerdict(NamedTuple):
-    """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured."""
+    """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured.
+
+    `pid`: of its process; 0 if it is not known.
+    """
 
     rank: int
     result: str
@@ -24,6 +27,7 @@ class RankVerdict(NamedTuple):
     step: int | None
     saved_step: int | None
     at: float  # in seconds since 1970
+    pid: int = 0
 
 
 class End(NamedTuple):

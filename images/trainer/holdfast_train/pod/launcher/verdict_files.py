@@ -41,7 +41,8 @@ def read_rank_verdicts(folder: str | None) -> tuple[RankVerdict, ...]:
             step, saved_step = (None if data.get(n) is None else int(data[n]) for n in ("step", "savedStep"))
             reason, message = (str(data.get(name) or "") for name in ("reason", "message"))
             rank, at = int(path.stem[len("rank-") :]), float(data.get("at") or 0.0)
-            found.append(RankVerdict(rank, str(data["result"]), reason, message, step, saved_step, at))
+            pid = int(data.get("pid") or 0)
+            found.append(RankVerdict(rank, str(data["result"]), reason, message, step, saved_step, at, pid))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             say(f"cannot read {path.name}: {error}")
     return tuple(found)

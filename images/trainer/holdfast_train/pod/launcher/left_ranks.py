@@ -1,0 +1,53 @@
+"""`LeftRanks`: ends a program whose ranks have all left on a notice.
+
+The torchrun of a node waits up to 5 minutes for those of the other nodes. One of them may have ended before: the ranks
+of a node that got SIGTERM save with all others, but its torchrun does not wait. Until the program ends, the operator
+does not know that this node is ready.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from .process_tree import descendants
+from .verdict import RankVerdict
+from .verdict_files import read_rank_verdicts, say
+
+LOOK_SECONDS = 0.5  # between two looks
+LINGER_SECONDS = 1.0  # for the program to end by itself, after the last of its ranks
+
+
+def have_left(verdicts: Iterable[RankVerdict], running: Callable[[], Collection[int]]) -> bool:
+    """True if every rank has written that it has left, and its process has ended. `running`: the processes that run."""
+    found = list(verdicts)
+    if not found or any(one.result not in ("saved", "left") or not one.pid for one in found):
+        return False
+    alive = running()
+    return not any(one.pid in alive for one in found)
+
+
+class LeftRanks:
+    """Inside `with`, a thread looks at the verdicts in `folder`, and calls `end` if the ranks have left."""
+
+    def __init__(self, folder: str | None, end: Callable[[], None]) -> None:
+        self._folder = folder
+        self._end = end
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="left-ranks", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._folder and not self._over.wait(LOOK_SECONDS):
+            if have_left(read_rank_verdicts(self._folder), lambda: descendants(os.getpid())):
+                if not self._over.wait(LINGER_SECONDS):
+                    say("all ranks of this node have left, and the program has not ended: it is ended")
+                    self._end()
+                return

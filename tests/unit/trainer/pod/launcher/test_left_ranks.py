@@ -1,0 +1,63 @@
+"""A program is ended when its ranks have left, and only then."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import wait_for
+
+from holdfast_train.pod.launcher import left_ranks
+from holdfast_train.pod.launcher.left_ranks import LeftRanks, have_left
+from holdfast_train.pod.launcher.verdict import RankVerdict
+from holdfast_train.pod.rank_verdict import write_rank_verdict
+
+
+def rank(result: str, pid: int) -> RankVerdict:
+    return RankVerdict(0, result, "", "", 5, 5, 1.0, pid)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "running", "left"),
+    [
+        ([], [], False),
+        ([rank("saved", 7)], [], True),
+        ([rank("saved", 7), rank("left", 8)], [9], True),
+        ([rank("saved", 7), rank("left", 8)], [8], False),  # it cleans up
+        ([rank("saved", 7), rank("running", 8)], [], False),
+        ([rank("completed", 7)], [], False),  # the program may do something after its training
+        ([rank("failed", 7)], [], False),
+        ([rank("saved", 0)], [], False),  # of a program with an older library
+    ],
+)
+def test_ranks_have_left(verdicts: list[RankVerdict], running: list[int], left: bool) -> None:
+    assert have_left(verdicts, lambda: running) is left
+
+
+# Breaks if the program is ended while a rank still runs, or before it had its time to end by itself.
+def test_a_program_is_ended_after_its_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, ended, running = threading.Event(), threading.Event(), {2**22 + 1}
+
+    def descendants(_: int) -> set[int]:
+        looks.set()
+        return running
+
+    monkeypatch.setattr(left_ranks, "descendants", descendants)
+    monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("os.getpid", lambda: 2**22 + 1)
+    with LeftRanks(str(tmp_path), ended.set):
+        write_rank_verdict(str(tmp_path), 0, "saved", step=5, saved_step=5)
+        assert looks.wait(30)
+        assert not ended.is_set()
+        running.clear()
+        wait_for(ended.is_set, 30, "the end of the program")
+
+
+def test_a_program_that_ends_by_itself_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 3600.0)
+    with LeftRanks(str(tmp_path), ended.set):
+        write_rank_verdict(str(tmp_path), 0, "saved", step=5, saved_step=5)
+    assert not ended.is_set()
+    with LeftRanks(None, ended.set):
+        pass
