@@ -97,7 +97,7 @@ class GangWorld:
                 case DeletePod():
                     self._delete(action)
                 case ReleasePod():
-                    self.pods.pop(action.uid, None)
+                    self._release(action)
         return decision
 
     def settle(self) -> None:
@@ -139,6 +139,15 @@ class GangWorld:
             return
         self.deleted.append(pod.name)
         self.pods[action.uid] = replace(pod, deleted_at=self.now + timedelta(seconds=30), deletion_grace=30)
+        if pod.ended and not pod.finalized:
+            del self.pods[action.uid]
+
+    def _release(self, action: ReleasePod) -> None:
+        pod = self.pods.get(action.uid)
+        if pod and pod.deleted_at:
+            del self.pods[action.uid]
+        elif pod:
+            self.pods[action.uid] = replace(pod, finalized=False)
 
     # --- everybody else
 

@@ -204,6 +204,21 @@ def test_the_job_is_complete_when_all_are():
     assert world.status.phase is Phase.COMPLETED
 
 
+def test_the_newest_pod_of_each_rank_stays_for_its_logs():
+    """Breaks if pods that outlived an attempt, or more than two of the pods, are deleted when the job is complete."""
+    world = running()
+    world.remove(world.node_of(2))
+    for rank in (0, 1, 3):
+        world.fail(rank, "Connection reset by peer")
+    world.settle()
+    world.train()
+    world.complete()
+    world.settle()
+    assert world.status.phase is Phase.COMPLETED
+    newest = {(pod.rank, pod.attempt) for pod in world.pods.values() if pod.phase == "Succeeded" and not pod.deleted_at}
+    assert newest == {(0, 1), (1, 1), (2, 2), (3, 1)}
+
+
 def test_a_refused_pod_is_tried_again_alone():
     world = GangWorld()
     world.refuse_after = 3

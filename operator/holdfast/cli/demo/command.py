@@ -16,7 +16,8 @@ from rich.text import Text
 from holdfast.cli.demo import summary
 from holdfast.cli.demo.bucket import commit_log
 from holdfast.cli.demo.play import Played, play
-from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, default_job, job_manifest, stage
+from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, example, job_manifest, stage
+from holdfast.cli.demo.stories import GANG, ONE_NODE
 from holdfast.cli.demo.verify import Check, checks, resumes
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.ui.console import console
@@ -31,8 +32,9 @@ def demo(
     save_screen: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables into an SVG file.")
     ] = None,
+    gang: Annotated[bool, typer.Option("--gang", help="Train on four nodes and lose two of them.")] = False,
     job: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this TrainingJob instead of examples/language-model.yaml.")
+        Path | None, typer.Option(metavar="FILE", help="Use this TrainingJob instead of the one in examples/.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the demo gives up.")] = 900,
 ) -> None:
@@ -41,16 +43,17 @@ def demo(
     Starts a real Kubernetes control plane on this machine, with two spot nodes, a dedicated node and a CPU node, and
     the operator with its own rights. Trains a small language model with a deadline, and takes its nodes away one by
     one. Checks that every resume was at the saved step, and prints the savings against dedicated nodes only. Removes
-    everything at the end.
+    everything at the end. With --gang the cluster has six spot nodes, and the model trains on four of them at once.
     """
     out = console()
     report = ConsoleReport(out)
     check_trainer()
-    file = job or default_job()
-    with interruptible(), stage(report, keep=keep) as made:
+    story = GANG if gang else ONE_NODE
+    file = job or example(story.example)
+    with interruptible(), stage(report, story.nodes, keep=keep) as made:
         manifest = job_manifest(file, made.cluster.s3, datetime.now(UTC))
         apply_job(made.cluster, manifest)
-        played = asyncio.run(play(made, manifest["metadata"]["name"], out, seconds=timeout))
+        played = asyncio.run(play(made, story, manifest["metadata"]["name"], out, seconds=timeout))
         found = judge(made, manifest, played)
         ending = epilogue(made, played, found)
     out.print(ending)
@@ -81,7 +84,8 @@ def interruptible() -> Iterator[None]:
 def judge(made: Stage, manifest: dict[str, Any], played: Played) -> list[Check]:
     """Check every claim of the demo against the status and the bucket."""
     prefix = manifest["spec"]["checkpoint"]["storage"]["s3"]["prefix"]
-    return checks(played.job, commit_log(made.cluster.s3, prefix), played.script)
+    listed = made.cluster.kubectl("-n", NAMESPACE, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}")
+    return checks(played.job, commit_log(made.cluster.s3, prefix), played.script, listed.split())
 
 
 def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableType:

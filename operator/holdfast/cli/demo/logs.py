@@ -1,19 +1,24 @@
-"""Follow the trainer's log of each attempt for its losses. Only the display depends on it."""
+"""Follow the trainer's log of each pod with rank 0 for its losses. Only the display depends on it."""
 
 import asyncio
 import os
+import re
 from contextlib import suppress
 
 from holdfast.api.names import TRAINER_CONTAINER
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.losses import LossBook, parse_line
+from holdfast.core.observe.members import births
 from holdfast.local.cluster import Cluster
+
+# A pod of several nodes serves one attempt after the other; its launcher says which one starts.
+_STARTS = re.compile(r"\battempt (?P<number>\d+) starts: node 0\b")
 
 RETRY = 0.5  # seconds until a log that does not exist yet is requested again
 
 
 class LogFollower:
-    """One `kubectl logs --follow` for each attempt that has started."""
+    """One `kubectl logs --follow` for each pod with rank 0 that has started."""
 
     def __init__(self, cluster: Cluster, book: LossBook) -> None:
         self._cluster = cluster
@@ -21,12 +26,14 @@ class LogFollower:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def see(self, job: TrainingJob) -> None:
-        """Start following the current attempt, once."""
+        """Start following the current attempt's pod with rank 0, once."""
         attempt = job.status.current
-        if attempt and attempt.started_at and attempt.number not in self._tasks:
-            meta = job.metadata
-            pod = f"{meta.name}-{attempt.number}-0"
-            self._tasks[attempt.number] = asyncio.create_task(self._follow(meta.namespace, pod, attempt.number))
+        if attempt is None or attempt.started_at is None:
+            return
+        meta, born = job.metadata, births(attempt)[0]
+        if born not in self._tasks:
+            pod = f"{meta.name}-{born}-0"
+            self._tasks[born] = asyncio.create_task(self._follow(meta.namespace, pod, born))
 
     async def close(self) -> None:
         """Stop following."""
@@ -56,8 +63,10 @@ class LogFollower:
         seen = ended = False
         try:
             async for line in process.stdout:
-                seen = True
-                if found := parse_line(line.decode(errors="replace")):
+                seen, text = True, line.decode(errors="replace")
+                if starts := _STARTS.search(text):
+                    attempt = int(starts["number"])
+                elif found := parse_line(text):
                     self._book.see(attempt, *found)
             ended = True
         finally:

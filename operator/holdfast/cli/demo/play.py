@@ -19,10 +19,12 @@ from holdfast.cli.demo.errors import DemoError
 from holdfast.cli.demo.logs import LogFollower
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.screen import screen
-from holdfast.cli.demo.script import NOTICE, Blow, Script, Struck
+from holdfast.cli.demo.script import NOTICE, Script, Struck
 from holdfast.cli.demo.stage import NAMESPACE, Stage
-from holdfast.cli.jobs import view
+from holdfast.cli.demo.stories import Blow, Story
+from holdfast.cli.jobs import members, view
 from holdfast.cli.ui import formats
+from holdfast.core.observe.members import is_member
 from holdfast.local.cluster import Cluster
 
 LOOK_EVERY = 0.5  # seconds
@@ -64,20 +66,20 @@ class PlainLines:
         self.out.print(line, markup=False, soft_wrap=True)
 
 
-async def play(made: Stage, name: str, out: Console, *, seconds: float) -> Played:
+async def play(made: Stage, story: Story, name: str, out: Console, *, seconds: float) -> Played:
     """Follow the job and take its nodes until it is over. Raises DemoError (also on timeout), LocalError, CliError."""
     target = Target(made.cluster.admin_kubeconfig, NAMESPACE)
     try:
         async with connect(target) as client, asyncio.timeout(seconds):
-            return await _Player(made, client, name, out).run()
+            return await _Player(made, story, client, name, out).run()
     except TimeoutError as error:
         raise DemoError(f"the job was not over within {seconds:g} s; the last state is shown above") from error
 
 
 class _Player:
-    def __init__(self, made: Stage, client: Any, name: str, out: Console) -> None:
-        self._made, self._client, self._name, self._out = made, client, name, out
-        self._script, self._book, self._lines = Script(), LossBook(), PlainLines(out)
+    def __init__(self, made: Stage, story: Story, client: Any, name: str, out: Console) -> None:
+        self._made, self._story, self._client, self._name, self._out = made, story, client, name, out
+        self._script, self._book, self._lines = Script(story.scenes), LossBook(), PlainLines(out)
 
     async def run(self) -> Played:
         follower = LogFollower(self._made.cluster, self._book)
@@ -104,11 +106,15 @@ class _Player:
         job = await job_api.get_job(self._client, NAMESPACE, self._name)
         events = await job_api.job_events(self._client, job)
         room = max(FEWEST_EVENTS, self._out.height - ROWS_BESIDE_EVENTS)
-        shown = screen(job, events[-room:], datetime.now(UTC), script=self._script, book=self._book)
+        shown = screen(
+            job, events[-room:], datetime.now(UTC), title=self._story.title, script=self._script, book=self._book
+        )
         return Played(job, events, shown, self._script, self._book)
 
     async def _strike(self, job: TrainingJob) -> None:
-        struck = self._script.due(job)
+        pods = await members.read_pods(self._client, job)
+        nodes = {pod.rank: pod.node for pod in pods if pod.node and is_member(job.status.current, pod)}
+        struck = self._script.due(job, nodes)
         if struck is None:
             return
         self._script.record(struck)

@@ -16,13 +16,11 @@ from holdfast.cli.demo.script import Script
 from holdfast.cli.jobs import view
 from holdfast.cli.ui import formats
 
-TITLE = "Holdfast: one training, three lost nodes"
-
 
 def screen(
-    job: TrainingJob, events: Sequence[Line], now: datetime, *, script: Script, book: LossBook
+    job: TrainingJob, events: Sequence[Line], now: datetime, *, title: str, script: Script, book: LossBook
 ) -> RenderableType:
-    """The job's own screen, and above it the scenes of the script."""
+    """The job's own screen, and above it the title and the scenes of the script."""
     losses = view.Losses()
     for index, value in enumerate(book.curve()):
         losses.by_step[index] = value
@@ -30,7 +28,7 @@ def screen(
     clock = f"{formats.span(now - started)} since the start" if started else ""
     body = view.job_screen(job, events, now, losses)
     return Group(
-        Panel(_scenes(job, script), title=TITLE, subtitle=clock, title_align="left", border_style="cyan"), body
+        Panel(_scenes(job, script), title=title, subtitle=clock, title_align="left", border_style="cyan"), body
     )
 
 

@@ -1,52 +1,16 @@
 """What the demo does to the job, and when: the job's progress decides, never time. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
 
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.objects import TrainingJob
+from holdfast.cli.demo.stories import ONE_NODE, Blow, Scene
 from holdfast.core.capacity.knowledge import pace_now
 
 NOTICE = timedelta(seconds=45)  # clouds give 30 s to 2 min
 STEPS_BEFORE = 80  # steps that an attempt trains before its node is taken
-
-
-class Blow(Enum):
-    """How a node is lost."""
-
-    RECLAIM = "reclaim"
-    CRASH = "crash"
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One loss. `title` and `after` are for people.
-
-    With `slack` the deadline moves too: to `slack` after the time at which the work would be done without more losses.
-    """
-
-    blow: Blow
-    tier: str
-    title: str
-    after: str
-    slack: timedelta | None = None
-
-
-SCENES = (
-    Scene(Blow.RECLAIM, "spot", "the cloud reclaims the first spot node", "it saves and moves to the other spot node"),
-    Scene(
-        Blow.RECLAIM,
-        "spot",
-        "the deadline is moved up, the other spot node is reclaimed",
-        "no time to wait for spot: it moves to dedicated",
-        slack=timedelta(minutes=2),
-    ),
-    Scene(
-        Blow.CRASH, "dedicated", "the dedicated node dies without notice", "it resumes on CPU from its last checkpoint"
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +28,7 @@ class Struck:
 class Script:
     """The scenes, and which of them were played."""
 
-    scenes: Sequence[Scene] = SCENES
+    scenes: Sequence[Scene] = ONE_NODE.scenes
     played: list[Struck] = field(default_factory=list)
 
     @property
@@ -72,12 +36,15 @@ class Script:
         """The scene that has not been played yet, or None."""
         return self.scenes[len(self.played)] if len(self.played) < len(self.scenes) else None
 
-    def due(self, job: TrainingJob) -> Struck | None:
-        """The scene to play now, or None. The caller calls `record` and strikes the node."""
+    def due(self, job: TrainingJob, nodes: Mapping[int, str]) -> Struck | None:
+        """The scene to play now, or None. The caller calls `record` and strikes the node.
+
+        `nodes`: the node of each rank of the current attempt.
+        """
         scene, attempt, saved = self.next_scene, job.status.current, job.status.checkpoint
         if scene is None or attempt is None or saved is None or not self._is_new(attempt):
             return None
-        node = attempt.pods[0].node if attempt.pods else None
+        node = nodes.get(scene.rank)
         start, step = attempt.first_step, job.status.progress.step
         # Before its own first step, step and checkpoint belong to the previous attempt.
         if (

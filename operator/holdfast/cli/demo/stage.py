@@ -24,6 +24,7 @@ from holdfast.api.scalars import format_time
 from holdfast.cli.demo.errors import DemoError
 from holdfast.local.access import OPERATOR_NAMESPACE
 from holdfast.local.cluster import Cluster, ClusterConfig, up
+from holdfast.local.config import NodeSpec
 from holdfast.local.ports import free
 from holdfast.local.progress_bar import Report
 from holdfast.local.state import S3Access
@@ -57,8 +58,8 @@ class Stage:
 
 
 @contextmanager
-def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
-    """Set everything up, and remove it at the end in every case, unless `keep` is set.
+def stage(report: Report, nodes: tuple[NodeSpec, ...], *, keep: bool) -> Iterator[Stage]:
+    """Set everything up, with these nodes, and remove it at the end in every case, unless `keep` is set.
 
     Raises LocalError, ToolError, DemoError.
     """
@@ -66,7 +67,7 @@ def stage(report: Report, *, keep: bool) -> Iterator[Stage]:
     made: Stage | None = None
     cluster: Cluster | None = None
     try:
-        cluster = up(ClusterConfig(root=folder / "cluster"), report)
+        cluster = up(ClusterConfig(root=folder / "cluster", nodes=nodes), report)
         with report.step("Installing the API, and starting the operator under its own service account"):
             cluster.install()
             made = Stage(folder, cluster, start_operator(cluster, folder / "operator.log"))
@@ -199,11 +200,11 @@ def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
 
 
-def default_job() -> Path:
-    """examples/language-model.yaml of the checkout that this code runs from. Raises DemoError if there is none."""
-    file = Path(__file__).resolve().parents[4] / "examples" / "language-model.yaml"
+def example(name: str) -> Path:
+    """This file of examples/ of the checkout that this code runs from. Raises DemoError if there is none."""
+    file = Path(__file__).resolve().parents[4] / "examples" / name
     if not file.is_file():
-        raise DemoError("examples/language-model.yaml was not found: run the demo from a checkout, or give --job FILE")
+        raise DemoError(f"examples/{name} was not found: run the demo from a checkout, or give --job FILE")
     return file
 
 

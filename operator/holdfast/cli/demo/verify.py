@@ -1,11 +1,12 @@
 """Check the demo's claims: the attempts in the job's status against the commit log in the bucket. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
-from holdfast.cli.demo.script import Blow, Script
+from holdfast.cli.demo.script import Script
+from holdfast.cli.demo.stories import Blow
 from holdfast.cli.ui import formats
 from holdfast_train.commitlog.records import Record
 
@@ -35,8 +36,8 @@ def resumes(job: TrainingJob) -> list[tuple[int, int]]:
     return [(r.number, r.resumed_step) for r in job.status.history if r.resumed_step is not None]
 
 
-def checks(job: TrainingJob, records: Sequence[Record], script: Script) -> list[Check]:
-    """Every claim of the demo, checked."""
+def checks(job: TrainingJob, records: Sequence[Record], script: Script, pods: Collection[str] = ()) -> list[Check]:
+    """Every claim of the demo, checked. `pods`: the names of all pods at the end."""
     phase = job.status.phase
     done = phase is Phase.COMPLETED
     result = [Check(done, f"the job is {phase or 'new'} at step {formats.count(job.status.progress.step)}")]
@@ -49,8 +50,7 @@ def checks(job: TrainingJob, records: Sequence[Record], script: Script) -> list[
         saved, at = fenced[number], resumed.get(number)
         text = f"attempt {number} resumed at step {formats.count(at)}; saved was step {formats.count(saved)}"
         result.append(Check(at == saved, text))
-    result += _nothing_lost(job, script)
-    return result
+    return [*result, *_nothing_lost(job, script), *_pods_kept(job, script, pods)]
 
 
 def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
@@ -65,3 +65,14 @@ def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
                 Check(again == 0, f"{formats.count(again)} steps were lost with node {struck.node}, which gave notice")
             )
     return found
+
+
+def _pods_kept(job: TrainingJob, script: Script, pods: Collection[str]) -> list[Check]:
+    """With several nodes, each loss costs one pod, and no other pod is replaced."""
+    nodes, name = job.spec.trainer.nodes, job.metadata.name
+    if nodes == 1:
+        return []
+    spared = [rank for rank in range(nodes) if rank not in {struck.scene.rank for struck in script.played}]
+    kept = [rank for rank in spared if {pod for pod in pods if pod.endswith(f"-{rank}")} == {f"{name}-1-{rank}"}]
+    ranks = " and ".join(map(str, spared))
+    return [Check(kept == spared, f"the pods of ranks {ranks} are those of the first attempt")]

@@ -37,9 +37,14 @@ def parse_pods(items: Iterable[Mapping[str, Any]]) -> list[PodView]:
 
 
 def table(job: TrainingJob, pods: Iterable[PodView], now: datetime) -> Fitting:
-    """A row for each pod of the current attempt and of its successor, by rank; a pod that works for both once."""
-    attempts = (job.status.current, job.status.successor)
+    """A row for each pod of the current attempt and of its successor, by rank; a pod that works for both once.
+
+    While there is no attempt, as after the job's end, a row for the newest pod of each rank.
+    """
+    attempts = [attempt for attempt in (job.status.current, job.status.successor) if attempt]
     mine = [pod for pod in pods if any(is_member(attempt, pod) for attempt in attempts)]
+    if not attempts:
+        mine = list({pod.rank: pod for pod in sorted(pods, key=lambda pod: pod.attempt)}.values())
     ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
     return Fitting(COLUMNS, [_row(pod, now) for pod in ordered])
 

@@ -19,7 +19,7 @@ from holdfast.core.status.nodes_ready import nodes_ready
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
-KEPT_FOR_LOGS = 2
+KEPT_FOR_LOGS = 2  # pods, and at least one of each rank
 
 
 def wrap_up(draft: Draft, s: Situation) -> None:
@@ -51,7 +51,7 @@ def _is_left_alone(draft: Draft) -> bool:
     return draft.snapshot.namespace_closed and draft.status is draft.snapshot.job.status
 
 
-def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
+def _tidy_pod(draft: Draft, pod: PodView, logs: frozenset[str]) -> None:
     """Delete and release the pod of an attempt that is over. A pod of a later attempt than status knows stays.
 
     Such a pod shows that this view of the job is old: the pod may be needed, unless the job is over. These actions need
@@ -76,7 +76,7 @@ def _tidy_pod(draft: Draft, pod: PodView, logs: tuple[PodView, ...]) -> None:
         return
     if pod.finalized and not is_live(draft.status, pod):
         draft.act(ReleasePod(pod.name, pod.uid))
-    if pod not in logs:
+    if pod.uid not in logs:
         draft.delete_pod(pod)
 
 
@@ -89,10 +89,12 @@ def _is_leaving(draft: Draft, pod: PodView) -> bool:
     return member is None or has_to_leave(current, member)
 
 
-def _pods_kept_for_logs(draft: Draft) -> tuple[PodView, ...]:
-    """The newest pods that ended on a node: people read their logs."""
+def _pods_kept_for_logs(draft: Draft) -> frozenset[str]:
+    """The UIDs of the newest pods that ended on a node, and of the newest one of each rank: people read their logs."""
     ended = [p for p in draft.snapshot.pods if p.phase in ("Succeeded", "Failed") and p.node and p.deleted_at is None]
-    return tuple(sorted(ended, key=lambda pod: pod.attempt)[-KEPT_FOR_LOGS:])
+    ended.sort(key=lambda pod: pod.attempt)
+    of_each_rank = {pod.rank: pod for pod in ended}
+    return frozenset(pod.uid for pod in (*of_each_rank.values(), *ended[-KEPT_FOR_LOGS:]))
 
 
 def _set_columns(draft: Draft, s: Situation) -> None:

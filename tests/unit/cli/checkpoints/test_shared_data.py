@@ -14,8 +14,10 @@ from holdfast.cli.checkpoints.prune_command import carry_out
 from holdfast.cli.checkpoints.prune_plan import plan
 from holdfast.cli.checkpoints.survey import Standing, rows, survey
 from holdfast.cli.checkpoints.verify_command import verify_all
+from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.commitlog.records import Keep
+from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.folder import FolderStorage
 
@@ -27,7 +29,8 @@ def storage(tmp_path: Path) -> FolderStorage:
     for step in range(1, 5):
         if step == 3:
             training.model.base.bias.data.add_(1)
-        training.save(step)
+            assert isinstance(training.save(step), HoldfastTrainError), "the save that notices a change is given up"
+        assert isinstance(training.save(step), Saved)
     log = CommitLog(training.storage, training.where.identity)
     log.refresh()
     log.fence = log.state.fence

@@ -11,7 +11,8 @@ from holdfast.cli.cluster.job_api import Line
 from holdfast.cli.demo import command, play, summary
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.screen import screen
-from holdfast.cli.demo.script import SCENES, Script, Struck
+from holdfast.cli.demo.script import Script, Struck
+from holdfast.cli.demo.stories import ONE_NODE
 from holdfast.cli.demo.verify import Check
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
@@ -25,11 +26,11 @@ def text(shown: RenderableType) -> str:
 
 
 def test_the_screen_says_what_was_done_and_what_comes() -> None:
-    script = Script(played=[Struck(SCENES[0], 1, "spot-7", 55, 40)])
+    script = Script(played=[Struck(ONE_NODE.scenes[0], 1, "spot-7", 55, 40)])
     book = LossBook()
     for step in range(40):
         book.see(1, step, 5.0 - step / 10)
-    shown = text(screen(running_job(), [], NOW, script=script, book=book))
+    shown = text(screen(running_job(), [], NOW, title="One training", script=script, book=book))
     assert "✓  the cloud reclaims the first spot node (spot-7, at step 55)" in shown
     assert "·  the dedicated node dies without notice" in shown
     assert "█" in shown

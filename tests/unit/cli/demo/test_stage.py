@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.errors import DemoError
-from holdfast.cli.demo.script import SCENES
-from holdfast.cli.demo.stage import PATIENCE, default_job, job_manifest
+from holdfast.cli.demo.stage import PATIENCE, example, job_manifest
+from holdfast.cli.demo.stories import GANG, ONE_NODE
 from holdfast.local.config import DEFAULT_IMAGES, DEFAULT_NODES
 from holdfast.local.state import S3Access
 from holdfast.runtime.settings import Settings
@@ -19,18 +19,27 @@ S3 = S3Access(endpoint="http://127.0.0.1:1", access_key="a", secret_key="s")
 
 # Breaks if the example, the script and the local cluster's default layout drift apart: the demo would hang.
 def test_the_example_fits_the_script_and_the_local_cluster() -> None:
-    manifest = job_manifest(default_job(), S3, NOW)
+    manifest = job_manifest(example(ONE_NODE.example), S3, NOW)
     job = TrainingJob.parse(manifest)
     assert job.spec.capacity.policy == "Deadline"
     assert job.spec.capacity.deadline == NOW + timedelta(days=1)
     tiers = job.spec.capacity.tiers
-    assert {scene.tier for scene in SCENES} <= {tier.name for tier in tiers}
+    assert {scene.tier for scene in ONE_NODE.scenes} <= {tier.name for tier in tiers}
     for tier in tiers:
         assert any(tier.node_selector.items() <= node.labels.items() for node in DEFAULT_NODES), tier.name
     assert job.spec.trainer.image in DEFAULT_IMAGES
     s3 = job.spec.checkpoint.storage.s3
     assert s3 is not None
     assert (s3.endpoint, s3.bucket, s3.credentials_secret) == (S3.endpoint, "runs", "s3")
+
+
+def test_the_example_on_several_nodes_fits_its_story() -> None:
+    job = TrainingJob.parse(job_manifest(example(GANG.example), S3, NOW))
+    assert job.spec.trainer.nodes == 4
+    (tier,) = job.spec.capacity.tiers
+    fitting = [node for node in GANG.nodes if tier.node_selector.items() <= node.labels.items()]
+    assert len(fitting) == job.spec.trainer.nodes + len(GANG.scenes), "each loss needs a new node"
+    assert {scene.tier for scene in GANG.scenes} == {tier.name}
 
 
 def test_the_operators_patience_is_known_to_it() -> None:

@@ -6,7 +6,8 @@ import pytest
 from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.demo.script import SCENES, Script, Struck
+from holdfast.cli.demo.script import Script, Struck
+from holdfast.cli.demo.stories import GANG, ONE_NODE
 from holdfast.cli.demo.verify import checks, saved_before
 from holdfast_train.commitlog.records import Commit, Kind, Record
 from holdfast_train.environment import Identity
@@ -43,7 +44,7 @@ def job(**changes: Any) -> TrainingJob:
 
 def script(played: int = 3) -> Script:
     attempts = (1, 2, 4)
-    return Script(played=[Struck(SCENES[i], attempts[i], f"n{i}", 0, 0) for i in range(played)])
+    return Script(played=[Struck(ONE_NODE.scenes[i], attempts[i], f"n{i}", 0, 0) for i in range(played)])
 
 
 def test_the_log_says_what_was_saved_before_each_fence() -> None:
@@ -71,3 +72,21 @@ def test_all_holds() -> None:
 def test_what_does_not_hold_is_said(shown: TrainingJob, log: list[Record], played: int, wanted: str) -> None:
     broken = [check.text for check in checks(shown, log, script(played)) if not check.passed]
     assert any(wanted in text for text in broken), broken
+
+
+# Breaks if the demo would say that a loss costs one pod although another pod was replaced too.
+@pytest.mark.parametrize(
+    ("pods", "wanted"),
+    [
+        (["job-1-0", "job-1-1", "job-2-3", "job-3-2"], True),
+        (["job-1-0", "job-2-1", "job-2-3", "job-3-2"], False),
+        (["job-1-0", "job-1-1", "job-2-1", "job-2-3", "job-3-2"], False),
+    ],
+)
+def test_with_several_nodes_the_other_pods_stay(pods: list[str], wanted: bool) -> None:
+    several = TrainingJob.parse(job().model_dump(by_alias=True, mode="json"))
+    trainer = several.spec.trainer.model_copy(update={"nodes": 4})
+    several = several.model_copy(update={"spec": several.spec.model_copy(update={"trainer": trainer})})
+    played = Script(GANG.scenes, played=[Struck(scene, 1, "n", 0, 0) for scene in GANG.scenes])
+    found = {check.text: check.passed for check in checks(several, LOG, played, pods)}
+    assert found["the pods of ranks 0 and 1 are those of the first attempt"] is wanted

@@ -45,3 +45,12 @@ def test_an_ended_pod_says_why():
     with console.capture() as captured:
         console.print(members.table(job(status(CURRENT)), [gone], NOW))
     assert "ended (Evicted)" in captured.get()
+
+
+def test_after_the_end_the_newest_pod_of_each_rank_is_shown():
+    over = [pod(number, rank=rank, name=f"vit-{number}-{rank}", trainer=container(ended=True), phase="Succeeded")
+            for number, rank in ((2, 1), (1, 0), (1, 1))]  # fmt: skip
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(members.table(job(status()), over, NOW))
+    assert [name in captured.get() for name in ("vit-1-0", "vit-2-1", "vit-1-1")] == [True, True, False]
