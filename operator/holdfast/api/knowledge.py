@@ -90,8 +90,8 @@ class TierKnowledge(Model):
     fruitless: Count | None = None
     """Number of attempts in a row that lost a node of the tier before they made progress. Not set in a profile."""
     rests_until: Time | None = None
-    """Until when no attempt begins on the tier if tiers are tried in their order: because of the field fruitless. Not
-    set in a profile."""
+    """Until when the tier rests because of the field fruitless: if tiers are tried in their order, an attempt that
+    follows a loss or a failure begins on another one. Not set in a profile."""
     shapes: Annotated[tuple[ShapeKnowledge, ...], Field(max_length=MAX_SHAPES), KeyedBy("accelerators")] = ()
     """The same state for each number of accelerators that pods asked for. Only set in a profile."""
     refusals: Annotated[tuple[NamespaceRefusal, ...], Field(max_length=MAX_REFUSALS)] = ()

@@ -33,19 +33,24 @@ def stored_state(status: TrainingJobStatus) -> State | None:
 
 
 def check_memory(trainer: Trainer, tiers: Iterable[Tier], state: State, report: Report) -> None:
-    """Say if the trainer's memory has room for the state's copy, and for the state itself where it is no GPU's."""
+    """Say if the trainer's memory has room for the state's copy, and for the state itself where it is no GPU's.
+
+    With several nodes each of them copies its share.
+    """
     memory, limit = trainer.resources.memory, int(quantity_value(trainer.resources.memory))
     without_gpu = [tier.name for tier in tiers if tier.accelerator is None]
     in_memory = trainer.accelerators_per_node == 0 or bool(without_gpu)
-    wanted = state.size * (1 + in_memory) + min(SPARE, limit // SPARE_SHARE)
-    what = f"the copy of the state that a save makes ({_gib(state.size)}: {state.source})"
+    share, nodes = ceil(state.size / trainer.nodes), trainer.nodes
+    wanted = share * (1 + in_memory) + min(SPARE, limit // SPARE_SHARE)
+    of = f"a node's share of {_gib(state.size)}" if nodes > 1 else state.source
+    what = f"the copy of the state that a save makes ({_gib(share)}: {of})"
     if in_memory:
         where = f" on tier {', '.join(without_gpu)}" if without_gpu and trainer.accelerators_per_node else ""
         what = f"the state{where} and {what}"
     if wanted <= limit:
         report.note(FIELD, f"{memory} has room for {what}")
         return
-    least = ceil((state.size * (1 + in_memory) + SPARE) / 2**30)
+    least = ceil((share * (1 + in_memory) + SPARE) / 2**30)
     report.warn(
         FIELD, f"{memory} has no room for {what}; the trainer may be killed while it saves: set {least}Gi or more"
     )

@@ -6,31 +6,36 @@ Where a usable node waits for pods, Holdfast sees at no cost that the tier can g
 from datetime import datetime
 
 from holdfast.api.profile import Tier
-from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.notices import TAINTS
 from holdfast.core.observe.raw import LONG_AGO
 
 
-def why_unusable(node: NodeView, tier: Tier) -> str:
-    """Why a new pod of the tier may not use this node; empty if it may. Labels and free room are not checked.
+def why_leaving(node: NodeView) -> str:
+    """Why this node is about to go, or is not there for pods now; empty if it stays.
 
-    A taint that announces the end of the node is never tolerated, even if the tier tolerates it.
+    A taint that announces the end of the node counts even if a tier tolerates it.
     """
     if node.unschedulable:
         return "cordoned"
-    for taint in node.taints:
-        if taint.effect == "PreferNoSchedule" and taint.key not in TAINTS:
-            continue
-        if taint.key in TAINTS or not any(toleration.tolerates(taint) for toleration in tier.tolerations):
-            return f"taint {taint.key} is not tolerated"
+    if announced := next((taint.key for taint in node.taints if taint.key in TAINTS), None):
+        return f"taint {announced} is not tolerated"
     if not node.ready:
         return "not ready"
     return "about to be removed" if node.maintenance or node.deleted_at or node.termination_at else ""
 
 
-def can_use(node: NodeView, tier: Tier) -> bool:
-    """True if a new pod of the tier may use this node: it has the tier's labels too. Free room is not checked."""
-    return tier.node_selector.items() <= node.labels.items() and not why_unusable(node, tier)
+def why_unusable(node: NodeView, tier: Tier) -> str:
+    """Why a new pod of the tier may not use this node; empty if it may. Labels and free room are not checked."""
+    if reason := why_leaving(node):
+        return reason
+    refused = (taint.key for taint in node.taints if taint.effect != "PreferNoSchedule" and not tolerates(tier, taint))
+    return next((f"taint {key} is not tolerated" for key in refused), "")
+
+
+def tolerates(tier: Tier, taint: Taint) -> bool:
+    """True if the pods of the tier tolerate this taint. An admission plugin may give them more tolerations."""
+    return any(toleration.tolerates(taint) for toleration in tier.tolerations)
 
 
 def usable_node_since(cluster: ClusterView, tier: Tier) -> datetime | None:

@@ -24,7 +24,7 @@ def show_resting_tiers(draft: Draft) -> None:
     text = f"{said}; no other tier is left, so attempts go on" if len(names) == len(tiers) else said
     if before is None or (before.status, before.message) != ("True", text):
         draft.event(CONDITION, text, warning=True)
-    set_condition(draft, CONDITION, "True", "AttemptsInVain", text)
+    set_condition(draft, CONDITION, "True", "FruitlessAttempts", text)
 
 
 def _sentence(draft: Draft, tier: str) -> str:
@@ -32,4 +32,4 @@ def _sentence(draft: Draft, tier: str) -> str:
     if known is None or known.rests_until is None:
         return tier
     until, count = format_time(known.rests_until), known.fruitless
-    return f"{tier}: {count} attempts in a row lost their node before they made progress; it is left out until {until}"
+    return f"{tier}: {count} attempts in a row ended before they made progress; it is left out until {until}"

@@ -13,8 +13,12 @@ GPU = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu"}
 CPU = {"name": "cpu", "kind": "CPU"}
 
 
-def said(memory, gib, tiers=(GPU,), gpus=1):
-    trainer = {"spec/trainer/resources/memory": memory, "spec/trainer/acceleratorsPerNode": gpus}
+def said(memory, gib, tiers=(GPU,), gpus=1, nodes=1):
+    trainer = {
+        "spec/trainer/nodes": nodes,
+        "spec/trainer/resources/memory": memory,
+        "spec/trainer/acceleratorsPerNode": gpus,
+    }
     spec = TrainingJob.parse(changed(GOOD, {**trainer, "spec/capacity/tiers": list(tiers)})).spec
     report = Report("job")
     check_memory(spec.trainer, spec.capacity.tiers, State(int(gib * GIB), "given by --state"), report)
@@ -26,6 +30,12 @@ def said(memory, gib, tiers=(GPU,), gpus=1):
 def test_a_copy_that_fits():
     assert said("16Gi", 12) == (
         "ok: 16Gi has room for the copy of the state that a save makes (12.0Gi: given by --state)"
+    )
+
+
+def test_each_of_several_nodes_copies_its_share():
+    assert said("128Gi", 400, nodes=4) == (
+        "ok: 128Gi has room for the copy of the state that a save makes (100.0Gi: a node's share of 400.0Gi)"
     )
 
 

@@ -1,5 +1,7 @@
 """Which losses show other jobs that the tier took a node back: those that only the cluster can cause."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.decisions.snapshots import (
     NOW,
@@ -24,6 +26,7 @@ from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.knowledge import Seen
 from holdfast.core.capacity import loss_counts
 from holdfast.core.capacity.knowledge import find
+from holdfast.core.observe.nodes import Taint
 
 RUNS = attempt(fenced=True, first_step=500)
 LEAVES = verdict("drained", "SpotInterruption", step=710)
@@ -40,7 +43,9 @@ def draining(reason):
     return attempt(state=AttemptState.DRAINING, fenced=True, first_step=500, drain=drain(reason=reason))
 
 
-SHORT = node(taints=("example.com/maintenance",))  # the tier does not tolerate it
+EVICTS = replace(node(), taints=(Taint("example.com/maintenance", effect="NoExecute"),))
+# A program can fill the disk and the memory of its node. The kubelet then evicts pods and keeps others off.
+FULL = replace(node(), taints=(Taint("node.kubernetes.io/disk-pressure", effect="NoSchedule"),))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +64,16 @@ SHORT = node(taints=("example.com/maintenance",))  # the tier does not tolerate 
         (draining("TerminationByKubelet"), ended()),
     ],
 )
-def test_a_loss_that_a_tenant_can_cause_is_not_the_tiers(current, seen):
-    assert losses(current, seen) == 0
+@pytest.mark.parametrize("cluster", [nodes(), nodes(FULL)], ids=["a good node", "its disk is full"])
+def test_a_loss_that_a_tenant_can_cause_is_not_the_tiers(current, seen, cluster):
+    assert losses(current, seen, cluster=cluster) == 0
+
+
+def test_a_taint_that_the_node_has_for_its_accelerator_is_no_loss():
+    """Breaks where an admission plugin gives pods the toleration, and not the tier, as for GPUs on GKE."""
+    gpu = nodes(replace(node(), taints=(Taint("nvidia.com/gpu", effect="NoSchedule"),)))
+    assert on_a_node(gpu).current.granted
+    assert losses(RUNS, ended(1, 137), cluster=gpu) == 0
 
 
 def test_a_pod_whose_finalizer_somebody_removed_says_nothing_about_the_tier():
@@ -72,7 +85,7 @@ def test_a_pod_whose_finalizer_somebody_removed_says_nothing_about_the_tier():
     [
         (draining("SpotInterruption"), ended(message=LEAVES), nodes()),
         (draining("NodeSilent"), ended(), nodes()),
-        (RUNS, ended(disruption="DeletionByTaintManager"), nodes(SHORT)),
+        (RUNS, ended(disruption="DeletionByTaintManager"), nodes(EVICTS)),
         (RUNS, ended(disruption="TerminationByKubelet", reason="Terminated"), nodes(silent("n1", 1))),
         (draining("EvictionByEvictionAPI"), ended(), nodes(node(unschedulable=True))),  # somebody drains the node
         (RUNS, ended(message=LEAVES), nodes(node(deleted_at=NOW))),
@@ -142,4 +155,4 @@ def test_a_node_that_is_seen_late_is_granted_once_it_is_seen():
 
 def test_a_grant_stays_when_the_node_is_about_to_go():
     starts = job(status(attempt(state=AttemptState.STARTING)))
-    assert settled(snapshot(starts, pod(), cluster=nodes(SHORT))).status.current.granted
+    assert settled(snapshot(starts, pod(), cluster=nodes(EVICTS))).status.current.granted

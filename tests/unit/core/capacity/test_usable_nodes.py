@@ -4,7 +4,7 @@ import pytest
 from tests.support.decisions.snapshots import at, node, silent, tier
 
 from holdfast.api.profile import Toleration
-from holdfast.core.capacity.usable_nodes import can_use, usable_node_since
+from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.nodes import ClusterView, Taint
 
 
@@ -19,14 +19,6 @@ def tainted(key="sick", value="", effect="NoSchedule"):
 
 def tolerating(**fields):
     return {"tolerations": (Toleration(**fields),)}
-
-
-@pytest.mark.parametrize(
-    ("given_node", "usable"),
-    [(node(), True), (node(labels={"tier": "cpu"}), False), (node(unschedulable=True), False), (tainted(), False)],
-)
-def test_a_node_that_a_new_pod_of_the_tier_may_use(given_node, usable):
-    assert can_use(given_node, tier()) is usable
 
 
 def test_the_oldest_usable_node_counts():

@@ -21,10 +21,8 @@ def decided(*tiers, conditions=(), **changes):
 def test_a_tier_that_rests_is_named_with_the_reason_and_the_time():
     decision = decided(RESTS)
     found = condition(decision)
-    assert (found.status, found.reason) == ("True", "AttemptsInVain")
-    words = (
-        "spot: 3 attempts in a row lost their node before they made progress; it is left out until 2026-11-21T09:01:00Z"
-    )
+    assert (found.status, found.reason) == ("True", "FruitlessAttempts")
+    words = "spot: 3 attempts in a row ended before they made progress; it is left out until 2026-11-21T09:01:00Z"
     assert found.message == words
     assert [(one.type, one.message) for one in decision.events if one.reason == "TierResting"] == [("Warning", words)]
     assert decision.requeue_at <= at(60)
@@ -40,7 +38,7 @@ def test_if_every_tier_rests_attempts_go_on():
 def test_a_tier_that_has_rested_is_not_named():
     assert condition(decided(known("spot", fruitless=3, rests_until=at(0)))) is None
     assert condition(decided(known("gone", fruitless=3, rests_until=at(60)))) is None
-    rested = Condition(type="TierResting", status="True", reason="AttemptsInVain", last_transition_time=at(-60))
+    rested = Condition(type="TierResting", status="True", reason="FruitlessAttempts", last_transition_time=at(-60))
     found = condition(decided(known("spot", fruitless=3, rests_until=at(0)), conditions=(rested,)))
     assert (found.status, found.reason, found.message) == ("False", "NotResting", "")
 
