@@ -70,6 +70,10 @@ class NodeSpec(_Model):
     standby: bool = False
 
 
+INTERFACE = "eth0"
+"""The network interface of a node in its namespace."""
+
+
 class NodeNetwork(_Model):
     """The network namespace of one node.
 

@@ -6,12 +6,12 @@ import ctypes
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.local.agent.addresses import PodAddresses
-from holdfast.local.agent.config import NodeNetwork
+from holdfast.local.agent.config import INTERFACE, NodeNetwork
 from holdfast.local.agent.container.process import Reaper
 from holdfast.local.agent.errors import AgentError
 
@@ -25,6 +25,7 @@ class Network:
     """The network of the machine, which all nodes share."""
 
     isolated = False
+    environment: Mapping[str, str] = {}  # of each container
 
     def __init__(self, pods: PodAddresses, address: str = "127.0.0.1") -> None:
         self.pods = pods
@@ -52,6 +53,9 @@ class IsolatedNetwork(Network):
     """A network namespace of the node's own, plugged into a bridge."""
 
     isolated = True
+    # In a real pod the host name stands for the address of the pod; here it stands for an address of the machine, which
+    # other nodes do not reach. So libraries that would look up the host name are told the interface.
+    environment: Mapping[str, str] = {"GLOO_SOCKET_IFNAME": INTERFACE, "NCCL_SOCKET_IFNAME": INTERFACE}
 
     def __init__(self, network: NodeNetwork, bridge: str, reaper: Reaper) -> None:
         """Raises AgentError if the namespace is not there."""

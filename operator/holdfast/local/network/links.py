@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from holdfast.local.agent.config import INTERFACE
 from holdfast.local.errors import ConfigError, StartError
 from holdfast.local.locking import exclusive
 from holdfast.local.network.plan import NetworkPlan
@@ -31,6 +32,22 @@ def check_possible() -> None:
         missing.append("the program `ip` (package iproute2)")
     if missing:
         raise ConfigError(f"--network isolated needs {' and '.join(missing)}; without it, use --network shared")
+    try:
+        _try_out()
+    except StartError as error:
+        raise ConfigError(
+            f"--network isolated cannot be made here: {error}; otherwise use --network shared"
+        ) from error
+
+
+def _try_out() -> None:
+    """Make a namespace with a bridge, and remove it: root in a container may lack the right to do so."""
+    namespace = f"hf-try-{os.getpid()}"
+    _ip("netns", "add", namespace)
+    try:
+        _ip("-n", namespace, "link", "add", "bridge", "type", "bridge")
+    finally:
+        _ip("netns", "delete", namespace)
 
 
 @contextmanager
@@ -52,7 +69,7 @@ def make(plan: NetworkPlan) -> None:
         _ip("netns", "add", namespace)
     bridge = ["link set lo up", "link add bridge type bridge", "link set bridge up"]
     for node in plan.nodes.values():
-        bridge.append(f"link add {node.link} type veth peer name eth0 netns {node.namespace}")
+        bridge.append(f"link add {node.link} type veth peer name {INTERFACE} netns {node.namespace}")
         bridge.append(f"link set {node.link} master bridge up")
     _batch(plan.bridge, bridge)
     _ip("link", "add", plan.link, "type", "veth", "peer", "name", "machine", "netns", plan.bridge)
@@ -62,8 +79,8 @@ def make(plan: NetworkPlan) -> None:
     for node in plan.nodes.values():
         commands = [
             "link set lo up",
-            f"address add {node.address}/{node.prefix} dev eth0",
-            "link set eth0 up",
+            f"address add {node.address}/{node.prefix} dev {INTERFACE}",
+            f"link set {INTERFACE} up",
             f"route add local {node.pods} dev lo",  # every address of the range belongs to the node
         ]
         _batch(node.namespace, commands)

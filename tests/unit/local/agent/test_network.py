@@ -35,6 +35,16 @@ async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
         links.remove(plan)
 
 
+# Breaks if gloo and NCCL listen at the address of the host name, which is one of the machine: no other node reaches it.
+@needs_isolation
+async def test_libraries_are_told_the_interface_of_the_node(nodes: Nodes) -> None:
+    with nodes["a"].entered():
+        there = {name for _, name in socket.if_nameindex()}
+    assert set(nodes["a"].environment.values()) <= there
+    assert nodes["a"].environment.keys() == {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}
+    assert Network(PodAddresses(SHARED, 0)).environment == {}
+
+
 def _namespace() -> str:
     return str(Path("/proc/thread-self/ns/net").readlink())
 

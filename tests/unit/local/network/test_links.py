@@ -21,6 +21,25 @@ def test_a_user_without_root_or_ip_is_told_what_is_missing(monkeypatch: pytest.M
         links.check_possible()
 
 
+# Breaks if root in a container without rights learns only after minutes of building tools that there is no network.
+def test_root_without_rights_is_told_the_words_of_ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = tmp_path / "ip"
+    refusing.write_text("#!/bin/sh\necho 'mount --make-shared /run/netns failed: Operation not permitted' >&2; exit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"cannot be made here: .*Operation not permitted.*use --network shared"):
+        links.check_possible()
+
+
+# Breaks if the attempt leaves its namespace behind.
+@needs_isolation
+def test_trying_out_leaves_nothing() -> None:
+    links.check_possible()
+    left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert f"hf-try-{os.getpid()}" not in left
+
+
 def test_the_networks_in_use_are_the_targets_of_routes() -> None:
     routes = [{"dst": "default"}, {"dst": "192.0.2.0/24"}, {"type": "local", "dst": "198.18.0.1"}, {}]
     assert links.used_networks(routes) == [IPv4Network("192.0.2.0/24"), IPv4Network("198.18.0.1/32")]

@@ -221,6 +221,7 @@ class Container:
             "HOSTNAME": str(self._sandbox.facts.pod["metadata"]["name"]),
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
+            **self._sandbox.machine.network.environment,
         }
 
     def _cwd(self, paths: PathMap) -> str:
