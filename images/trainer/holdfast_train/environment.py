@@ -78,7 +78,8 @@ class Environment:
 
     `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept
     because of their `keep_metric`; `keep_mode`: whether a lower or a higher value is better. `upload_rate`: the limit
-    in bytes a second for uploads of this process during training, its share of the pod's limit.
+    in bytes a second for uploads of this process during training, its share of the pod's limit. `pod_ip`: with several
+    nodes. `keeper`: see KeptMemory.
     """
 
     identity: Identity
@@ -98,10 +99,12 @@ class Environment:
     grace: float
     goal_steps: int | None
     nodes: int
+    pod_ip: str | None
     operator_url: str | None
     token_file: str | None
     ca_file: str | None
     verdict_folder: str | None
+    keeper: str | None = None
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
@@ -136,10 +139,12 @@ class Environment:
             grace=_seconds(env, "HOLDFAST_GRACE_SECONDS", 30.0),
             goal_steps=_integer(env, "HOLDFAST_GOAL_STEPS", least=0),
             nodes=_integer(env, "HOLDFAST_NODES", least=1) or 1,
+            pod_ip=env.get("HOLDFAST_POD_IP"),
             operator_url=env.get("HOLDFAST_OPERATOR_URL"),
             token_file=env.get("HOLDFAST_TOKEN_FILE"),
             ca_file=env.get("HOLDFAST_CA_FILE"),
             verdict_folder=env.get("HOLDFAST_VERDICT_DIR"),
+            keeper=env.get("HOLDFAST_KEEPER"),
         )
 
 

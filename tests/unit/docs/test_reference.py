@@ -16,7 +16,7 @@ FULL = {
     "keep": {"last": 3, "every": "24h", "best": {"count": 2, "metric": "loss", "mode": "Min"}},
 }
 # Set by the launcher for the ranks, not by the operator.
-BY_LAUNCHER = {"PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND", "HOLDFAST_VERDICT_DIR"}
+BY_LAUNCHER = {"HOLDFAST_KEEPER", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND", "HOLDFAST_VERDICT_DIR"}
 
 
 # Breaks if a variable is added to the pod, renamed or dropped, and the page is not changed.

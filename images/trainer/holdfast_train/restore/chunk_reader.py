@@ -6,16 +6,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast_train.errors import StorageError
 from holdfast_train.format.manifest import Part, check_chunks
 from holdfast_train.storage.base import Storage
 
-__all__ = ["Fill", "read"]
+__all__ = ["NOTHING", "Fill", "Held", "read"]
 
 THREADS: Final = 4  # ranges that are read at once
 RANGE_BYTES: Final = 64 << 20  # the most of one request, which costs a millisecond of CPU
+
+
+class Held(Protocol):
+    """Bytes of a checkpoint that need not be read from the storage."""
+
+    def read(self, part: Part, first: int, views: Sequence[memoryview]) -> bool:
+        """Fill `views`, joined the chunks of `part` from `first` on. False, with undefined content, if it cannot.
+
+        True only if the bytes have the checksums of the manifest.
+        """
+
+
+class _Nothing:
+    def read(self, part: Part, first: int, views: Sequence[memoryview]) -> bool:
+        return False
+
+
+NOTHING: Final[Held] = _Nothing()
 
 
 @dataclass(frozen=True)
@@ -53,16 +71,22 @@ class Range:
 
 
 def read(
-    storage: Storage, parts: Sequence[Part], fills: Iterable[Fill], advance: Callable[[int], None] = lambda _: None
+    storage: Storage,
+    parts: Sequence[Part],
+    fills: Iterable[Fill],
+    advance: Callable[[int], None] = lambda _: None,
+    held: Held = NOTHING,
 ) -> None:
     """Fill all `fills`, several ranges at once. Threads call `advance` with the number of wanted bytes just read.
+
+    What `held` has is not read from the storage.
 
     CheckpointCorruptError if a chunk with a wanted byte is damaged, KeyMissingError if a part is missing; the content
     of `fills` is undefined then. Additional memory for unwanted bytes: at most two chunks for each gap between fills,
     in THREADS ranges.
     """
     for layer in _layers(fills):
-        _read(storage, parts, layer, advance)
+        _read(storage, parts, layer, advance, held)
 
 
 def _layers(fills: Iterable[Fill]) -> list[list[Fill]]:
@@ -80,11 +104,14 @@ def _layers(fills: Iterable[Fill]) -> list[list[Fill]]:
     return layers
 
 
-def _read(storage: Storage, parts: Sequence[Part], fills: Sequence[Fill], advance: Callable[[int], None]) -> None:
+def _read(
+    storage: Storage, parts: Sequence[Part], fills: Sequence[Fill], advance: Callable[[int], None], held: Held
+) -> None:
     def fetch(wanted: Range) -> None:
         views = list(_views(wanted))
-        storage.read_into(wanted.part.key, wanted.start, *views)
-        check_chunks(wanted.part, wanted.first, *views)
+        if not held.read(wanted.part, wanted.first, views):
+            storage.read_into(wanted.part.key, wanted.start, *views)
+            check_chunks(wanted.part, wanted.first, *views)
         advance(sum(_overlap(fill, wanted.begin + wanted.start, wanted.begin + wanted.stop) for fill in wanted.fills))
 
     with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:

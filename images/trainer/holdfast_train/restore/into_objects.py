@@ -3,6 +3,7 @@
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -16,7 +17,9 @@ from holdfast_train.format.program import IMPORTED, Program, Severity, compare, 
 from holdfast_train.format.sharding import Box
 from holdfast_train.format.stateful import Counts, Stateful, unwrapped
 from holdfast_train.format.tree import APART, is_apart
+from holdfast_train.memory import fits
 from holdfast_train.ranks import Ranks
+from holdfast_train.restore.held_memory import HeldMemory
 from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_tensors, with_tensors
 from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
 from holdfast_train.restore.restored import Restored, restored
@@ -52,8 +55,8 @@ def restore(
     """This rank's part of a checkpoint, the same one on all ranks; None if none exists. All ranks call it together.
 
     `choose` is called on rank 0. Each rank reads only what it needs; what the ranks of one node all need they read
-    together, once. If one rank finds the checkpoint broken, all ranks take the one before it. An error of one rank is
-    raised on all ranks.
+    together, once. What the memory of the nodes still has is not read from the storage. If one rank finds the
+    checkpoint broken, all ranks take the one before it. An error of one rank is raised on all ranks.
     """
     node = NodeMemory(ranks)
     chosen: list[CheckpointSource] = []
@@ -62,16 +65,23 @@ def restore(
         chosen.append(choose())
         return _offer(chosen[0])
 
-    offer = ranks.from_first(begin)
-    while offer is not None:
-        reading = _Reading(environment, offer, ranks.rank, objects, per_rank)
-        reading.run(node.open(reading.layout))
-        errors = ranks.gather(reading.error)
-        verdict = ranks.from_first(lambda: _verdict(chosen[0], reading.found, errors))  # noqa: B023
-        if isinstance(verdict, str):
-            return replace(reading.result(), note=verdict)
-        reading.close()
-        offer = verdict
+    with closing(HeldMemory.open(environment, ranks)) as held:
+        offer = ranks.from_first(begin)
+        while offer is not None:
+            reading = _Reading(environment, offer, ranks.rank, objects, per_rank)
+            shared = node.open(reading.layout)
+            if held.has_files and not fits(reading.size(node.count)):
+                say("there is no memory for the state beside its copies of the attempt before: the copies are freed")
+                held.give_up()
+            reading.run(shared, held)
+            errors = ranks.gather(reading.error)
+            verdict = ranks.from_first(lambda: _verdict(chosen[0], reading.found, errors))  # noqa: B023
+            if isinstance(verdict, str):
+                if held.summary:
+                    say(f"read {held.summary}")
+                return replace(reading.result(), note=verdict)
+            reading.close()
+            offer = verdict
     return None
 
 
@@ -126,18 +136,27 @@ class _Reading:
         except HoldfastTrainError as error:
             self.error = error
 
-    def run(self, shared: SharedState | None) -> None:
+    def size(self, ranks: int) -> int:
+        """Bytes that `ranks` ranks of a node read, each as much as this one."""
+        if self.error is not None or self.layout is None:
+            return 0
+        together = {place.lazy.key for place in self.layout.places}
+        alone = [lazy for lazy in lazies((self._wanted, self._mine)) if lazy.key not in together]
+        return self.layout.size + ranks * sum(lazy.size for lazy in alone)
+
+    def run(self, shared: SharedState | None, held: HeldMemory) -> None:
         """Read this rank's part into `shared`, and the rest into memory of its own; everything if it is None."""
         self._shared = shared
         if self.error is not None:
             return
+        held.expect(self.found.manifest)
         alone = [lazy for lazy in lazies((self._wanted, self._mine)) if shared is None or lazy.key not in shared]
         try:
             storage = open_retrying(self._environment, resolve(self.found.uri)[0])
             with storage.within(PATIENCE_SECONDS):
-                self._made = read_tensors(storage, self.found.manifest, alone)
+                self._made = read_tensors(storage, self.found.manifest, alone, held=held)
                 if shared is not None:
-                    shared.fill(storage, self.found.manifest)
+                    shared.fill(storage, self.found.manifest, held)
         except HoldfastTrainError as error:
             self.error = error
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
 from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
-from holdfast_train.restore.chunk_reader import Fill, read
+from holdfast_train.restore.chunk_reader import NOTHING, Fill, Held, read
 from holdfast_train.storage.base import Storage
 
 __all__ = [
@@ -47,6 +47,12 @@ class Lazy:
     def box(self) -> Box:
         """Start and shape of the wanted part."""
         return ((0,) * len(self.entry.shape), self.entry.shape) if self.like is None else place(self.like)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the wanted part."""
+        whole = math.prod(self.entry.shape)
+        return self.entry.size * math.prod(self.box[1]) // whole if whole else 0
 
     @property
     def key(self) -> tuple[str, Box]:
@@ -109,7 +115,11 @@ def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable
 
 
 def read_tensors(
-    storage: Storage, found: Manifest, wanted: Iterable[Lazy], advance: Callable[[int], None] = lambda _: None
+    storage: Storage,
+    found: Manifest,
+    wanted: Iterable[Lazy],
+    advance: Callable[[int], None] = lambda _: None,
+    held: Held = NOTHING,
 ) -> dict[tuple[str, Box], Any]:
     """The tensors, arrays and byte strings of `wanted`, by their keys. Errors: see `chunk_reader.read`."""
     made: dict[tuple[str, Box], Any] = {}
@@ -118,7 +128,7 @@ def read_tensors(
         if lazy.key not in made:
             made[lazy.key] = _empty(lazy)
             filling.add(lazy, made[lazy.key])
-    filling.run(storage, found, advance)
+    filling.run(storage, found, advance, held)
     return made
 
 
@@ -222,13 +232,19 @@ class Filling:
         target = tuple(slice(a - s, b - s) for a, b, s in zip(low, high, start, strict=True))
         self._detours.append(Detour(offset, (rows, *shard.shape[1:]), array, (slice(None), *source), target))
 
-    def run(self, storage: Storage, found: Manifest, advance: Callable[[int], None] = lambda _: None) -> None:
+    def run(
+        self,
+        storage: Storage,
+        found: Manifest,
+        advance: Callable[[int], None] = lambda _: None,
+        held: Held = NOTHING,
+    ) -> None:
         """Read everything. Errors: see `chunk_reader.read`."""
-        read(storage, found.parts, self._fills, advance)
+        read(storage, found.parts, self._fills, advance, held)
         for batch in batched(sorted(self._detours, key=lambda d: d.offset), lambda d: d.size):
             rows = [detour.tensor.new_empty(detour.shape) for detour in batch]
             fills = [Fill(d.offset, memory_of(tensor, "torch")) for d, tensor in zip(batch, rows, strict=True)]
-            read(storage, found.parts, fills, advance)
+            read(storage, found.parts, fills, advance, held)
             for detour, tensor in zip(batch, rows, strict=True):
                 detour.tensor[detour.target] = tensor[detour.source]
 

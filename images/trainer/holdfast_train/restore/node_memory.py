@@ -20,6 +20,7 @@ from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.sharding import Box
 from holdfast_train.memory_file import memory_file
 from holdfast_train.ranks import Ranks
+from holdfast_train.restore.chunk_reader import NOTHING, Held
 from holdfast_train.restore.lazy_tensors import Filling, Lazy
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
@@ -71,6 +72,11 @@ class NodeMemory:
         nodes = [_node(ranks.rank)] if ranks.size == 1 else ranks.share(ranks.gather(_node(ranks.rank)))
         self._of_node = [rank for rank, node in enumerate(nodes) if ranks.size == 1 or node == nodes[ranks.rank]]
         self._anywhere = len(set(nodes)) < len(nodes)  # True if any node has several ranks
+
+    @property
+    def count(self) -> int:
+        """The ranks of this node."""
+        return len(self._of_node)
 
     def open(self, layout: Layout | None) -> "SharedState | None":
         """The memory for `layout`. None if each rank has to read for itself: it is alone, or they cannot share memory.
@@ -135,8 +141,8 @@ class SharedState:
     def __contains__(self, key: _Key) -> bool:
         return key in self._keys
 
-    def fill(self, storage: Storage, found: Manifest) -> None:
-        """Read this rank's part of the state. Errors: see `chunk_reader.read`."""
+    def fill(self, storage: Storage, found: Manifest, held: Held = NOTHING) -> None:
+        """Read this rank's part of the state. `held` and errors: see `chunk_reader.read`."""
         memory = mmap.mmap(self._descriptor, self._layout.size)
         filling, arrays = Filling(), []
         for place in self._layout.places:
@@ -153,7 +159,7 @@ class SharedState:
                 start = (first, *(0,) * (len(entry.shape) - 1))
                 filling.add_box(entry, (start, (last - first, *entry.shape[1:])), array)
             arrays.append(array)  # it must outlive the reading
-        filling.run(storage, found)
+        filling.run(storage, found, held=held)
 
     def take(self, kept: Collection[_Key] = ()) -> Mapping[_Key, Any]:
         """The tensors, arrays and byte strings. Call it once, when all ranks of the node have filled their parts.

@@ -125,7 +125,7 @@ class Run:
             self._boundary.close()
             self._notice.stop_listening()
             if self._checkpointer is not None:
-                self._checkpointer.saver.close()
+                self._checkpointer.saver.close(is_complete=is_complete)
 
     # What the loop calls.
 

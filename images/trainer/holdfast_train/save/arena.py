@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.memory import fits
 from holdfast_train.memory_file import memory_file
-from holdfast_train.save.memory import fits
 
 __all__ = ["ALIGNMENT", "Arena", "Arenas", "Loan"]
 
@@ -110,8 +111,12 @@ class Arenas:
     pod, which share its memory.
     """
 
-    def __init__(self, copies: int = 1) -> None:
+    def __init__(self, copies: int = 1, kept: KeptMemory | None = None, rank: int = 0) -> None:
+        """`kept`: keeps the arenas of this `rank` for the next process. It frees those of the process before."""
         self.copies = copies
+        self._rank = rank
+        self._kept = kept or KeptMemory(None)
+        self._kept.drop(rank)
         self.by_number: dict[int, Arena] = {}
         self.loans: dict[int, Loan] = {}
         self.changed = threading.Condition()
@@ -143,6 +148,15 @@ class Arenas:
         make(number, size)
         return number
 
+    def make(self, number: int, size: int) -> Arena:
+        """A new arena, in place of the one with this number, which must be free."""
+        if (before := self.by_number.get(number)) is not None:
+            before.close()
+        arena = self.by_number[number] = Arena(size)
+        arena.pin()
+        self._kept.keep(self._rank, number, arena.descriptor)  # this frees the one before
+        return arena
+
     def mark(self, name: CheckpointName, writer: object, state: LoanState) -> None:
         """`writer` has said in which `state` its save `name` is."""
         with self.changed:
@@ -169,11 +183,13 @@ class Arenas:
         with self.changed:
             return [loan for _, loan in self._of(writer)]
 
-    def close(self) -> None:
-        """Close all arenas. Nothing may copy into them after this call."""
+    def close(self, *, is_complete: bool = False) -> None:
+        """Close all arenas. Nothing may copy into them after this call. `is_complete`: they need not be kept either."""
         for arena in self.by_number.values():
             arena.close()
         self.by_number.clear()
+        if is_complete:
+            self._kept.drop(self._rank)
 
     def _of(self, writer: object, name: CheckpointName | None = None) -> list[tuple[int, Loan]]:
         found = [(number, loan) for number, loan in self.loans.items() if loan.writer is writer]

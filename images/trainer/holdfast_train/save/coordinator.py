@@ -13,9 +13,9 @@ from holdfast_train.errors import (
 )
 from holdfast_train.format.alike import compare
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.memory import available
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.frozen import FrozenNames
-from holdfast_train.save.memory import available
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule

@@ -16,12 +16,13 @@ from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreach
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk, delta
+from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.memory import available, shortage
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
 from holdfast_train.save.frozen import Confirm, Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
-from holdfast_train.save.memory import available, shortage
 from holdfast_train.save.messages import (
     Abandon,
     Copied,
@@ -85,12 +86,13 @@ class Saver:
         self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
         self._sent_tree: Tree = None
-        self._arenas = Arenas(max(opened.ranks // opened.environment.nodes, 1))
+        environment = opened.environment
+        self._arenas = Arenas(max(opened.ranks // environment.nodes, 1), KeptMemory(environment.keeper), opened.rank)
         self._changed = self._arenas.changed
         self.shortage = ""
         self._on_result, self._on_kept = on_result, on_kept
         self._newest: _Newest | None = None
-        self._lock = InFlightLock.new(opened.environment.verdict_folder)
+        self._lock = InFlightLock.new(environment.verdict_folder)
         self._process = os.getpid()
         self._connect()
 
@@ -223,15 +225,18 @@ class Saver:
             for name in self._arenas.names("kept", "retrying"):
                 self._send(Drop(name))
 
-    def close(self) -> None:
-        """Free the arenas, and let the writer end after it has finished what is in flight."""
+    def close(self, *, is_complete: bool = False) -> None:
+        """Close the arenas, and let the writer end after it has finished what is in flight.
+
+        `is_complete`: no attempt will train any more, so the launcher frees the arenas that it keeps.
+        """
         self._guard.close()
         self._wait_for_capture()
         self._newest = None
         self._state.rewalk.forget()
         if (writer := self._writer) is not None:
             writer.channel.finish()
-        self._arenas.close()
+        self._arenas.close(is_complete=is_complete)
         self._lock.close()
 
     def _wait_for_capture(self) -> None:
@@ -301,11 +306,7 @@ class Saver:
         return self._new_arena(number, size)
 
     def _new_arena(self, number: int, size: int) -> Arena:
-        if (before := self._arenas.by_number.get(number)) is not None:
-            before.close()
-        arena = Arena(size)
-        arena.pin()
-        self._arenas.by_number[number] = arena
+        arena = self._arenas.make(number, size)
         self._send(MapArena(number, size), [arena.descriptor])
         return arena
 

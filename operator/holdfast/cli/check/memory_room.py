@@ -13,7 +13,7 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.cli.check.findings import Report
 
 FIELD: Final = "spec.trainer.resources.memory"
-SPARE: Final = 1 << 30  # bytes for the program itself, as in holdfast_train.save.memory
+SPARE: Final = 1 << 30  # bytes for the program itself, as in holdfast_train.memory
 SPARE_SHARE: Final = 20
 MEMORY_SHORT: Final = "MemoryShort"  # the condition of a job whose trainer reports that a save does not fit
 

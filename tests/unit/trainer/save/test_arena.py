@@ -1,11 +1,14 @@
 """Shared memory between a trainer and its writer."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.pod.launcher.keeper import Keeper
 from holdfast_train.save import arena as module
 from holdfast_train.save.arena import Arena, Arenas, Loan
 
@@ -72,3 +75,28 @@ def test_a_second_arena_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     lent(arenas, object(), 1)
     assert not arenas.has_free
     arenas.close()
+
+
+# Breaks if two attempts have their arenas at the same time, or if a program has them after its training.
+def test_the_launcher_keeps_the_newest_arenas_of_a_rank(tmp_path: Path) -> None:
+    keeper, kept = Keeper(str(tmp_path / "keeper")), KeptMemory(str(tmp_path / "keeper"))
+
+    def sizes() -> dict[int, list[int]]:
+        found = {}
+        for rank, files in kept.files().items():
+            found[rank] = [os.fstat(file).st_size for file in files]
+            for file in files:
+                os.close(file)
+        return found
+
+    first, other = Arenas(1, kept, 3), Arenas(1, kept, 30)
+    for number, size in ((0, 1 << 20), (1, 2 << 20), (0, 3 << 20)):
+        first.make(number, size)
+    other.make(0, 1 << 16)
+    first.close()  # its process ends
+    assert sizes() == {3: [3 << 20, 2 << 20], 30: [1 << 16]}
+    Arenas(1, kept, 3)  # the next attempt has restored
+    assert sizes() == {30: [1 << 16]}
+    other.close(is_complete=True)
+    assert sizes() == {}
+    keeper.close()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.support.trainer.stores import environment
 
+from holdfast_train import memory
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import StorageFullError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
-from holdfast_train.save import memory
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import TrainingState

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from .connection import Connection
+from .keeper import keeper
 from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
@@ -43,7 +44,10 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     except ValueError as error:
         return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
     adopt_orphans()
-    return _Attempts(command, environment, grace, member).run()
+    with keeper() as address:
+        if address is not None:
+            environment["HOLDFAST_KEEPER"] = address
+        return _Attempts(command, environment, grace, member).run()
 
 
 class HeldPort:

@@ -70,9 +70,16 @@ def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
         Path(given).mkdir(parents=True, exist_ok=True)
         yield given
         return
+    with temporary_folder() as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[str | None]:
+    """A folder of this user alone, with its files until the end. None if no folder can be written."""
     folder = None
-    for parent in (environment.get("TMPDIR") or "/tmp", Path(sys.argv[0]).resolve().parent, "/dev/shm"):  # noqa: S108
-        path = Path(parent, f"holdfast-verdict-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
+    for parent in (os.environ.get("TMPDIR") or "/tmp", Path(sys.argv[0]).resolve().parent, "/dev/shm"):  # noqa: S108
+        path = Path(parent, f"holdfast-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
         with contextlib.suppress(OSError):
             path.mkdir(0o700)
             folder = str(path)

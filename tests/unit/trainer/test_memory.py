@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.trainer.save.test_saver import Gate, Training
 
-from holdfast_train.save import memory
+from holdfast_train import memory
 from holdfast_train.save.saver import Saver
 
 G = 1 << 30

@@ -1,0 +1,147 @@
+"""Programs start again in their pods: they read from memory what their saves have copied, and from storage the rest."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.nodes import Node
+
+pytestmark = pytest.mark.training
+
+PROGRAM = """
+import os, signal, sys, torch, torch.distributed as dist
+from torch import nn
+from holdfast_train import Run
+from holdfast_train.restore import node_memory
+from holdfast_train.save import arena, capture
+
+node_memory._node = lambda rank: rank  # the two nodes are one machine, on which ranks would read together
+how, end, arenas = sys.argv[1], sys.argv[2], int(sys.argv[3])
+arena.ARENAS = arenas
+dist.init_process_group("gloo")
+rank, attempt = dist.get_rank(), os.environ["HOLDFAST_ATTEMPT"]
+torch.manual_seed(7 + rank)
+model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512))
+if how == "sharded":
+    from torch.distributed.fsdp import fully_shard
+    fully_shard(model)
+else:
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+def die_in_the_middle(self, copy):  # of the next copy of the state
+    before(self, copy)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with Run(model=model, optimizer=optimizer) as run:
+    for step in run.steps(9):
+        loss = (model(torch.randn(8, 512)) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"rank {rank} attempt {attempt} step {step} loss {loss.item().hex()} \\n", end="", flush=True)
+        if step == 3:
+            run.save()
+        if step == 7 and attempt == "1":
+            dist.barrier()
+            if end == "killed" and rank == 1:
+                before, capture.Capture._copy = capture.Capture._copy, die_in_the_middle
+            if end == "killed":
+                run.save()
+            elif rank == 1:
+                raise RuntimeError("a test")
+dist.destroy_process_group()
+"""
+READ = re.compile(r"read ([\d.]+) MiB from the memory of this node, ([\d.]+) MiB from other nodes, ([\d.]+) MiB")
+
+
+@pytest.fixture(autouse=True)
+def nodes_end() -> Iterator[None]:
+    yield
+    Node.end_all()
+
+
+class Training:
+    """Two nodes, whose program ends in its first attempt after step 7; step 3 is saved."""
+
+    def __init__(self, folder: Path, endpoint: Endpoint, how: str, end: str, arenas: int = 2) -> None:
+        self.prefix = folder / "prefix"
+        script = folder / "train.py"
+        script.write_text(PROGRAM)
+        self.command = [sys.executable, "-m", "torch.distributed.run", str(script), how, end, str(arenas)]
+        self.folder, self.endpoint = folder, endpoint
+        self.lost: Node | None = None
+        self.nodes = [self.node(rank) for rank in range(2)]
+        endpoint.members.begin(1, *(node.uid for node in self.nodes))
+        self.nodes[1].told("ready", 1, 120)
+
+    def node(self, rank: int) -> Node:
+        return Node(self.folder, self.endpoint, rank, self.command, uri=f"file://{self.prefix}")
+
+    def destroy_data(self) -> None:
+        """Nothing can be restored from the storage any more."""
+        parts = [path for path in self.prefix.glob("data/*/r*") if path.stat().st_size > 4096]
+        assert parts
+        for path in parts:
+            path.chmod(0o600)
+            path.write_bytes(bytes(path.stat().st_size))
+
+    def go_on(self) -> None:
+        """Start the second attempt, and wait for its end: all losses are those of the first one."""
+        self.endpoint.members.begin(2, *(node.uid for node in self.nodes))
+        for rank, node in enumerate(self.nodes):
+            assert node.end(120)["outcome"] == "completed", node.output
+            assert "resumed from step 4 " in node.output
+            of_both = [self.losses(rank, attempt) for attempt in (1, 2)]
+            assert sorted(of_both[1]) == [4, 5, 6, 7, 8]
+            assert all(of_both[0].get(step, loss) == loss for step, loss in of_both[1].items())
+
+    def losses(self, rank: int, attempt: int) -> dict[int, str]:
+        form = re.compile(rf"rank {rank} attempt {attempt} step (\d+) loss (\S+) ")
+        return {
+            int(step): loss
+            for node in (*self.nodes, *filter(None, [self.lost]))
+            for step, loss in form.findall(node.output)
+        }
+
+    def read(self, rank: int) -> list[float]:
+        """MiB that a rank has read from its node, from others and from the storage."""
+        found = READ.search(self.nodes[rank].output)
+        return [] if found is None else [float(number) for number in found.groups()]
+
+
+@pytest.mark.parametrize("how", ["sharded", "replicated"])
+def test_a_warm_restart_reads_nothing_from_the_storage(tmp_path: Path, endpoint: Endpoint, how: str) -> None:
+    """Breaks if the copies are lost with their processes, or if a rank does not find those of other nodes."""
+    training = Training(tmp_path, endpoint, how, "fails")
+    training.destroy_data()
+    training.go_on()
+    here, there, storage = map(sum, zip(*(training.read(rank) for rank in range(2)), strict=True))
+    assert here > 5
+    assert storage == 0
+    assert (there > 5) is (how == "replicated"), "each node has copied half of what is alike"
+
+
+def test_a_copy_that_was_cut_short_is_not_used(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if a state is made of bytes of two steps: the only arena of each rank has a part of a newer one."""
+    training = Training(tmp_path, endpoint, "sharded", "killed", arenas=1)
+    training.go_on()
+    for rank in range(2):
+        assert (training.read(rank) or [0, 0, 6])[2] > 5, "what is read from memory is what the kill has left"
+
+
+def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if the loss of one node makes all of them read the storage, or if its own part is read from nowhere."""
+    training = Training(tmp_path, endpoint, "replicated", "fails")
+    training.nodes[1].terminate()
+    training.nodes[1].end()
+    training.lost = training.nodes[1]
+    training.nodes[1] = training.node(1)
+    training.go_on()
+    here, there, storage = map(sum, zip(*(training.read(rank) for rank in range(2)), strict=True))
+    assert here > 5, "the half that the survivor has copied"
+    assert there > 5, "the same half, on the new node"
+    assert 10 < storage < 14, "the half of the node that is lost, on both"

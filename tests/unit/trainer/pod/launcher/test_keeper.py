@@ -1,0 +1,127 @@
+"""The launcher keeps files in memory for the next program, and gives them for reading only."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.waiting import wait_for
+
+from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.memory_file import memory_file
+from holdfast_train.pod.launcher import keeper as module
+from holdfast_train.pod.launcher.keeper import Keeper, keeper
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    found = Keeper(str(tmp_path / "keeper"))
+    yield str(tmp_path / "keeper")
+    found.close()
+
+
+def file_of(text: str) -> int:
+    file = memory_file("a-test")
+    os.write(file, text.encode())
+    return file
+
+
+def keep(kept: KeptMemory, rank: int, number: int, text: str) -> None:
+    file = file_of(text)
+    kept.keep(rank, number, file)
+    os.close(file)
+
+
+def texts(kept: KeptMemory) -> dict[int, list[str]]:
+    found = {}
+    for rank, files in kept.files().items():
+        found[rank] = [os.pread(file, 99, 0).decode() for file in files]
+        for file in files:
+            os.close(file)
+    return found
+
+
+# Breaks if a file is freed with the process that made it, or if one that was replaced is still kept.
+def test_files_outlive_their_maker_until_they_are_replaced_or_dropped(address: str) -> None:
+    kept = KeptMemory(address)
+    assert texts(kept) == {}
+    for rank, number in ((0, 0), (0, 1), (12, 0), (1, 0)):
+        keep(kept, rank, number, f"{rank} {number}")
+    keep(kept, 0, 1, "newer")
+    assert texts(kept) == {0: ["0 0", "newer"], 1: ["1 0"], 12: ["12 0"]}
+    kept.drop(1)  # not 12
+    assert texts(kept) == {0: ["0 0", "newer"], 12: ["12 0"]}
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+# Breaks if each arena that a rank makes leaves its memory behind.
+def test_a_replaced_file_is_freed(address: str) -> None:
+    kept = KeptMemory(address)
+    keep(kept, 0, 0, "first")
+    before = open_files()
+    for number in range(5):
+        keep(kept, 0, 0, str(number))
+    wait_for(lambda: open_files() == before, 30, "the files that were replaced to be closed")
+
+
+# Breaks if a second process can write into memory that its maker and its writer have: then two would own it.
+def test_nobody_gets_a_file_for_writing(address: str) -> None:
+    kept = KeptMemory(address)
+    keep(kept, 0, 0, "mine")
+    ((file,),) = kept.files().values()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(file, b"theirs")
+    os.close(file)
+
+
+@pytest.mark.parametrize(
+    ("request_", "files"),
+    [
+        (b"", 0),
+        (b"{", 0),
+        (b"[]", 0),
+        (b'{"do": "sell"}', 0),
+        (b'{"do": "keep", "name": "0.0"}', 0),  # without a file
+        (b'{"do": "keep"}', 1),
+        (b'{"do": "drop", "prefix": 5}', 0),
+    ],
+)
+def test_a_wrong_request_is_refused_and_the_next_one_is_answered(address: str, request_: bytes, files: int) -> None:
+    keep(KeptMemory(address), 0, 0, "mine")
+    sent = [file_of("x") for _ in range(files)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(address)
+        socket.send_fds(client, [request_], sent)
+        assert client.recv(99) == b""
+    for file in sent:
+        os.close(file)
+    assert texts(KeptMemory(address)) == {0: ["mine"]}
+
+
+def test_there_is_a_limit(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_FILES", 2)
+    kept = KeptMemory(address)
+    for number in range(4):
+        keep(kept, number, 0, "x")
+    assert sorted(texts(kept)) == [0, 1]
+    keep(kept, 1, 0, "newer")
+    assert texts(kept)[1] == ["newer"]
+
+
+def test_a_launcher_that_can_have_no_socket_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with keeper() as found:
+        assert found is not None
+        assert texts(KeptMemory(found)) == {}
+    assert not Path(found).exists()
+    deep = tmp_path.joinpath(*["a-long-name"] * 12)  # a socket's address has at most 107 bytes
+    deep.mkdir(parents=True)
+    monkeypatch.setenv("TMPDIR", str(deep))
+    with keeper() as found:
+        assert found is None
+    assert "are not kept in memory" in capsys.readouterr().err
