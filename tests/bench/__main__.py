@@ -13,7 +13,19 @@ from tests.bench.api import Api
 from tests.bench.audit import AuditLog
 from tests.bench.cluster import control_plane
 from tests.bench.context import Bench
-from tests.bench.figures import creation, idle, losses, notice, overhead, silent, strangers, switch
+from tests.bench.figures import (
+    creation,
+    idle,
+    losses,
+    notice,
+    overhead,
+    several_creation,
+    several_losses,
+    several_meeting,
+    silent,
+    strangers,
+    switch,
+)
 from tests.bench.goals import Measured
 from tests.bench.kwok import Kwok
 from tests.support import guard
@@ -27,6 +39,9 @@ FIGURES: dict[str, Measure] = {
     "silent": silent.measure,
     "creation": creation.measure,
     "idle": idle.measure,
+    "several-creation": several_creation.measure,
+    "several-losses": several_losses.measure,
+    "several-meeting": several_meeting.measure,
     "overhead": overhead.measure,
     "switch": lambda bench: switch.measure(bench.quick),
 }

@@ -4,10 +4,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from tests.bench.api import Api, ApiFailureError, spread
-from tests.bench.audit import JOB_CONTROLLER, OPERATOR, AuditLog, Write, is_pod_post
+from tests.bench.audit import JOB_CONTROLLER, OPERATOR, AuditLog, Write, costs, is_pod_post
 from tests.bench.kwok import GPU, GROUP
 from tests.bench.waiting import until
 
@@ -17,11 +18,12 @@ CREATORS = 8
 TIMED_OUT = 504  # HTTP status
 IMAGE = "registry.example/team/train:1.0"
 COMMAND = ["python3", "train.py", "--epochs", "90"]
+JOB_LABEL = "batch.kubernetes.io/job-name"
 ENV = [{"name": f"SETTING_{number}", "value": str(number)} for number in range(4)]
 
 
-def training_job(name: str, group: str) -> dict[str, Any]:
-    """A TrainingJob whose pod goes to a node of the group."""
+def training_job(name: str, group: str, nodes: int = 1) -> dict[str, Any]:
+    """A TrainingJob whose pods go to nodes of the group, each to a node of its own."""
     tier = {
         "name": "spot",
         "kind": "Spot",
@@ -39,6 +41,7 @@ def training_job(name: str, group: str) -> dict[str, Any]:
                 "command": COMMAND,
                 "env": ENV,
                 "resources": {"cpu": "100m", "memory": "64Mi"},
+                **({"nodes": nodes} if nodes > 1 else {}),
             },
             "capacity": {"tiers": [tier]},
             "checkpoint": {"storage": {"s3": {"bucket": "runs", "prefix": f"bench/{group}/{name}"}}},
@@ -47,8 +50,8 @@ def training_job(name: str, group: str) -> dict[str, Any]:
     }
 
 
-def batch_job(name: str, group: str) -> dict[str, Any]:
-    """The same as a batch/v1 Job that ignores disruptions, as its documentation advises."""
+def batch_job(name: str, group: str, nodes: int = 1) -> dict[str, Any]:
+    """The same as a batch/v1 Job that ignores disruptions, as its documentation advises; indexed if it has several."""
     resources = {"cpu": "100m", "memory": "64Mi", GPU: "1"}
     container = {
         "name": "trainer",
@@ -59,20 +62,18 @@ def batch_job(name: str, group: str) -> dict[str, Any]:
     }
     disrupted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     pod = {"restartPolicy": "Never", "nodeSelector": {GROUP: group}, "containers": [container]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {"podFailurePolicy": {"rules": [disrupted]}, "template": {"spec": pod}},
-    }
+    spec: dict[str, Any] = {"podFailurePolicy": {"rules": [disrupted]}, "template": {"spec": pod}}
+    if nodes > 1:
+        own = {"labelSelector": {"matchLabels": {JOB_LABEL: name}}, "topologyKey": "kubernetes.io/hostname"}
+        pod["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}
+        spec |= {"parallelism": nodes, "completions": nodes, "completionMode": "Indexed"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 class Kind:
     """One way to run a training: where its objects live, who makes their pods, and how a pod names its job."""
 
-    def __init__(
-        self, title: str, path: str, user: str, manifest: Callable[[str, str], dict[str, Any]], label: str
-    ) -> None:
+    def __init__(self, title: str, path: str, user: str, manifest: Callable[..., dict[str, Any]], label: str) -> None:
         self.title = title
         self.path = path
         self.user = user
@@ -99,9 +100,12 @@ HOLDFAST = Kind(
     training_job,
     names.LABEL_JOB,
 )
-JOB = Kind(
-    "Job", "/apis/batch/v1/namespaces/{namespace}/jobs", JOB_CONTROLLER, batch_job, "batch.kubernetes.io/job-name"
-)
+JOB = Kind("Job", "/apis/batch/v1/namespaces/{namespace}/jobs", JOB_CONTROLLER, batch_job, JOB_LABEL)
+
+
+def on_nodes(kind: Kind, nodes: int) -> Kind:
+    """The same kind of job, on several nodes."""
+    return Kind(kind.title, kind.path, kind.user, partial(kind.manifest, nodes=nodes), kind.label)
 
 
 @asynccontextmanager
@@ -182,3 +186,14 @@ async def all_known_running(audit: AuditLog, where: str, count: int, seconds: fl
         return len(said) >= count
 
     await until(known, seconds, f"{count} jobs to be Running", every=0.5)
+
+
+async def at_rest(audit: AuditLog, user: str) -> None:
+    """Until a user wrote nothing for three looks, one second apart, besides Events and Leases."""
+    seen: list[int] = []
+
+    async def still() -> bool:
+        seen.append(sum(costs(audit.by(user)).values()))
+        return len(seen) > 3 and len(set(seen[-4:])) == 1
+
+    await until(still, 120, f"{user} to come to rest", every=1.0)

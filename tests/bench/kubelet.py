@@ -58,6 +58,26 @@ async def end_pod(api: Api, pod: dict[str, Any]) -> None:
     await api.request("PATCH", path, {"status": status}, STRATEGIC)
 
 
+async def lose_pod(api: Api, pod: dict[str, Any]) -> None:
+    """The pod's node went down without notice: the pod has failed, and says that its node was the reason."""
+    meta, now = pod["metadata"], stamp()
+    ended = {"exitCode": 137, "reason": "Error", "startedAt": meta["creationTimestamp"], "finishedAt": now}
+    lost = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "lastTransitionTime": now}
+    status: dict[str, Any] = {
+        "phase": "Failed",
+        "conditions": [lost],
+        "containerStatuses": [
+            {
+                "name": container["name"], "image": container["image"], "imageID": "", "ready": False,
+                "restartCount": 0, "state": {"terminated": ended},
+            }
+            for container in pod["spec"]["containers"]
+        ],
+    }  # fmt: skip
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
+    await api.request("PATCH", path, {"status": status}, STRATEGIC)
+
+
 async def run_pod(api: Api, pod: dict[str, Any]) -> None:
     """All containers of a pod run."""
     meta, now = pod["metadata"], stamp()

@@ -43,7 +43,7 @@ async def measure(bench: Bench) -> list[Measured]:
         for _ in range(rounds):
             ours.append(await _burst(bench, HOLDFAST, count))
             theirs.append(await _burst(bench, JOB, count))
-            bare.append(await _bare(bench, ours[-1].pod, count))
+            bare.append(await post_alone(bench, ours[-1].pod, count))
     whole = [await _by_hand(bench, ours[-1], count) for _ in range(rounds)]
     return _result(ours, theirs, bare, median(whole), count)
 
@@ -81,19 +81,8 @@ async def _burst(bench: Bench, kind: Kind, count: int) -> Round:
         await jobs.all_running(bench.api, where, count)
         if kind is HOLDFAST:
             await jobs.all_known_running(bench.audit, where, count)
-        await _settled(bench, kind)
+        await jobs.at_rest(bench.audit, kind.user)
         return _read(bench, kind, where, made)
-
-
-async def _settled(bench: Bench, kind: Kind) -> None:
-    """Until there was no write for three looks, one second apart."""
-    seen: list[int] = []
-
-    async def still() -> bool:
-        seen.append(sum(costs(bench.audit.by(kind.user)).values()))
-        return len(seen) > 3 and len(set(seen[-4:])) == 1
-
-    await until(still, 120, f"{kind.title} to come to rest", every=1.0)
 
 
 def _read(bench: Bench, kind: Kind, where: str, made: list[str]) -> Round:
@@ -118,7 +107,7 @@ def _read(bench: Bench, kind: Kind, where: str, made: list[str]) -> Round:
     )
 
 
-async def _bare(bench: Bench, pod: Raw, count: int) -> float:
+async def post_alone(bench: Bench, pod: Raw, count: int) -> float:
     """What the API server can do: the same pods, POSTed as fast as one client with 16 connections can."""
     async with jobs.namespace(bench.api, "create-bare") as where, Api(bench.cluster, CONNECTIONS) as client:
         bench.audit.start()
