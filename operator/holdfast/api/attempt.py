@@ -64,6 +64,7 @@ class EndReason(StrEnum):
     NOT_NEEDED = "NotNeeded"
     NOT_WORTH_IT = "NotWorthIt"
     OVERLAP_TOO_LONG = "OverlapTooLong"
+    NO_ROOM = "NoRoom"
     POD_REFUSED = "PodRefused"
     # It was lost.
     POD_DELETED = "PodDeleted"
@@ -228,6 +229,12 @@ class Attempt(Model):
     this one replaces."""
     acquire_deadline: Time | None = None
     """When the next tier is tried."""
+    in_line_since: Time | None = None
+    """Its place in the line of trainings that wait for nodes of its tier, once it had to wait for another one. Only
+    with several nodes."""
+    given_back: Count = 0
+    """How many times the job gave a part of its nodes back because it did not get the rest in time. Only with several
+    nodes."""
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=MAX_AVOIDED)] = ()
     """Names of nodes that its pod must not use."""
 

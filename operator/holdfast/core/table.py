@@ -14,6 +14,7 @@ from holdfast.core.attempt import (
     clock_ahead,
     drain,
     end,
+    line,
     meeting,
     placement,
     requests,
@@ -113,6 +114,9 @@ TABLE: tuple[Row, ...] = (
     # Getting a pod to run
     row("no node in time", WAITING, UNPLACED, placement.other_tier, end.try_other_tier,
         then="the next tier of the grid, or the policy's tier"),
+    row("gives way", WAITING, UNPLACED, line.must_give_way, line.give_way,
+        then="Intended: all its pods are given back, and it waits for its turn"),
+    row("not its turn", INTENDED, ANYTHING, line.must_wait, line.wait, then="Intended, with a place in the line"),
     row("bad container", STARTING, PLACED, stuck.stuck_container, stuck.fail_stuck,
         then="loss; next attempt after a growing delay; Failed if it can never work"),
     row("start too slow", STARTING, PLACED, start.should_have_started, end.record_never_started,
@@ -147,6 +151,9 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
     row("successor stuck", STARTING, PLACED, stuck.stuck_container, bring_up.drop_stuck, then="given up"),
     row("no node for successor", WAITING, UNPLACED, bring_up.other_tier_if_urgent, bring_up.try_other_tier,
         then="another tier"),
+    row("successor gives way", WAITING, UNPLACED, line.must_give_way, bring_up.give_way,
+        then="given up; if it is urgent, it waits for its turn"),
+    row("part of a successor", WAITING, UNPLACED, bring_up.held_too_long, bring_up.drop_part, then="given up"),
     row("create beside", INTENDED, ANYTHING, bring_up.may_create, start.create_beside, then="Acquiring"),
 )  # fmt: skip
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.support.decisions.snapshots import CONFIG, NOW, job, node, stored, verdict
+from tests.support.decisions.snapshots import CONFIG, FULL, NOW, job, node, stored, verdict
 
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
+from holdfast.core.observe.claims import Claim, claims_of
 from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.pods import ContainerView, PodView
@@ -22,6 +23,13 @@ from holdfast.core.observe.snapshot import Refusal, Snapshot
 PORT = 30_000
 COLLECTED_AFTER = timedelta(seconds=40)  # pods of a node that is gone
 SPOT = "aws-node-termination-handler/spot-itn"
+
+
+@dataclass
+class Clock:
+    """The time of a cluster."""
+
+    now: datetime = NOW
 
 
 @dataclass
@@ -40,11 +48,16 @@ class GangWorld:
 
     size: int = 4
     spec: dict[str, Any] = field(default_factory=dict)
+    name: str = "vit"
+    namespace: str = "vision"
+    beside: "GangWorld | None" = None  # another training in the same cluster, with the same clock
 
     def __post_init__(self) -> None:
-        self.now = NOW
+        self.clock = self.beside.clock if self.beside else Clock()
         trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": self.size}
-        self.job = job(**{"trainer": trainer, **self.spec})
+        uid = "u-job" if self.name == "vit" else f"u-{self.name}"
+        meta = {"name": self.name, "namespace": self.namespace, "uid": uid}
+        self.job = job(**{"trainer": trainer, **self.spec}, meta=meta)
         self.pods: dict[str, PodView] = {}
         self.launchers: dict[str, Launcher] = {}
         self.nodes: dict[str, NodeView] = {}
@@ -60,11 +73,30 @@ class GangWorld:
         self.deleted: list[str] = []
         self.last: Decision | None = None
         self.gone: dict[str, datetime] = {}
+        self.neighbours: list[GangWorld] = [self]
         self.free = [f"n{number}" for number in range(1, self.size + 3)]
         for name in self.free:
             self.nodes[name] = node(name)
+        if self.beside is not None:
+            self.nodes, self.gone, self.free = self.beside.nodes, self.beside.gone, self.beside.free
+            self.neighbours = self.beside.neighbours
+            self.neighbours.append(self)
 
     # --- the operator
+
+    @property
+    def now(self) -> datetime:
+        """The time, which is the same for all trainings of the cluster."""
+        return self.clock.now
+
+    @now.setter
+    def now(self, value: datetime) -> None:
+        self.clock.now = value
+
+    def rivals(self) -> tuple[Claim, ...]:
+        """The claims of the other trainings of the cluster, as the operator hands them on."""
+        others = [one for one in self.neighbours if one is not self]
+        return tuple(claim for one in others for claim in claims_of(one.job, one.pods.values()) if claim.matters)
 
     @property
     def status(self) -> TrainingJobStatus:
@@ -81,6 +113,7 @@ class GangWorld:
         return Snapshot(
             now=self.now, job=self.job, pods=tuple(self.pods.values()), cluster=ClusterView(self.nodes.values()),
             reports=dict(self.reports), members=members, refusal=self.refusal, config=CONFIG, listening_since=NOW,
+            rivals=self.rivals(),
         )  # fmt: skip
 
     def decide(self) -> Decision:
@@ -127,7 +160,8 @@ class GangWorld:
         uid = f"u-{name}-{len(self.created)}"
         self.created.append(name)
         self.pods[uid] = PodView(
-            namespace="vision", name=name, uid=uid, resource_version="1", job="vit", job_uid="u-job",
+            namespace=self.namespace, name=name, uid=uid, resource_version="1", job=self.name,
+            job_uid=self.job.metadata.uid,
             attempt=action.attempt, rank=action.rank, phase="Pending", created_at=self.now, finalized=True,
             protected=True, tier=labels["holdfast.dev/tier"],
             program=action.manifest["metadata"]["annotations"]["holdfast.dev/program"],
@@ -157,15 +191,20 @@ class GangWorld:
         node = self.nodes.get(pod.node or "")
         return node is not None and node.ready and bool(pod.trainer and pod.trainer.running)
 
-    def schedule(self) -> None:
-        """Bind pods to free nodes."""
-        used = {pod.node for pod in self.pods.values() if not pod.ended}
+    def schedule(self, limit: int | None = None) -> None:
+        """Bind pods to free nodes; not more than `limit` of them."""
+        used = {pod.node for one in self.neighbours for pod in one.pods.values() if not pod.ended}
         for uid, pod in list(self.pods.items()):
-            if pod.node is None and not pod.deleted_at:
-                fit = [name for name in self.free if name not in used and self._is_good(name)]
-                if fit:
+            if pod.node is None and not pod.deleted_at and limit != 0:
+                tier = {"tier": pod.tier}.items()
+                free = [name for name in self.free if name not in used and self._is_good(name)]
+                if fit := [name for name in free if tier <= self.nodes[name].labels.items()]:
                     used.add(fit[0])
-                    self.pods[uid] = replace(pod, node=fit[0], scheduled_at=self.now, prepared=True)
+                    where = {"node": fit[0], "scheduled_at": self.now, "prepared": True}
+                    self.pods[uid] = replace(pod, **where, unscheduled_reason="", unscheduled_message="")
+                    limit = None if limit is None else limit - 1
+                else:
+                    self.pods[uid] = replace(pod, unscheduled_reason="Unschedulable", unscheduled_message=FULL)
 
     def _is_good(self, name: str) -> bool:
         found = self.nodes.get(name)

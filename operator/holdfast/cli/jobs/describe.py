@@ -23,9 +23,10 @@ from holdfast.cli.jobs.timeline import timeline
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
 from holdfast.core.observe.pods import PodView
-from holdfast.core.status.long_waits import KEEP_POD
+from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 
-_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound")  # the decision says what the job waits for, and what to do
+# the decision says what the job waits for, and what to do
+_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN)
 
 
 Members = Annotated[bool, typer.Option("--members", help="Show the pod of every rank, of a job with several nodes.")]

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Final
+from zlib import crc32
 
 from holdfast.core.observe.config import OperatorConfig
 
@@ -23,3 +24,8 @@ def outage_delay(config: OperatorConfig, fruitless: int) -> timedelta:
     if fruitless <= SHORT_TRIES:
         return timedelta()
     return backoff(config.backoff_limit * 2, config.outage_backoff_limit, fruitless - SHORT_TRIES)
+
+
+def spread(delay: timedelta, name: str) -> timedelta:
+    """Half of the delay up to all of it: always the same for a name, and different for different names."""
+    return delay * (0.5 + crc32(name.encode()) / 2**33)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import ceil
 
 from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
@@ -10,6 +11,7 @@ from holdfast.api.status import Phase
 from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff, outage_delay
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
+from holdfast.core.attempt.line import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
 from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
@@ -109,11 +111,18 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     # A node is avoided until every tier was tried once: it may be the only one that there is.
     tried_all = other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     removed = reason is EndReason.TIER_REMOVED
+    times = attempt.given_back + int(gives_part_back(turn))
+    pause = pause_after_giving_back(draft, times) if times > attempt.given_back else None
     _close(turn, End(EndKind.STOPPED, reason, why))
     avoid = attempt.avoid_nodes if removed or not tried_all else ()
-    draft.set(current=draft.raise_attempt(other, retry_at=attempt.retry_at if removed else None, avoid=avoid))
-    draft.explain("Acquire", f"{words}; trying {other.name}")
-    draft.event("TierChanged", f"{words}; trying {other.name}")
+    retry_at = draft.now + pause if pause else attempt.retry_at if removed else None
+    raised = draft.raise_attempt(other, retry_at=retry_at, avoid=avoid)
+    draft.set(current=raised.model_copy(update={"given_back": times}))
+    text = f"{words}; trying {other.name}"
+    if pause:
+        text = f"{words}; all are given back, and {other.name} is tried in {ceil(pause.total_seconds())}s"
+    draft.explain("Acquire", text)
+    draft.event("TierChanged", text)
 
 
 # --- an end, and what follows -----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
+from holdfast.core.attempt.line import claim, gives_part_back
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.grid import find_tier, next_tier
 from holdfast.core.capacity.knowledge import find, resting
@@ -118,7 +119,10 @@ def other_tier(turn: Turn) -> ProfileTier | None:
     draft.wake_in(answer.choice.again_within)
     wanted = _to_try(answer, tiers)
     if wanted.name == attempt.tier.name:  # it asks for another node of the same tier if it has avoided one
-        return wanted if attempt.avoid_nodes and _had_its_time(turn, len(tiers)) else None
+        again = bool(attempt.avoid_nodes) or gives_part_back(turn)
+        return wanted if again and _had_its_time(turn, len(tiers)) else None
+    if gives_part_back(turn) and _had_its_time(turn, len(tiers)):
+        return wanted
     hopeless = hopeless or (attempt.tier.name in shut and wanted.name not in shut)
     return wanted if hopeless or _may_leave(turn, answer, wanted) else None
 
@@ -141,7 +145,9 @@ def _to_try(answer: Answer, tiers: tuple[ProfileTier, ...]) -> ProfileTier:
 def _had_its_time(turn: Turn, tiers: int) -> bool:
     """True if the tier gave no node within its acquireTimeout, and another pod may get one."""
     attempt = turn.attempt
-    if (at := attempt.acquire_deadline) is None or (tiers == 1 and not attempt.avoid_nodes):
+    if (at := attempt.acquire_deadline) is None:
+        return False
+    if tiers == 1 and not (attempt.avoid_nodes or gives_part_back(turn)):
         return False  # another pod on the only tier would wait for the same nodes, at the end of the queue
     if turn.pod and turn.pod.nominated:
         at += turn.draft.snapshot.config.unmatched_acquire_timeout
@@ -174,6 +180,9 @@ def why_other_tier(draft: Draft, attempt: Attempt) -> tuple[str, EndReason]:
         return f"{tier} is not in the grid any more", EndReason.TIER_REMOVED
     if tier in shut_tiers(draft, attempt.avoid_nodes):
         return f"all nodes of {tier} are avoided: {', '.join(attempt.avoid_nodes)}", EndReason.OTHER_TIER
+    mine = claim(draft, attempt)
+    if mine is not None and mine.holds_part:
+        return f"{tier} gave {mine.held} of {mine.wants} nodes in time", EndReason.ACQUIRE_TIMEOUT
     if (answer := _policy_answer(draft)) is None:
         return f"{tier} gave no node in time", EndReason.ACQUIRE_TIMEOUT
     seen = view_of(answer, tier)

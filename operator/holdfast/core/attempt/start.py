@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodRecord
 from holdfast.api.scalars import format_duration
-from holdfast.core.attempt import end, placement
+from holdfast.core.attempt import end, line, placement
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
@@ -67,11 +67,11 @@ def intend_first(draft: Draft) -> None:
 
 
 def may_create(turn: Turn) -> bool:
-    """True if its delay is over, no other pod of the job lives, and the namespace is not being deleted."""
+    """True if its delay is over, no other pod of the job lives, it is its turn, and its namespace stays."""
     retry_at = turn.attempt.retry_at
-    if turn.draft.snapshot.namespace_closed:
+    if turn.draft.snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
         return False
-    return (retry_at is None or turn.draft.is_due(retry_at)) and no_other_pod_lives(turn)
+    return line.first_ahead(turn) is None and no_other_pod_lives(turn)
 
 
 def no_other_pod_lives(turn: Turn) -> bool:
@@ -118,7 +118,8 @@ def _create(turn: Turn, *, predecessor: int | None) -> None:
 def acquiring(draft: Draft, attempt: Attempt) -> Attempt:
     """The attempt in state Acquiring: its pod waits for a node, for as long as its tier allows."""
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
-    deadline = attempt.acquire_deadline or draft.now + timeout
+    waited = attempt.in_line_since is not None and attempt.created_at is None  # it could not take nodes so far
+    deadline = attempt.acquire_deadline if attempt.acquire_deadline and not waited else draft.now + timeout
     changes = {"created_at": draft.now, "acquire_deadline": deadline, "retry_at": None}
     return attempt.model_copy(update={"state": AttemptState.ACQUIRING, **changes})
 
@@ -138,6 +139,7 @@ def raise_again(turn: Turn) -> None:
     there = {member.rank: member.born for member in seen if member.goes_on}
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
+    kept |= {"in_line_since": attempt.in_line_since, "given_back": attempt.given_back}
     if there and turn.role is Role.CURRENT:
         kept["inherited_at"] = attempt.inherited_at or turn.now
     turn.replace_attempt(again.model_copy(update=kept))

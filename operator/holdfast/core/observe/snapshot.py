@@ -8,6 +8,7 @@ from holdfast.api.attempt import Attempt
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
+from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import refusal_of
 from holdfast.core.observe.members import MemberReport
@@ -38,6 +39,7 @@ class Snapshot:
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
     members: Mapping[str, MemberReport] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
+    rivals: tuple[Claim, ...] = ()  # of other jobs that lack nodes or wait for their turn; only with several nodes
     inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None

@@ -7,6 +7,7 @@ no limit, so its reason says what people can do.
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt.drain import is_harmless, outlived_grace_since
+from holdfast.core.attempt.line import waiting_for
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation
@@ -17,6 +18,7 @@ CONFIRM = (
     "it goes on once the old pod is confirmed gone: the node answers again, or somebody deletes the Node, taints it "
     "node.kubernetes.io/out-of-service, or deletes the pod by force"
 )
+WAITING_FOR_TURN = "WaitingForTurn"
 _ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -42,6 +44,12 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
         draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
     elif s.sight is not Sight.SILENT and said and said.action == KEEP_POD:
         draft.explain("Run", f"node {s.node.name} answers again")
+
+
+def explain_turn(draft: Draft) -> None:
+    """Explain that a training on several nodes waits until another one has all of its nodes."""
+    if text := waiting_for(draft):
+        draft.explain("Wait", text)
 
 
 def stuck_pod(draft: Draft, s: Situation) -> PodView | None:

@@ -4,6 +4,7 @@ from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
 from holdfast.core.attempt.clock_ahead import TOLERATED
 from holdfast.core.attempt.drain import delete_again, has_to_leave
+from holdfast.core.attempt.line import waiting_for
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
@@ -14,7 +15,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
-from holdfast.core.status.long_waits import explain_long_wait, stuck_pod
+from holdfast.core.status.long_waits import WAITING_FOR_TURN, explain_long_wait, explain_turn, stuck_pod
 from holdfast.core.status.nodes_ready import nodes_ready
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
@@ -35,6 +36,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         return
     if stored is None or not stored.final:
         explain_long_wait(draft, s)
+        explain_turn(draft)
         show_start_trouble(draft, s)
         inspect_unprepared(draft, s)
         _set_columns(draft, s)
@@ -162,7 +164,9 @@ def _reason(draft: Draft, s: Situation) -> str | None:
     if current.state is AttemptState.INTENDED:
         if current.refusals:
             return EndReason.POD_REFUSED
-        return "BackOff" if current.retry_at and s.now < current.retry_at else "WaitingForOldPod"
+        if current.retry_at and s.now < current.retry_at:
+            return "BackOff"
+        return WAITING_FOR_TURN if waiting_for(draft) else "WaitingForOldPod"
     if current.departure:
         return current.departure.reason
     if trouble := trouble_of(draft, s):

@@ -14,8 +14,10 @@ from typing import NamedTuple, TypeVar
 from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
+from holdfast.runtime.informer.claims import ClaimBook
 from holdfast.runtime.informer.strays import Strays
 from holdfast.runtime.informer.versions import Raw, Versions, version_of
 
@@ -72,6 +74,7 @@ class Cache:
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self.strays = Strays()
+        self._claim_book = ClaimBook()
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, Versions] = defaultdict(Versions)
         self._puts: Mapping[str, Callable[[Raw], set[Key]]] = {
@@ -96,6 +99,10 @@ class Cache:
     def pods(self, key: Key) -> tuple[PodView, ...]:
         """Every pod with this job's name, including pods of earlier jobs of the same name."""
         return tuple(self._pods.get(key, {}).values())
+
+    def rivals(self, key: Key) -> tuple[Claim, ...]:
+        """The claims of other trainings on several nodes that lack nodes, or wait for their turn."""
+        return self._claim_book.of_others(key, lambda one: (self.jobs.get(Key(*one)), self.pods(Key(*one))))
 
     def pod(self, uid: str) -> PodView | None:
         """The pod with this UID, None if it is unknown."""
@@ -132,9 +139,13 @@ class Cache:
         except _UNREADABLE as error:
             message = f"{error}"[:1024]
             self.malformed[key] = Malformed(uid, version_of(raw), message, _without_managed_fields(raw))
-        else:
-            self._notify(before, job)
-        return {key}
+            return {key} | self._note_job(key)
+        self._notify(before, job)
+        return {key} | self._note_job(key)
+
+    def _note_job(self, key: Key) -> set[Key]:
+        """The jobs that waited for this one to get its nodes."""
+        return {Key(*other) for other in self._claim_book.note_job(key, self.jobs.get(key))}
 
     def forget_job(self, key: Key, uid: str) -> None:
         """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""
@@ -142,6 +153,7 @@ class Cache:
             self._versions["jobs"].forget(key, uid)
             del self.jobs[key]
             self._notify(job, None)
+            self._note_job(key)
 
     def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
         if not self._versions["jobs"].record_deletion(key, uid, version):
@@ -149,7 +161,7 @@ class Cache:
         self.malformed.pop(key, None)
         if job := self.jobs.pop(key, None):
             self._notify(job, None)
-        return {key}
+        return {key} | self._note_job(key)
 
     # --- pods
 
@@ -176,6 +188,7 @@ class Cache:
         self._pods[key][view.uid] = self._by_uid[view.uid] = view
         if view.node:
             self._by_node[view.node].add(view.uid)
+        self._claim_book.note_pods(key)
         return touched | {key} if _differs(before, view) else touched
 
     def forget_pod(self, name: Key, uid: str) -> None:
@@ -194,6 +207,7 @@ class Cache:
             return set()
         key = Key(view.namespace, view.job)
         self._pods[key].pop(uid, None)
+        self._claim_book.note_pods(key)
         if not self._pods[key]:
             del self._pods[key]
         if view.node:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.support.decisions.snapshots import CONFIG
 
-from holdfast.core.attempt.delays import backoff, outage_delay
+from holdfast.core.attempt.delays import backoff, outage_delay, spread
 
 SECOND = timedelta(seconds=1)
 
@@ -21,3 +21,10 @@ def test_an_outage_of_nine_hours_does_not_end_a_job():
         for losses in range(1, 20)
     ]
     assert sum(waits, timedelta()) > timedelta(hours=9)
+
+
+def test_names_spread_a_delay_over_its_second_half():
+    found = [spread(timedelta(seconds=10), f"job {number}").total_seconds() for number in range(200)]
+    assert 5 <= min(found) < 5.5
+    assert 9.5 < max(found) <= 10
+    assert spread(timedelta(seconds=10), "job 7").total_seconds() == found[7]

@@ -3,11 +3,25 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.support.decisions.snapshots import at, attempt, job, node, nodes, pod, snapshot, status, stepped, tier
+from tests.support.decisions.snapshots import (
+    TIERS,
+    at,
+    attempt,
+    job,
+    node,
+    nodes,
+    pending,
+    pod,
+    snapshot,
+    status,
+    stepped,
+    tier,
+)
 from tests.unit.core.table.row_cases import ACQUIRING, INTENDED, RUNNING, SPOT_ITN, STARTING, Case
 from tests.unit.core.table.successor_cases import SAVED, departs
 
 from holdfast.api.attempt import Attempt, AttemptState, MemberGroup, PodRecord, World
+from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.snapshot import Snapshot
@@ -21,9 +35,10 @@ def two(number: int, state: AttemptState, **changes: Any) -> Attempt:
 
 
 def given(current: Attempt, *pods: PodView, successor: Attempt | None = None, **changes: Any) -> Snapshot:
-    """A job that needs two nodes."""
+    """A job that needs two nodes; `capacity` is of its spec."""
     trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": 2}
-    return snapshot(job(status(current, successor=successor), trainer=trainer), *pods, **changes)
+    asked = {name: changes.pop(name) for name in ("capacity",) if name in changes}
+    return snapshot(job(status(current, successor=successor), trainer=trainer, **asked), *pods, **changes)
 
 
 def member(born: int, rank: int, **changes: Any) -> PodView:
@@ -52,6 +67,16 @@ TAKES_OVER = two(2, ACQUIRING, members=SHARED, predecessor=1)
 BESIDE = two(2, STARTING, tier=tier("dedicated"), predecessor=1, scheduled_at=at(-60))
 ALL_NEW = (member(2, 0), member(2, 1, node="n4"))
 ALONE = two(2, STARTING, members=(MemberGroup(born=1, ranks="0-1"),), inherited_at=at(-60), scheduled_at=at(-60))
+SPOT, DEDICATED = frozenset({("tier", "spot")}), frozenset({("tier", "dedicated")})
+RIVAL = Claim("vision", "llm", (1, at(-900), "u-llm"), SPOT, 2, 1, True, False, False, None, at(60))
+BETTER = replace(RIVAL, selector=DEDICATED)
+PART = (member(1, 0), pending(1, name="vit-1-1", uid="u-vit-1-1", rank=1))
+HELD = two(1, ACQUIRING, created_at=at(-50), acquire_deadline=at(60))
+INTENDS = two(1, INTENDED)
+# A successor on another tier, of whose two pods one has a node.
+REACHES = two(2, ACQUIRING, tier=tier("dedicated"), predecessor=1, acquire_deadline=at(60))
+PART_BESIDE = (member(2, 0, tier="dedicated"), pending(2, name="vit-2-1", uid="u-vit-2-1", rank=1, tier="dedicated"))
+RETURNS = {"tiers": [TIERS[1], TIERS[0]], "returnPolicy": "Eager"}
 BOTH_GO = nodes(node("n1", taints=(SPOT_ITN,)), node("n2", taints=(SPOT_ITN,)))
 
 CASES = (
@@ -70,4 +95,27 @@ CASES = (
     Case("the pod that a successor was to take over has to go too",
          given(LEAVES, *BOTH, NEW, successor=TAKES_OVER, reports=[REPORT], cluster=BOTH_GO),
          ("successor's member lost", "create beside"), {"state": RUNNING}),
+    Case("two trainings hold a part each", given(HELD, *PART, rivals=(RIVAL,)), ("gives way",),
+         {"state": INTENDED, "attempt": 2, "deleted": [("u-vit-1-0", None), ("u-vit-1-1", None)], "created": [],
+          "reason": "WaitingForTurn"}),
+    Case("another training has all it needs", given(HELD, *PART), (), {"state": ACQUIRING}),
+    Case("another training takes nodes of the tier", given(INTENDS, rivals=(RIVAL,)), ("not its turn",),
+         {"state": INTENDED, "attempt": 1, "reason": "WaitingForTurn"}),
+    Case("the place in the line has come", given(INTENDS.model_copy(update={"in_line_since": at(-70)})), ("create",),
+         {"state": ACQUIRING, "created": [1, 1]}),
+    Case("a part of the only tier in time", given(HELD.model_copy(update={"acquire_deadline": at(-1)}), *PART,
+                                                  capacity={"tiers": [TIERS[0]]}),
+         ("no node in time",), {"state": INTENDED, "attempt": 2, "tier": "spot", "created": []}),
+    Case("a successor that could wait holds a part",
+         given(TRAINS, *BOTH, *PART_BESIDE, successor=REACHES, reports=[REPORT], members=says(*BOTH, ready=False),
+               rivals=(BETTER,), capacity=RETURNS),
+         ("successor gives way",), {"state": RUNNING, "attempt": 2}),
+    Case("a successor that is urgent holds a part",
+         given(LEAVES, *BOTH, *PART_BESIDE, successor=REACHES, reports=[REPORT], members=says(*BOTH, ready=False),
+               rivals=(BETTER,), cluster=BOTH_GO),
+         ("successor gives way",), {"state": RUNNING, "attempt": 3, "created": []}),
+    Case("a successor got only a part in time",
+         given(TRAINS, *BOTH, *PART_BESIDE, successor=REACHES.model_copy(update={"acquire_deadline": at(-1)}),
+               reports=[REPORT], members=says(*BOTH, ready=False), capacity=RETURNS),
+         ("part of a successor",), {"state": RUNNING, "attempt": 2}),
 )  # fmt: skip
