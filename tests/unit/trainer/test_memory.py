@@ -129,6 +129,7 @@ def test_memory_is_needed_for_the_copies_of_all_ranks_of_the_pod(
         assert training.saver.can_begin is not short, "a second copy only if all ranks have room"
         gate.open.set()
         assert training.saver.wait(lambda: 30)
+        assert not training.saver.shortage, "a save that succeeded had the memory"
 
 
 def test_the_ranks_of_a_pod_share_its_memory(tmp_path: Path) -> None:

@@ -360,6 +360,8 @@ class Saver:
                 if result is not None and is_first:
                     self.frozen.record(result)
                     self._on_result(name, result.to_error() if isinstance(result, Failed) else result)
+                if isinstance(result, Saved):
+                    self.shortage = ""  # the memory was there
                 self._arenas.free(name, writer)
             case Kept(name=name, why=why):
                 if is_first:

@@ -35,9 +35,7 @@ def check_possible() -> None:
     try:
         _try_out()
     except StartError as error:
-        raise ConfigError(
-            f"--network isolated cannot be made here: {error}; otherwise use --network shared"
-        ) from error
+        raise ConfigError(f"--network isolated cannot be made here: {error}; otherwise use --network shared") from error
 
 
 def _try_out() -> None:
