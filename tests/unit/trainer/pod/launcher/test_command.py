@@ -27,11 +27,11 @@ def test_no_command(tmp_path: Path) -> None:
 # Breaks if a training on one node pays for those on several: in threads, or in modules that are imported.
 @pytest.mark.parametrize("nodes", ["", "1"])
 def test_one_node_has_no_part_of_several(tmp_path: Path, nodes: str) -> None:
-    code = "import os; print([line for line in open(f'/proc/{os.getppid()}/status') if line.startswith('Threads')])"
+    code = "import os; print(len(os.listdir(f'/proc/{os.getppid()}/task')))"
     command = [sys.executable, "-X", "importtime", str(LAUNCHER), "--", sys.executable, "-c", code]
     env = {**os.environ, "HOLDFAST_NODES": nodes, "HOLDFAST_TERMINATION_LOG": str(tmp_path / "log")}
     found = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout == "['Threads:\\t3\\n']\n"  # the main thread, and one for each output
+    assert int(found.stdout) <= 3  # the main thread, and one for each output, which may not have begun
     imported = {line.rpartition("|")[2].strip() for line in found.stderr.splitlines()}
     own = {name for name in imported if name.startswith("holdfast_launcher.")}
     names = ("command", "output", "program", "signal_receivers", "verdict", "verdict_files")

@@ -1,5 +1,6 @@
 """The launcher keeps files in memory for the next program, and gives them for reading only."""
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
@@ -21,14 +22,14 @@ def address(tmp_path: Path) -> Iterator[str]:
     found.close()
 
 
-def file_of(text: str) -> int:
-    file = memory_file("a-test")
+def file_of(text: str, name: str = "a-test") -> int:
+    file = memory_file(name)
     os.write(file, text.encode())
     return file
 
 
-def keep(kept: KeptMemory, rank: int, number: int, text: str) -> None:
-    file = file_of(text)
+def keep(kept: KeptMemory, rank: int, number: int, text: str, name: str = "a-test") -> None:
+    file = file_of(text, name)
     kept.keep(rank, number, file)
     os.close(file)
 
@@ -54,18 +55,21 @@ def test_files_outlive_their_maker_until_they_are_replaced_or_dropped(address: s
     assert texts(kept) == {0: ["0 0", "newer"], 12: ["12 0"]}
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_files(name: str) -> int:
+    """How many open files of this process are the file in memory of this name."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since, by another test's thread
+            found += f"memfd:{name} " in str(link.readlink())
+    return found
 
 
 # Breaks if each arena that a rank makes leaves its memory behind.
 def test_a_replaced_file_is_freed(address: str) -> None:
     kept = KeptMemory(address)
-    keep(kept, 0, 0, "first")
-    before = open_files()
     for number in range(5):
-        keep(kept, 0, 0, str(number))
-    wait_for(lambda: open_files() == before, 30, "the files that were replaced to be closed")
+        keep(kept, 0, 0, str(number), "a-replaced-test")
+    wait_for(lambda: open_files("a-replaced-test") == 1, 30, "the files that were replaced to be closed")
 
 
 # Breaks if a second process can write into memory that its maker and its writer have: then two would own it.
