@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.decisions.gang_world import GangWorld
-from tests.support.decisions.snapshots import TIERS
+from tests.support.decisions.snapshots import TIERS, verdict
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.knowledge import Seen
@@ -202,6 +202,21 @@ def test_the_job_is_complete_when_all_are():
     assert world.status.phase is Phase.RUNNING, "rank 0 may still write a model"
     world.complete()
     assert world.status.phase is Phase.COMPLETED
+
+
+@pytest.mark.parametrize("overlap", ["10m", "0s"])
+def test_programs_that_hang_after_a_pod_left_without_saving_start_again(overlap):
+    """Breaks if the order to leave waits for ever for programs that wait in a collective for the pod that has gone."""
+    world = running(capacity={"tiers": list(TIERS), "maxOverlap": overlap})
+    world.notice(world.node_of(2))
+    world.decide()
+    leaves = world.uid(2)
+    world.now += timedelta(seconds=60)
+    world.end_pod(leaves, 143, verdict("drained", "LeftWithoutSaving"))
+    for _ in range(10):
+        world.pass_time(30)
+    assert world.trains(), "the other three pods go on with a new one"
+    assert [kind for kind, *_ in ended(world)] == ["Loss"]
 
 
 def test_the_newest_pod_of_each_rank_stays_for_its_logs():

@@ -150,9 +150,14 @@ class Unanswered(NamedTuple):
 
 
 def must_delete(turn: Turn) -> Unanswered | None:
-    """The order and its pod if the order was not acknowledged in time, or its deadline is over."""
+    """The order and its pod if the order was not acknowledged in time, or its deadline is over.
+
+    With several nodes and a notice there may be no such pod: those that have to leave have ended, and the programs of
+    the others wait for them in a collective. Then too the time of the order is what they get.
+    """
     drain, pods, config = turn.attempt.drain, living_pods(turn), turn.draft.snapshot.config
-    if drain is None or drain.deleted_at or not pods:
+    others_wait = drain is not None and drain.kind is EndKind.LOSS and bool(turn.situation.members)
+    if drain is None or drain.deleted_at or not (pods or others_wait):
         return None
     limit = drain.deadline
     if turn.sight is Sight.PLACED or config.progress_url is None:
