@@ -19,12 +19,14 @@ SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it with
 PATIENCE: Final = timedelta(seconds=60)
 REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
 
-# What gloo, NCCL, and torch's store and process groups say when the process at the other end is gone.
+# For programs without a verdict: what gloo, NCCL, and torch's store and process groups say when the process at the
+# other end is gone.
 _PEER: Final = re.compile(
     r"Connection (?:reset|closed|refused)|closed by (?:remote )?peer|Broken pipe|Socket closed"
     r"|DistStoreError|DistNetworkError|DistBackendError|RendezvousConnectionError|RendezvousClosedError"
     r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|Some NCCL operations have failed or timed out"
-    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation",
+    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation"
+    r"|exitcode *: *-6\b",  # in torchrun's table: torch's watchdog aborts a process whose collective does not end
     re.IGNORECASE,
 )
 
@@ -89,7 +91,9 @@ def _order(cause: Cause) -> int:
 
 def is_of_peer(end: End) -> bool:
     """True if a program failed because another one, on another node, was gone."""
-    return end.kind is EndKind.FAILURE and bool(_PEER.search(end.message))
+    if end.kind is not EndKind.FAILURE:
+        return False
+    return bool(_PEER.search(end.message)) if end.peer is None else end.peer
 
 
 def _ended_at(pod: PodView) -> datetime | None:

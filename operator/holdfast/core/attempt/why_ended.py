@@ -22,7 +22,8 @@ MESSAGE_LIMIT = 1024
 class End:
     """How an attempt ended. `infrastructure` marks a loss without a notice: the platform broke something.
 
-    `anywhere` says that the node has no part in it: another node would have met the same trouble.
+    `anywhere` says that the node has no part in it: another node would have met the same trouble. `peer` says if a
+    program failed because another one was gone, as its launcher knows it; None if only the message can tell.
     """
 
     kind: EndKind
@@ -31,6 +32,7 @@ class End:
     infrastructure: bool = False
     step: int | None = None
     anywhere: bool = False
+    peer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def _launcher(e: Evidence) -> End | None:
         return End(EndKind.LOSS, v.reason, v.message or "it was signalled to leave", step=v.step)
     if v.reason in STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
-    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step)
+    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer)
 
 
 def _exit_code(e: Evidence) -> End:

@@ -26,6 +26,7 @@ class Verdict(BaseModel):
     step: int | None = Field(None, ge=0, le=EXACT)
     saved_step: int | None = Field(None, ge=0, le=EXACT)
     last_lines: tuple[str, ...] = Field((), max_length=64)
+    peer: bool | None = None
 
 
 def parse_verdict(termination_message: str) -> Verdict | None:

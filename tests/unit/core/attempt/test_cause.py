@@ -37,3 +37,14 @@ def test_errors_of_the_program_itself(message):
 
 def test_a_loss_is_its_own_cause():
     assert not is_of_peer(End(EndKind.LOSS, "SavedAndLeft", "Connection reset by peer"))
+
+
+def test_what_the_launcher_says_of_its_ranks_wins_over_words_in_the_log():
+    words = "ValueError: this batch is bad\nConnection reset by peer"
+    assert not is_of_peer(End(EndKind.FAILURE, "UserException", words, peer=False))
+    assert is_of_peer(End(EndKind.FAILURE, "UserException", "cannot tell", peer=True))
+
+
+def test_a_process_that_the_watchdog_aborts_waited_for_a_peer():
+    table = "Root Cause (first observed failure):\n  rank: 0 (local_rank: 0)\n  exitcode  : -6 (pid: 12)\n  Signal 6"
+    assert is_of_peer(End(EndKind.FAILURE, "UserException", table))

@@ -13,6 +13,16 @@ MESSAGE_CHARACTERS = 600
 
 _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
 
+# What gloo, NCCL, and torch's store and process groups say when the process at the other end is gone. The operator has
+# the same words for a program that writes no verdict.
+_PEER = re.compile(
+    r"Connection (?:reset|closed|refused)|closed by (?:remote )?peer|Broken pipe|Socket closed"
+    r"|DistStoreError|DistNetworkError|DistBackendError|RendezvousConnectionError|RendezvousClosedError"
+    r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|Some NCCL operations have failed or timed out"
+    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation",
+    re.IGNORECASE,
+)
+
 
 class RankVerdict(NamedTuple):
     """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured.
@@ -59,7 +69,19 @@ def classify(end: End) -> dict[str, Any]:
         "step": max((v.step for v in end.ranks if v.step is not None), default=None),
         "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
         "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") else [],
+        # Whether another rank was gone; None if no rank has written why it failed.
+        "peer": _is_of_peer(found) if outcome == "failed" and (found := _first_failure(end.ranks)) else None,
     }
+
+
+def _first_failure(ranks: tuple[RankVerdict, ...]) -> RankVerdict | None:
+    """Why the program failed: the first rank that failed by itself, otherwise the first that lost another one."""
+    failed = [verdict for verdict in ranks if verdict.result == "failed"]
+    return min(failed, key=lambda one: (_is_of_peer(one), one.at, one.rank), default=None)
+
+
+def _is_of_peer(verdict: RankVerdict) -> bool:
+    return bool(_PEER.search(verdict.message))
 
 
 def _judge(end: End) -> tuple[str, str, str]:
@@ -71,7 +93,7 @@ def _judge(end: End) -> tuple[str, str, str]:
     for result, reason in (("fenced", ""), ("misconfigured", ""), *drained):
         if found := by_result.get(result):
             return result if not reason else "drained", reason or found.reason, found.message or "notice to leave"
-    done, failure = by_result.get("completed"), by_result.get("failed")
+    done, failure = by_result.get("completed"), _first_failure(end.ranks)
     if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
         return "completed", done.reason or "Completed", done.message
     if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):

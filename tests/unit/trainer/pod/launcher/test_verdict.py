@@ -113,3 +113,18 @@ def test_the_verdict_fits_after_output_of_any_length() -> None:
     assert data.endswith(b"\n")
     assert data.count(b"\n") == 1
     assert json.loads(data)["outcome"] == "failed"
+
+
+RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1234"
+
+
+def test_the_cause_is_the_first_rank_that_failed_by_itself() -> None:
+    """Breaks if a rank of the same node that lost its connection hides the error: the failure would count as a loss."""
+    own = rank("failed", number=1, at=50.0)._replace(message="ValueError: this batch is bad")
+    later = rank("failed", number=2, at=51.0)._replace(message="ValueError: another one")
+    peer = rank("failed", number=0, at=49.0)._replace(message=RESET)
+    found = classify(End(1, None, None, (peer, later, own), ("Connection reset by peer",)))
+    assert (found["message"], found["peer"]) == ("ValueError: this batch is bad", False)
+    found = classify(End(1, None, None, (peer,), ("ValueError: of a thread",)))
+    assert (found["message"], found["peer"]) == (RESET, True)
+    assert classify(End(1, None, None, (), ("Connection reset by peer",)))["peer"] is None
