@@ -116,14 +116,14 @@ class GangWorld:
             rivals=self.rivals(),
         )  # fmt: skip
 
-    def decide(self) -> Decision:
-        """One decision, carried out."""
+    def decide(self, writes: int | None = None) -> Decision:
+        """One decision, carried out; with `writes`, the operator dies after so many actions."""
         decision = self.last = decide(self.snapshot())
         self.job = stored(self.job, decision.status)
         self.refusal = None
         self.orders = {uid: world for world in decision.worlds for uid in world.ranks}
         self.told = {order.pod_uid: order.type for order in decision.orders if order.type == "drain"}
-        for action in decision.actions:
+        for action in decision.actions[:writes]:
             match action:
                 case CreatePod():
                     self._create(action)
@@ -314,7 +314,7 @@ class GangWorld:
 
     def complete(self) -> None:
         """Every program ends with 0, and so does its pod."""
-        for uid in list(self.launchers):
+        for uid in [uid for uid in self.launchers if uid in self.pods]:
             self.end_pod(uid, 0, verdict("completed", "Completed", step=self.step))
         self.settle()
 

@@ -14,7 +14,6 @@ from holdfast.core.attempt.delays import backoff, spread
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.claims import Claim, claim_of, is_waiting
-from holdfast.core.observe.members import inherited
 from holdfast.core.turn import Turn, take_turn
 
 LOOK_EVERY: Final = timedelta(seconds=5)  # a change of another training usually wakes those that wait for it
@@ -30,8 +29,10 @@ def claim(draft: Draft, attempt: Attempt) -> Claim | None:
 def first_ahead(turn: Turn) -> Claim | None:
     """The claim of another training that this attempt waits for before it creates its pods."""
     draft, attempt = turn.draft, turn.attempt
-    mine = claim(draft, attempt) if draft.snapshot.rivals and not inherited(attempt) else None
-    ahead = [one for one in _ahead(turn, mine) if one.blocks or one.is_next(turn.now)] if mine else []
+    mine = claim(draft, attempt) if draft.snapshot.rivals else None
+    if mine is None or mine.is_warm:
+        return None
+    ahead = [rival for rival in _ahead(turn, mine) if rival.blocks or rival.is_next(turn.now)]
     if ahead:
         draft.wake_in((LOOK_EVERY + spread(LOOK_EVERY, draft.snapshot.job.metadata.uid)).total_seconds())
     return min(ahead, key=lambda rival: rival.order, default=None)
@@ -50,8 +51,8 @@ def _ahead(turn: Turn, mine: Claim) -> list[Claim]:
 def must_give_way(turn: Turn) -> Claim | None:
     """The claim of another training if this one holds a part, both lack nodes, and the other one goes first."""
     draft, attempt = turn.draft, turn.attempt
-    mine = claim(draft, attempt) if draft.snapshot.rivals and not inherited(attempt) else None
-    if mine is None or not (mine.short and mine.holds_part):
+    mine = claim(draft, attempt) if draft.snapshot.rivals else None
+    if mine is None or mine.is_warm or not (mine.short and mine.holds_part):
         return None
     draft.wake(turn.now + LOOK_EVERY)
     blocking = [rival for rival in _ahead(turn, mine) if rival.blocks]
@@ -84,7 +85,7 @@ def gives_part_back(turn: Turn) -> bool:
     mine = claim(draft, attempt)
     if mine is None or not mine.holds_part:
         return False
-    if not inherited(attempt) or len(draft.snapshot.grid) > 1:
+    if not mine.is_warm or len(draft.snapshot.grid) > 1:
         return True
     cluster = draft.snapshot.cluster
     return any(rival.competes(mine, cluster) for rival in draft.snapshot.rivals)

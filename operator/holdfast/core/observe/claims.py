@@ -12,10 +12,11 @@ from datetime import datetime
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
-from holdfast.core.observe.members import fresh_ranks, inherited, pods_by_rank
+from holdfast.core.observe.members import fresh_ranks, pods_by_rank
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 
+WARM, COLD, CAN_WAIT = range(3)  # how urgent a claim is, most urgent first
 WAITING = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 
 
@@ -34,6 +35,11 @@ class Claim:
     nominated: bool  # the scheduler or an autoscaler has chosen a node for one of its pods
     not_before: datetime | None  # no pod of it is created before
     until: datetime | None  # when its tier has had its time
+
+    @property
+    def is_warm(self) -> bool:
+        """True if it holds pods whose programs have run, and which wait with their memory for the rest."""
+        return self.order[0] == WARM
 
     @property
     def holds_part(self) -> bool:
@@ -110,10 +116,20 @@ def claim_of(job: TrainingJob, status: TrainingJobStatus, attempt: Attempt, pods
 
 
 def _urgency(status: TrainingJobStatus, attempt: Attempt) -> int:
-    """0: others wait with their memory for the rest of its nodes. 1: nothing trains otherwise. 2: it could wait."""
-    if inherited(attempt):
-        return 0
-    return 2 if attempt is status.successor and not must_leave(status) else 1
+    if _has_run(status, attempt):
+        return WARM
+    return CAN_WAIT if attempt is status.successor and not must_leave(status) else COLD
+
+
+def _has_run(status: TrainingJobStatus, attempt: Attempt) -> bool:
+    """True if a program of an earlier attempt has run in a pod that the attempt took over."""
+    oldest = min((group.born for group in attempt.members), default=attempt.number)
+    if oldest == attempt.number:
+        return False
+    current = status.current
+    if current is not None and current is not attempt and current.started_at and current.number >= oldest:
+        return True
+    return any(record.started_at and record.number >= oldest for record in status.history)
 
 
 def must_leave(status: TrainingJobStatus) -> bool:

@@ -18,7 +18,6 @@ from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.observe.claims import Claim, must_leave
-from holdfast.core.observe.members import inherited
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.situation import Sight
@@ -175,7 +174,7 @@ def held_too_long(turn: Turn) -> Claim | None:
     """The claim if the successor is not urgent, and got only a part of its nodes within its tier's acquireTimeout."""
     draft, attempt = turn.draft, turn.attempt
     mine = line.claim(draft, attempt)
-    if mine is None or not mine.holds_part or inherited(attempt) or must_leave(draft.status):
+    if mine is None or not mine.holds_part or mine.is_warm or must_leave(draft.status):
         return None
     since = attempt.acquire_deadline
     return mine if since is not None and not mine.nominated and draft.is_due(since) else None
