@@ -1,6 +1,6 @@
 """The decision while it is made: deeds of rows change it, `finish` turns it into a Decision."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -49,7 +49,7 @@ class Draft:
         self.created: frozenset[int] = frozenset()
         self.refusal_handled = False
         self.trace: list[str] = []
-        self._actions: list[Action] = []
+        self._actions: dict[Hashable, Action] = {}
         self._events: list[Event] = []
         self._wake: datetime | None = None
         self._derived: dict[str, Any] = {}
@@ -104,8 +104,8 @@ class Draft:
 
     def act(self, action: Action) -> None:
         """Add an action, once."""
-        if action not in self._actions:
-            self._actions.append(action)
+        # A manifest has no hash; an attempt has one pod of each rank.
+        self._actions.setdefault((action.attempt, action.rank) if isinstance(action, CreatePod) else action, action)
 
     def wake(self, at: datetime) -> None:
         """Decide again at this time at the latest."""
@@ -222,7 +222,7 @@ class Draft:
         """The decision."""
         return Decision(
             status=self.status,
-            actions=tuple(self._actions),
+            actions=tuple(self._actions.values()),
             orders=self._open_orders(),
             worlds=self._worlds(),
             events=tuple(self._events),

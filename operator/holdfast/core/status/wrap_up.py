@@ -87,8 +87,8 @@ def _is_leaving(draft: Draft, pod: PodView) -> bool:
     current = draft.status.current
     if current is None or current.state is not AttemptState.DRAINING or not is_member(current, pod):
         return False
-    member = next((one for one in draft.situation().members if one.rank == pod.rank), None)
-    return member is None or has_to_leave(current, member)
+    members = draft.situation().members  # by rank
+    return pod.rank >= len(members) or has_to_leave(current, members[pod.rank])
 
 
 def _pods_kept_for_logs(draft: Draft) -> frozenset[str]:
