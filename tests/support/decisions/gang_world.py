@@ -249,6 +249,8 @@ class GangWorld:
                 one.told_at = self.now
             elif order.world is not None:
                 one.attempt, one.running, one.verdict, one.told_at = order.attempt, True, "", None
+                if order.predecessor is not None and order.ranks[uid] == 0:  # it waits at the fence
+                    self.reports[uid] = Report(uid, order.attempt, self.now, "waiting")
                 self.worlds.setdefault(order.attempt, set()).add(f"{order.world.address}:{order.world.port}")
 
     # --- what a training does
@@ -305,8 +307,9 @@ class GangWorld:
         """Every program that was ordered to leave saves and leaves."""
         if not self.told:
             return
+        leaving = {self.launchers[uid].attempt for uid in self.told if uid in self.launchers}
         for one in self.launchers.values():
-            if one.running:
+            if one.running and one.attempt in leaving:
                 one.running, one.told_at = False, self.now
                 one.verdict = verdict("drained", "SavedAndLeft", step=self.step)
         self.saved = self.step

@@ -99,7 +99,8 @@ def evidence(draft: Draft) -> str:
     ended = [record for record in draft.status.history if record.fruitless][-count:]
     reasons = ", ".join(f"{times} x {reason}" for reason, times in Counter(one.reason for one in ended).most_common())
     last = ended[-1] if ended else None
-    where = f"attempt {last.number} on {last.node or 'no node'}: {last.reason}: {last.message}" if last else ""
+    rank = f" (rank {last.rank})" if last and last.rank is not None else ""
+    where = f"attempt {last.number} on {last.node or 'no node'}{rank}: {last.reason}: {last.message}" if last else ""
     text = f"{count} attempts in a row made no progress (spec.failure.maxFruitless: {limit}): {reasons}"
     return f"{text}; the last: {where}".rstrip(": ")
 

@@ -250,12 +250,12 @@ def test_survivors_are_kept_on_the_only_tier_unless_others_wait():
     world.remove(world.node_of(2))
     world.settle()
     world.pass_time(200)
-    assert world.deleted == [], "two pods wait with their memory for the third"
+    assert not {"vit-1-0", "vit-1-1"} & set(world.deleted), "two pods wait with their memory for the third"
     other = GangWorld(size=4, spec=ONLY, name="llm", beside=world)
     act(other)
     world.now += timedelta(seconds=1)
     act(world)
-    assert sorted(world.deleted) == ["vit-1-0", "vit-1-1", "vit-2-2"]
+    assert {"vit-1-0", "vit-1-1", "vit-2-2"} <= set(world.deleted)
 
 
 @pytest.mark.parametrize("policy", ["Ordered", "Cheapest"])
