@@ -34,7 +34,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 def die_in_the_middle(self, copy):  # of the next copy of the state
     before(self, copy)
-    os.kill(os.getpid(), signal.SIGKILL)
+    if copy.stop - copy.start >= 1 << 19:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 with Run(model=model, optimizer=optimizer) as run:
     for step in run.steps(9):

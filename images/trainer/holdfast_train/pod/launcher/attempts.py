@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from .connection import Connection
-from .keeper import keeper
+from .keeper import Keeper, keeper
 from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
@@ -44,10 +44,10 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     except ValueError as error:
         return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
     adopt_orphans()
-    with keeper() as address:
-        if address is not None:
-            environment["HOLDFAST_KEEPER"] = address
-        return _Attempts(command, environment, grace, member).run()
+    with keeper() as kept:
+        if kept is not None:
+            environment["HOLDFAST_KEEPER"] = kept.address
+        return _Attempts(command, environment, grace, member, kept).run()
 
 
 class HeldPort:
@@ -87,7 +87,10 @@ def _bound(address: str) -> socket.socket:
 class _Attempts:
     """The attempts of one pod, one after the other."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float, member: Member) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], grace: float, member: Member, kept: Keeper | None
+    ) -> None:
+        self._kept = kept
         self._command = command
         self._environment = environment
         self._grace = grace
@@ -166,6 +169,8 @@ class _Attempts:
             self._attempt = order.attempt
             say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
             call = self._call("running", partial(self._regroup, program, folder))
+            if self._kept is not None:
+                self._kept.expect_program()
             with LeftRanks(folder, program.end_left):
                 end = program.run(
                     folder,

@@ -2,7 +2,9 @@
 
 With several nodes a program may end, or be ended, and start again in the same pod. Its ranks copy the state into files
 in memory (arenas). A file in memory is freed with the last process that has it, so the launcher keeps them open. The
-ranks of the next program read from them what is intact, in place of the storage: `restore/held_memory.py`.
+ranks of the next program read from them what is intact, in place of the storage: `restore/held_memory.py`. While a
+program starts it may need more memory than while it trains: if memory gets short before its ranks have restored, the
+files are freed.
 
 The launcher neither reads nor writes these files, and nobody gets them from it for writing: it opens them anew, for
 reading only. So an arena has one owner for its whole life: the rank that has made it.
@@ -21,12 +23,15 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
+from .room import is_short
 from .verdict_files import say, temporary_folder
 
 REQUEST_BYTES = 4096
 CLIENT_SECONDS = 5.0  # for a request to come, after its connection
+LOOK_SECONDS = 0.1  # between two looks at the memory while a program starts
 MOST_FILES = 250  # Linux passes at most 253 in one message
 
 
@@ -35,7 +40,11 @@ class Keeper:
 
     def __init__(self, address: str) -> None:
         """OSError if there can be no socket at `address`."""
+        self.address = address
         self._files: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._old: set[str] = set()  # names of files of the attempt before
+        self._guard: threading.Thread | None = None
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._server.bind(address)
@@ -51,6 +60,23 @@ class Keeper:
             self._server.shutdown(socket.SHUT_RDWR)  # ends `accept`
         self._server.close()
 
+    def expect_program(self) -> None:
+        """A program starts: until its ranks have restored, what is kept is freed if memory gets short."""
+        with self._lock:
+            self._old = set(self._files)
+        if self._old and (self._guard is None or not self._guard.is_alive()):
+            self._guard = threading.Thread(target=self._watch, name="keeper-memory", daemon=True)
+            self._guard.start()
+
+    def _watch(self) -> None:
+        while self._old:
+            if is_short():
+                say("memory is short: the copies of the state are freed, and the programs read the storage")
+                with self._lock:
+                    for name in list(self._old):
+                        self._drop(name)
+            time.sleep(LOOK_SECONDS)
+
     def _serve(self) -> None:
         while True:
             try:
@@ -60,10 +86,12 @@ class Keeper:
             with client:
                 client.settimeout(CLIENT_SECONDS)
                 try:
-                    self._answer(client)
+                    with self._lock:
+                        self._answer(client)
                 except (OSError, ValueError, LookupError, TypeError) as error:
                     say(f"a request to keep memory failed: {type(error).__name__}: {error}")
-        self._drop("")
+        with self._lock:
+            self._drop("")
 
     def _answer(self, client: socket.socket) -> None:
         data, files, _, _ = socket.recv_fds(client, REQUEST_BYTES, 1)
@@ -91,20 +119,20 @@ class Keeper:
     def _drop(self, prefix: str) -> None:
         for name in [name for name in self._files if name.startswith(prefix)]:
             os.close(self._files.pop(name))
+            self._old.discard(name)
 
 
 @contextlib.contextmanager
-def keeper() -> Iterator[str | None]:
-    """The address of a Keeper, None if there can be none: then the next program reads its state from the storage."""
+def keeper() -> Iterator[Keeper | None]:
+    """A Keeper, None if there can be none: then the next program reads its state from the storage."""
     with temporary_folder() as folder:
-        address = f"{folder or ''}/keeper"
         try:
-            found = Keeper(address)
+            found = Keeper(f"{folder or ''}/keeper")
         except OSError as error:
             say(f"copies of the state are not kept in memory for the next attempt: {error}")
             yield None
             return
         try:
-            yield address
+            yield found
         finally:
             found.close()

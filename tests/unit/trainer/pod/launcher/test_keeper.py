@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,11 +122,39 @@ def test_a_launcher_that_can_have_no_socket_goes_on(
 ) -> None:
     with keeper() as found:
         assert found is not None
-        assert texts(KeptMemory(found)) == {}
-    assert not Path(found).exists()
+        assert texts(KeptMemory(found.address)) == {}
+    assert not Path(found.address).exists()
     deep = tmp_path.joinpath(*["a-long-name"] * 12)  # a socket's address has at most 107 bytes
     deep.mkdir(parents=True)
     monkeypatch.setenv("TMPDIR", str(deep))
     with keeper() as found:
         assert found is None
     assert "are not kept in memory" in capsys.readouterr().err
+
+
+# Breaks if a program that needs its memory while it starts is killed because of copies that it may not even use.
+def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Keeper(str(tmp_path / "keeper"))
+    kept = KeptMemory(found.address)
+    keep(kept, 0, 0, "old")
+    short, looks = threading.Event(), threading.Event()
+
+    def is_short() -> bool:
+        looks.set()
+        return short.is_set()
+
+    monkeypatch.setattr(module, "is_short", is_short)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    found.expect_program()
+    assert looks.wait(30)
+    assert texts(kept) == {0: ["old"]}
+    keep(kept, 1, 0, "of the new program")
+    short.set()
+    wait_for(lambda: texts(kept) == {1: ["of the new program"]}, 30, "the old copy to be freed")
+    assert found._guard is not None
+    found._guard.join(30)
+    assert not found._guard.is_alive(), "nothing looks at the memory while the program trains"
+    assert "memory is short" in capsys.readouterr().err
+    found.close()

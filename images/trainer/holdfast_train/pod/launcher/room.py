@@ -1,0 +1,41 @@
+"""How much memory this container has left, without the library: the same rules as `holdfast_train/memory.py`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+SHORT = 10  # memory is short if less than this part of it is left
+UNLIMITED = 1 << 60  # bytes; version 1 of control groups says "no limit" by a number
+GROUPS = Path("/sys/fs/cgroup")  # a container sees its own group here
+MACHINE = Path("/proc/meminfo")
+
+
+def is_short() -> bool:
+    """True if less than a tenth of the container's limit, or of the machine, is left. The page cache is left."""
+    return any(total // SHORT > left for total, left in _rooms())
+
+
+def _rooms() -> list[tuple[int, int]]:
+    """Of the machine and of the container, if it has a limit: all bytes, and those that are left."""
+    found = []
+    with suppress(OSError, ValueError, KeyError):
+        machine = _numbers(MACHINE)
+        found.append((machine["MemTotal:"] * 1024, machine["MemAvailable:"] * 1024))
+    for folder, limit, used, prefix in (
+        (GROUPS, "memory.max", "memory.current", ""),
+        (GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ):
+        with suppress(OSError, ValueError, KeyError):  # another version of control groups, or no limit
+            total = int((folder / limit).read_text())
+            stat = _numbers(folder / "memory.stat")
+            cache = stat[f"{prefix}active_file"] + stat[f"{prefix}inactive_file"]
+            if total < UNLIMITED:
+                found.append((total, total - int((folder / used).read_text()) + cache))
+    return found
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """The first number of each line, by the first word."""
+    lines = [line.split() for line in path.read_text().splitlines()]
+    return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdecimal()}

@@ -1,0 +1,49 @@
+"""Memory is short if less than a tenth of it is left. The page cache counts as left: the kernel gives it up."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast_train.pod.launcher import room
+
+G = 1 << 30
+
+
+NAMES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("state", "short"),
+    [((100, 85, 0), False), ((100, 95, 0), True), ((100, 95, 20), False), ((None, 95, 0), False)],
+)
+def test_a_limit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, state: tuple[int | None, int, int], short: bool
+) -> None:
+    """`state`: GiB of the limit, of what is used, and of the page cache in it."""
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    monkeypatch.setattr(room, "MACHINE", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: {500 << 20} kB\nMemAvailable: {400 << 20} kB\n")
+    folder, prefix = (tmp_path, "") if version == 2 else (tmp_path / "memory", "total_")
+    folder.mkdir(exist_ok=True)
+    limit, used, cache = state
+    no_limit = "max" if version == 2 else str((1 << 63) - 4096)
+    for name, text in zip(NAMES[version], (no_limit if limit is None else str(limit * G), str(used * G)), strict=True):
+        (folder / name).write_text(f"{text}\n")
+    stat = f"anon 1\n{prefix}active_file {cache * G // 2}\n{prefix}inactive_file {cache * G // 2}\n"
+    (folder / "memory.stat").write_text(stat)
+    assert room.is_short() is short
+
+
+@pytest.mark.parametrize(("left", "short"), [(60, False), (40, True)])
+def test_the_machine_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, short: bool) -> None:
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    monkeypatch.setattr(room, "MACHINE", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: {500 << 20} kB\nMemAvailable: {left << 20} kB\n")
+    assert room.is_short() is short
+
+
+def test_a_kernel_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    monkeypatch.setattr(room, "MACHINE", tmp_path / "meminfo")
+    assert not room.is_short()
