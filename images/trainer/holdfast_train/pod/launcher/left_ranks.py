@@ -16,7 +16,9 @@ from .verdict import RankVerdict
 from .verdict_files import read_rank_verdicts, say
 
 LOOK_SECONDS = 0.5  # between two looks
-LINGER_SECONDS = 1.0  # for the program to end by itself, after the last of its ranks
+# For the program to end by itself, after the last of its ranks. In that time the operator sees the end of the pod that
+# got SIGTERM, so it knows which node was lost.
+LINGER_SECONDS = 3.0
 
 
 def have_left(verdicts: Iterable[RankVerdict], running: Callable[[], Collection[int]]) -> bool:
