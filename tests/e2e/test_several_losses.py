@@ -42,6 +42,7 @@ def take(cluster: Cluster, node: str) -> None:
 
 def assert_counted_every_step(job: Gang, *pods: str) -> None:
     """Each of these pods, in the order of ranks, ended at the last step, having counted each step once."""
+    assert set(pods) <= job.by_name().keys(), [(s["kind"], s["number"]) for s in job.status()["history"]]
     for rank, pod in enumerate(pods):
         assert f"rank {rank} ended at {STEPS}, total {TOTAL} " in job.printed(pod)
 
@@ -91,7 +92,7 @@ def test_notices_for_all_and_a_new_pod_is_lost_before_it_trains(
         "a new pod of rank 1 on a node",
     )
     take(cluster, job.node_of(new))
-    job.wait("the first step on other nodes", lambda s: s["attempt"] > 1 and (s["current"] or {}).get("firstStep"), 150)
+    job.wait_attempt(2, 150)
     job.hurry()
     status = job.wait_completed()
     assert restarts(status)[2] == 0

@@ -80,7 +80,7 @@ class Gang(Job):
         """Wait until this attempt, or a later one, has taken its first step."""
         return self.wait(
             f"the first step of attempt {number}",
-            lambda s: s["attempt"] >= number and (s.get("current") or {}).get("firstStep"),
+            lambda s: (now := s.get("current") or {}).get("number", 0) >= number and now.get("firstStep"),
             timeout,
         )
 
