@@ -109,8 +109,8 @@ def on_nodes(kind: Kind, nodes: int) -> Kind:
 
 
 @asynccontextmanager
-async def namespace(api: Api, prefix: str) -> AsyncIterator[str]:
-    """A namespace that is ready for pods, and is emptied and deleted at the end."""
+async def namespace(api: Api, prefix: str, *, keep: bool = False) -> AsyncIterator[str]:
+    """A namespace that is ready for pods, and is emptied and deleted at the end, or kept as long as its cluster."""
     name = f"bench-{prefix}-{uuid.uuid4().hex[:6]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await api.request("POST", "/api/v1/namespaces", body)
@@ -119,8 +119,9 @@ async def namespace(api: Api, prefix: str) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        await empty(api, name)
-        await api.request("DELETE", f"/api/v1/namespaces/{name}")
+        if not keep:
+            await empty(api, name)
+            await api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 async def empty(api: Api, name: str) -> None:

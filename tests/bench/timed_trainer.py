@@ -1,21 +1,31 @@
-"""The language model of holdfast_train, which also says when each of its steps was done, by this machine's clock."""
+"""The language model of holdfast_train, which also says when each of its steps was done, by this machine's clock.
 
+Rank 0 also appends it to the file that STEP_TIMES names, if it is set: the log of a pod goes with the pod.
+"""
+
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from holdfast_train import Run
 from holdfast_train.examples import language_model
 
 SAYS = "done"
+FILE = "STEP_TIMES"
 
 
 class TimedRun(Run):
     """Prints `done STEP SECONDS` after each step, in seconds since 1970."""
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
-        sys.stdout.write(f"{SAYS} {self.step + 1} {time.time():.3f}\n")
+        line = f"{SAYS} {self.step + 1} {time.time():.3f}\n"
+        sys.stdout.write(line)
         sys.stdout.flush()
+        if FILE in os.environ and os.environ.get("RANK", "0") == "0":
+            with Path(os.environ[FILE]).open("a", encoding="utf-8") as times:
+                times.write(line)
         super().advance(loss, samples)
 
 

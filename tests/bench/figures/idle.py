@@ -7,6 +7,7 @@ import psutil
 from tests.bench import jobs
 from tests.bench.audit import OPERATOR, costs
 from tests.bench.context import Bench
+from tests.bench.cpu import used_by
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST
 from tests.bench.trainers import Load, trainers
@@ -27,16 +28,16 @@ async def measure(bench: Bench) -> list[Measured]:
         bench.audit.start()
         await jobs.create(bench.api, HOLDFAST, where, "idle", count)
         await jobs.all_known_running(bench.audit, where, count)
-        await _at_rest(bench)
-        quiet = await _watch(bench, operator)
+        await at_rest(bench)
+        quiet = await watch(bench, operator)
         pods = await jobs.all_running(bench.api, where, count)
         members = await trainers(bench.api, pods, operator.progress_url)
         async with Load(members, EVERY) as load:
             await asyncio.sleep(2 * EVERY)  # tokens are reviewed, and first steps go into status
             bench.audit.start()
-            await until(lambda: _flowing(bench), 240, "progress to be written steadily", every=1.0)
+            await until(lambda: flowing(bench, count), 240, "progress to be written steadily", every=1.0)
             before = load.reports
-            busy = await _watch(bench, operator)
+            busy = await watch(bench, operator)
             said, refused = load.reports - before, load.refused
     note = f"{count} jobs"
     told = f"{note}, {said / busy.seconds:.0f} reports a second, {refused} requests refused, {busy.rss:.0f} MiB"
@@ -49,32 +50,32 @@ async def measure(bench: Bench) -> list[Measured]:
     ]
 
 
-class _Spent:
+class Spent:
     """What the operator used in a while: percent of a core, MiB, writes."""
 
     def __init__(self, cpu: float, rss: float, seconds: float, writes: int, kinds: str) -> None:
         self.cpu, self.rss, self.seconds, self.writes, self.kinds = cpu, rss, seconds, writes, kinds or "none"
 
 
-async def _watch(bench: Bench, operator: OperatorProcess) -> _Spent:
+async def watch(bench: Bench, operator: OperatorProcess) -> Spent:
+    """What the operator uses in the next minute."""
     process = psutil.Process(operator.pid)
     bench.audit.start()
-    started, before = monotonic(), process.cpu_times()
+    started, before = monotonic(), used_by(operator.pid)
     await asyncio.sleep(bench.size(int(SECONDS), 15))
-    seconds, after = monotonic() - started, process.cpu_times()
-    used = after.user + after.system - before.user - before.system
+    seconds, used = monotonic() - started, used_by(operator.pid) - before
     made = costs(bench.audit.by(OPERATOR))
     kinds = ", ".join(f"{what}: {number}" for what, number in sorted(made.items()))
     rss = process.memory_info().rss / 2**20
-    return _Spent(100 * used / seconds, rss, seconds, sum(made.values()), kinds)
+    return Spent(100 * used / seconds, rss, seconds, sum(made.values()), kinds)
 
 
-async def _flowing(bench: Bench) -> bool:
-    """First steps have used up the slots for progress; what is measured is what comes after that."""
-    return sum(write.received > time() - 5 for write in bench.audit.by(OPERATOR)) >= 30
+async def flowing(bench: Bench, count: int) -> bool:
+    """First steps of `count` jobs have used up the slots for progress; what is measured is what comes after that."""
+    return sum(write.received > time() - 5 for write in bench.audit.by(OPERATOR)) >= min(30, count // 5)
 
 
-async def _at_rest(bench: Bench) -> None:
+async def at_rest(bench: Bench) -> None:
     """Until the operator has written nothing for five seconds, Events included."""
     seen: list[int] = []
 
