@@ -7,7 +7,6 @@ knows no single members. The program is the language model on gloo; each rank is
 import asyncio
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,9 +99,9 @@ def _stage() -> Iterator[_Stage]:
         "name": "spot", "kind": "Spot", "accelerator": GPU, "nodeSelector": {names.LABEL_TIER: "spot"},
         "acquireTimeout": "120s",
     }  # fmt: skip
-    with running_cluster(nodes=nodes) as cluster, tempfile.TemporaryDirectory(prefix="hf-steps-") as folder:
+    with running_cluster(nodes=nodes) as cluster:
         cluster.install()
-        times = Path(folder) / "times"
+        times = cluster.root / "step-times"
         times.touch()
         environment = {"PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1", FILE: str(times)}
         trainer = {

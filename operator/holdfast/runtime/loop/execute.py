@@ -1,4 +1,6 @@
-"""Carry out one decision: status first, then orders, then actions, then events.
+"""Carry out one decision: status first, then orders, then new pods, then events, then all other actions.
+
+A job gives its turn to write away before those: after the loss of a node, other jobs need their new pods first.
 
 If the status cannot be written, nothing else is done: no pod may exist that the status does not name, except the very
 first, whose decision has no status to write. Two things do not wait for the status, because they cost training time:
@@ -97,6 +99,21 @@ def _notices(decision: Decision) -> tuple[Order, ...]:
     return tuple(order for order in decision.orders if order.type == "drain" and order.id == drain.order)
 
 
+def _in_order(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
+    """New pods, which are urgent, and everything else, which is not."""
+    wanted = tuple(actions)
+    first = tuple(action for action in wanted if isinstance(action, CreatePod))
+    return first, tuple(action for action in wanted if not isinstance(action, CreatePod))
+
+
+def _raise_first(key: Key, failed: list[BaseException]) -> None:
+    """Raise the first of these errors, and log the others."""
+    for error in failed[1:]:
+        log.warning("another action failed: %s", error, extra={"job": "/".join(key)})
+    if failed:
+        raise failed[0]
+
+
 class Executor:
     """Carries out decisions. `refusals` has, by job UID, the pod that the API server refused."""
 
@@ -155,24 +172,18 @@ class Executor:
                 self._board.offer(job.metadata.uid, notices)
             promised = await self._create_promised_pods(key, job, decision)
         async with self._turns:
-            return await self._write(key, job, decision, patch, promised)
-
-    async def _write(
-        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object], done: tuple[Action, ...]
-    ) -> tuple[Outcome, bool]:
-        if patch:
-            outcome = await self._write_status(key, job, patch)
-            if outcome is not Outcome.APPLIED:
+            outcome = await self._write_status(key, job, decision, patch, made=bool(promised)) if patch else None
+            if outcome not in (None, Outcome.APPLIED):
                 return outcome, False
-            self._newest_written[job.metadata.uid] = decision.status.attempt
-            if not done:  # otherwise the refusal is of a pod of this decision: the next decision needs it
-                self.refusals.pop(job.metadata.uid, None)
-        self._open(job, decision)
-        try:
-            await self._act(key, job, tuple(action for action in decision.actions if action not in done))
-        finally:
-            for event in decision.events:
-                self._events.record(job, event)
+            self._open(job, decision)
+            first, rest = _in_order(action for action in decision.actions if action not in promised)
+            failed = await self._act(key, job, first)
+        for event in decision.events:
+            self._events.record(job, event)
+        if rest:
+            async with self._turns:  # behind jobs that wait for their status and their new pod
+                failed += await self._act(key, job, rest)
+        _raise_first(key, failed)
         return Outcome.APPLIED, "progress" in patch
 
     def _open(self, job: TrainingJob, decision: Decision) -> None:
@@ -189,7 +200,7 @@ class Executor:
             if isinstance(action, CreatePod) and action.promised and raised == job.status.attempt
         )
         try:
-            await self._act(key, job, promised)
+            _raise_first(key, await self._act(key, job, promised))
         except ApiError as error:
             # The end of the last attempt must be recorded in any case; then the pod is tried again.
             log.warning("cannot create the promised pod yet: %s", error, extra={"job": "/".join(key)})
@@ -202,7 +213,10 @@ class Executor:
             for uid in known.keys() - job_uids:
                 del known[uid]
 
-    async def _write_status(self, key: Key, job: TrainingJob, patch: dict[str, object]) -> Outcome:
+    async def _write_status(
+        self, key: Key, job: TrainingJob, decision: Decision, patch: dict[str, object], *, made: bool
+    ) -> Outcome:
+        """Write the status. `made`: a promised pod of this decision was tried already."""
         meta = job.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": patch}
         path = paths.job(key.namespace, key.name)
@@ -215,6 +229,9 @@ class Executor:
             if not error.conflict:
                 raise
             return await self._refresh(key, meta.uid)
+        self._newest_written[meta.uid] = decision.status.attempt
+        if not made:  # otherwise the refusal is of a pod of this decision: the next decision needs it
+            self.refusals.pop(meta.uid, None)
         return Outcome.APPLIED
 
     async def _refresh(self, key: Key, uid: str) -> Outcome:
@@ -228,25 +245,11 @@ class Executor:
         self._cache.put_job(raw)
         return Outcome.CONFLICT if raw["metadata"]["uid"] == uid else Outcome.GONE
 
-    async def _act(self, key: Key, job: TrainingJob, actions: tuple[Action, ...]) -> None:
-        if not actions:
-            return
-        if len(actions) == 1:
-            await self._run_action(key, job, actions[0])
-            return
-        # The new pod first: its start is urgent, the deletion of the old pod is not.
-        first = [action for action in actions if isinstance(action, CreatePod)]
-        rest = [action for action in actions if not isinstance(action, CreatePod)]
-        failed: list[BaseException] = []
-        for wave in (first, rest):
-            results = await asyncio.gather(
-                *(self._run_action(key, job, action) for action in wave), return_exceptions=True
-            )
-            failed += [result for result in results if isinstance(result, BaseException)]
-        for error in failed[1:]:
-            log.warning("another action failed: %s", error, extra={"job": "/".join(key)})
-        if failed:
-            raise failed[0]
+    async def _act(self, key: Key, job: TrainingJob, actions: tuple[Action, ...]) -> list[BaseException]:
+        """Carry out all of these actions at the same time; the errors of those that failed."""
+        work = (self._run_action(key, job, action) for action in actions)
+        results = await asyncio.gather(*work, return_exceptions=True)
+        return [result for result in results if isinstance(result, BaseException)]
 
     async def _run_action(self, key: Key, job: TrainingJob, action: Action) -> None:
         match action:

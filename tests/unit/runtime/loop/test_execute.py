@@ -1,3 +1,4 @@
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -100,6 +101,18 @@ async def test_the_new_pod_is_made_before_the_old_one_is_cleared_away(bench: Any
     await bench.executor.apply(job, raised(job, ReleasePod("a-0-0", "p0"), create()))
     pods = [call for call in bench.verbs() if "pods" in call]
     assert pods == ["POST pods", "PATCH pods/a-0-0"]
+
+
+async def test_clearing_away_waits_until_other_jobs_have_their_new_pods(bench: Any) -> None:
+    """Breaks if a job keeps its turn: after the loss of a node, the pods of the last jobs would come last of all."""
+    bench.executor._turns = asyncio.Semaphore(1)
+    job = stored(bench)
+    clear, new = ReleasePod("a-0-0", "p0"), create()
+    bench.client.put(f"{PODS}/a-0-0", raw_pod("a-0-0", "p0", attempt=0))
+    other = dataclasses.replace(new, manifest={**new.manifest, "metadata": {**new.manifest["metadata"], "name": "b"}})
+    both = (Decision(job.status, (clear, new)), Decision(job.status, (other,)))
+    await asyncio.gather(*(bench.executor.apply(job, one) for one in both))
+    assert [call for call in bench.verbs() if "pods" in call] == ["POST pods", "POST pods", "PATCH pods/a-0-0"]
 
 
 CA = "/api/v1/namespaces/ns/configmaps/holdfast-ca"
