@@ -176,8 +176,9 @@ def node(name: str, group: str, *, managed: bool = True) -> dict[str, Any]:
 async def add_nodes(api: Api, names: list[str], group: str) -> None:
     """Create nodes and wait until all of them are Ready and free of taints. Raises TimeoutError."""
     await asyncio.gather(*(api.request("POST", "/api/v1/nodes", node(name, group)) for name in names))
+    seconds = 30 + len(names) / 4
     for name in names:
-        await until(lambda name=name: _usable(api, name), 30, f"node {name} to be ready")  # type: ignore[misc]
+        await until(lambda name=name: _usable(api, name), seconds, f"node {name} to be ready")  # type: ignore[misc]
 
 
 async def _usable(api: Api, name: str) -> bool:

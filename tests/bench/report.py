@@ -27,6 +27,7 @@ def surroundings() -> dict[str, str]:
         "holdfast": version("holdfast"),
         "kubernetes": toolchain.module_version(tools["kubernetes"]),
         "kwok": toolchain.module_version(tools["kwok"]),
+        "load": f"{os.getloadavg()[2]:.1f}",
     }
 
 
@@ -118,10 +119,13 @@ def markdown(results: Sequence[Measured]) -> str:
         "settings as shipped. batch/v1 Job is measured beside it in the same run, with the controller manager at",
         "200/400 requests a second and 10 job syncs, its best setting. Times come from the API server's audit log. A",
         "pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
+        "Launchers of trainings on several nodes are simulated, with real tokens, HTTPS and an address each; where",
+        "time without a step is measured, pods, programs and gloo are real. JobSet was not measured in this run.",
         "What checkpoints cost: [Benchmarks of checkpoints](benchmarks-checkpoint.md).",
         "",
         f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
-        f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included.",
+        f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included; "
+        f"the load average of the last 15 minutes was {around['load']}.",
         "",
         f"| {' | '.join(HEADINGS)} |",
         f"|{'---|' * len(HEADINGS)}",

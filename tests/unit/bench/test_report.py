@@ -18,6 +18,7 @@ def test_the_page_holds_every_figure_and_no_host() -> None:
     assert page.count("\n| ") == 1 + len(RESULTS)
     assert platform.node() not in page
     assert "/tmp" not in page
+    assert "load average" in page
 
 
 def test_json_holds_the_same() -> None:

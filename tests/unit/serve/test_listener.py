@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -74,6 +75,12 @@ async def test_a_silent_connection_is_closed_before_and_after_its_tls_handshake(
     assert await ended(after) == b""
     writer.close()
     second.close()
+
+
+async def test_a_tls_connection_has_a_small_buffer(start: Start) -> None:
+    """Breaks if each connection takes as much as asyncio gives it: 8,000 launchers would take 2 GiB."""
+    await start(server_context(make_serving(make_ca(), ["localhost"])))
+    assert sslproto.SSLProtocol.max_size == 16 * 1024  # type: ignore[attr-defined]
 
 
 async def test_a_caller_without_a_valid_token_gets_one_answer_for_each_connection(start: Start) -> None:
