@@ -18,7 +18,8 @@ leaves = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {deaf
 waits = f"import subprocess, sys; subprocess.call([sys.executable, '-c', {deaf!r}])"
 reading, writing = os.pipe()
 for code in (leaves, waits): subprocess.Popen([sys.executable, "-c", code], stdout=writing)
-while os.read(reading, 1) and len(descendants(os.getpid())) != 3: pass
+os.read(reading, 1), os.read(reading, 1)
+while len(descendants(os.getpid())) != 3: pass
 left = end_descendants(30)
 os.close(writing)
 print(left, descendants(os.getpid()), os.read(reading, 1))
