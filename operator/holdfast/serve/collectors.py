@@ -85,12 +85,16 @@ class ProfileCollector(Collector):
 
 def _gauge(name: str, text: str, read: Callable[[JobView], float | None], *, timed: bool = False) -> Family:
     """A gauge; it has no sample where the value is not known."""
-    return Family(name, text, lambda job: {} if (value := read(job)) is None else {(): float(value)}, timed=timed)
+    return Family(name, text, lambda job: _sample(read(job)), timed=timed)
 
 
-def _counter(name: str, text: str, read: Callable[[JobView], float]) -> Family:
-    """A counter: its value only grows."""
-    return Family(name, text, lambda job: {(): float(read(job))}, counter=True)
+def _counter(name: str, text: str, read: Callable[[JobView], float | None]) -> Family:
+    """A counter: its value only grows. It has no sample where the value is not known."""
+    return Family(name, text, lambda job: _sample(read(job)), counter=True)
+
+
+def _sample(value: float | None) -> Samples:
+    return {} if value is None else {(): float(value)}
 
 
 def _number(text: str | None) -> float | None:
@@ -164,8 +168,15 @@ def _tier_attempts(job: JobView) -> Samples:
 
 
 def _recovery(job: JobView) -> Samples:
-    parts = job.status.ledger.recovery
-    return {(name,): getattr(parts, name).total_seconds() for name in PHASES}
+    ledger = job.status.ledger
+    known = [name for name in PHASES if name != "replay" or not ledger.uncounted_restarts]
+    return {(name,): getattr(ledger.recovery, name).total_seconds() for name in known}
+
+
+def _steps_lost(job: JobView) -> int | None:
+    """None if it is not known: the program does not say where it resumes."""
+    ledger = job.status.ledger
+    return None if ledger.uncounted_restarts else ledger.steps_lost
 
 
 # Money is a gauge although it seldom falls: an attempt whose end is seen late costs less than was computed before, and
@@ -198,7 +209,7 @@ FAMILIES = (
     _counter("losses", "Attempts that ended by a preemption, an eviction or a lost node",
              lambda job: job.status.restarts.losses),
     _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
-    _counter("steps_lost", "Steps that were trained again after a loss", lambda job: job.status.ledger.steps_lost),
+    _counter("steps_lost", "Steps that were trained again after a loss", _steps_lost),
     _counter("seconds_lost", "Seconds from the last step of an attempt to the first step of the next one",
              lambda job: job.status.ledger.seconds_lost.total_seconds()),
     Family("recovery_seconds", "Seconds of recovery by phase, including the steps that were trained again", _recovery,

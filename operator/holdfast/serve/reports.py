@@ -1,6 +1,7 @@
 """The newest report of every pod, and which changes in it need a decision."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.core.observe.report import Report, SavedCheckpoint
@@ -40,13 +41,21 @@ class ReportBook:
         for job in self._woken.keys() - set(jobs):
             del self._woken[job]
 
-    def receive(self, job: JobName, body: ProgressBody, now: datetime) -> Report:
-        """Store a report and return it merged with the one before."""
+    def receive(self, job: JobName, body: ProgressBody, now: datetime, *, relayed: bool = False) -> Report:
+        """Store a report and return it merged with the one before.
+
+        `relayed`: the launcher sent it for a program without Holdfast's library. Once the library has reported for an
+        attempt, a relayed report changes nothing.
+        """
         self.received += 1
         before = self._reports.get(body.pod_uid)
         if before is not None and before.attempt != body.attempt:
             before = None  # another attempt works in the same pod
-        report = self._reports[body.pod_uid] = _merge(before, body, now)
+        if before is not None and before.relayed is not relayed:
+            if relayed:
+                return before
+            before = None
+        report = self._reports[body.pod_uid] = replace(_merge(before, body, now), relayed=relayed)
         if before is None or _urgent(before, report):
             self._woken[job] = now
             self._wake(job, True)

@@ -73,6 +73,13 @@ def test_the_figures_of_a_job() -> None:
         assert line in lines
 
 
+def test_steps_that_nobody_counted_are_not_0() -> None:
+    lines = scrape(job(ledger={"secondsLost": "1m5s", "uncountedRestarts": 1, "recovery": {"acquire": "1m5s"}}))
+    assert f"holdfast_job_seconds_lost_total{{{WHERE}}} 65.0" in lines
+    assert f'holdfast_job_recovery_seconds_total{{{WHERE},phase="acquire"}} 65.0' in lines
+    assert not any("steps_lost" in line or 'phase="replay"' in line for line in lines)
+
+
 def test_series_vanish_with_the_job_and_absent_figures_are_absent() -> None:
     assert scrape() == []
     assert not any(line.startswith("holdfast_job_loss{") for line in scrape(job()))

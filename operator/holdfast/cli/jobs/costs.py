@@ -18,7 +18,7 @@ def costs(job: TrainingJob) -> RenderableType | None:
     if ledger.by_tier:
         lines.append(_table(job))
     if ledger.seconds_lost or ledger.recovery.replay:
-        lines.append(Text(recovery(ledger.recovery)))
+        lines.append(Text(recovery(ledger.recovery, counted=not ledger.uncounted_restarts)))
     return Group(*lines) if lines else None
 
 
@@ -47,8 +47,11 @@ def saved(ledger: Ledger) -> str:
     return f"{formats.money(abs(amount))} {word} dedicated only"
 
 
-def recovery(parts: Recovery) -> str:
-    """`recovery: 12s notice, 3m05s acquire, 40s start, 31s restore; 15s of training done twice`."""
+def recovery(parts: Recovery, *, counted: bool = True) -> str:
+    """`recovery: 12s notice, 3m05s acquire, 40s start, 31s restore; 15s of training done twice`.
+
+    `counted`: it is known what was done twice.
+    """
     named = (
         (parts.notice, "notice"),
         (parts.acquire, "acquire"),
@@ -56,7 +59,7 @@ def recovery(parts: Recovery) -> str:
         (parts.restore, "restore"),
     )
     spans = ", ".join(f"{formats.exact(span)} {name}" for span, name in named)
-    return f"recovery: {spans}; {formats.exact(parts.replay)} of training done twice"
+    return f"recovery: {spans}" + (f"; {formats.exact(parts.replay)} of training done twice" if counted else "")
 
 
 def _table(job: TrainingJob) -> Table:
@@ -71,6 +74,6 @@ def _table(job: TrainingJob) -> Table:
             f"{one.node_hours:,.3f}",
             formats.money(one.spent),
             formats.count(one.steps),
-            formats.count(one.steps_lost),
+            formats.NOTHING if job.status.ledger.uncounted_restarts else formats.count(one.steps_lost),
         )
     return table

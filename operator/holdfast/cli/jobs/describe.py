@@ -146,19 +146,13 @@ def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
 
 def _training(job: TrainingJob, attempt: Attempt) -> str:
     """What is known of the program decides what can be promised."""
-    if uses_checkpoints(job):
+    if view.uses_checkpoints(job):
         return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
     doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
     return (
         f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
         "node. Nothing shows that it uses Holdfast's checkpoints, so what it saves and where it resumes is not known."
     )
-
-
-def uses_checkpoints(job: TrainingJob) -> bool:
-    """True if an attempt of the job has held the storage fence, or has reported a checkpoint."""
-    status = job.status
-    return status.library or status.checkpoint is not None or (status.current is not None and status.current.fenced)
 
 
 def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
@@ -183,7 +177,7 @@ def _draining(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
     after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
     if drain.deadline <= now:
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
-    left, must = formats.span(drain.deadline - now), "save and leave" if uses_checkpoints(job) else "leave"
+    left, must = formats.span(drain.deadline - now), "save and leave" if view.uses_checkpoints(job) else "leave"
     return f"The attempt must {must} within {left} ({drain.reason}); {heard}.{after}"
 
 
@@ -220,7 +214,9 @@ def totals(job: TrainingJob) -> str:
     restarts, ledger = job.status.restarts, job.status.ledger
     failures = f"{restarts.failures} of {job.spec.failure.max_failures} allowed failures"
     seconds = ledger.seconds_lost.total_seconds()
-    lost = f"{formats.count(ledger.steps_lost)} steps done twice, {seconds:.1f}s without training"
+    known = not ledger.uncounted_restarts
+    twice = f"{formats.count(ledger.steps_lost)} steps done twice" if known else "steps done twice are not known"
+    lost = f"{twice}, {seconds:.1f}s without training"
     return f"{restarts.losses} losses ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
 
 

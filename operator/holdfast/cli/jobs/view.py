@@ -162,7 +162,8 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for _ in range(4):
         grid.add_column(no_wrap=True)
     saved = status.checkpoint
-    checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else "none yet"
+    none = "none yet" if uses_checkpoints(job) or not status.progress.step else "not known to Holdfast"
+    checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
     loss = Text.assemble(
         loss_text(status.progress.loss, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
     )
@@ -177,6 +178,12 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for left, value, right, other in rows:
         grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
     return grid
+
+
+def uses_checkpoints(job: TrainingJob) -> bool:
+    """True if an attempt of the job has held the storage fence, or has reported a checkpoint."""
+    status = job.status
+    return status.library or status.checkpoint is not None or (status.current is not None and status.current.fenced)
 
 
 def attempt_number(job: TrainingJob) -> str:
@@ -267,10 +274,14 @@ def step_range(first: int | None, last: int | None) -> str:
 
 
 def lost(record: AttemptRecord) -> str:
-    """`0 steps, 6.1s`: what the end of this attempt cost; known when the next attempt trains."""
+    """`0 steps, 6.1s`: what the end of this attempt cost; known when the next attempt trains.
+
+    The time alone if it is not known where the next attempt resumed.
+    """
     if record.seconds_lost is None:
         return formats.NOTHING
-    return f"{formats.count(record.steps_lost or 0)} steps, {record.seconds_lost.total_seconds():.1f}s"
+    seconds = f"{record.seconds_lost.total_seconds():.1f}s"
+    return seconds if record.steps_lost is None else f"{formats.count(record.steps_lost)} steps, {seconds}"
 
 
 def event_text(line: Line, *, full: bool = False) -> Text:

@@ -324,7 +324,7 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
         resumed_step=report.resumed_step,
     )
     draft.set(tiers=knowledge.record_first_step(draft.status.tiers, turn.attempt))
-    settle_loss(draft, turn.attempt, at, report.resumed_step)
+    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=not report.relayed)
     draft.set(fruitless_losses=0)
     if report.resumed_step is not None:
         note = f" ({report.resume_note})" if report.resume_note else ""

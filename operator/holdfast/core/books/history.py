@@ -30,8 +30,13 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
     draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
 
 
-def settle_loss(draft: Draft, attempt: Attempt, first_step_at: datetime, resumed_step: int | None) -> None:
-    """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps."""
+def settle_loss(
+    draft: Draft, attempt: Attempt, first_step_at: datetime, resumed_step: int | None, *, counted: bool = True
+) -> None:
+    """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps.
+
+    `counted`: the program said where it resumed, or that it began anew. Otherwise the repeated steps are not known.
+    """
     history = draft.status.history
     index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
     if index is None or history[index].seconds_lost is not None:
@@ -41,8 +46,8 @@ def settle_loss(draft: Draft, attempt: Attempt, first_step_at: datetime, resumed
     if before.reason in (EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED):
         # The suspension was the user's choice: only the restart counts.
         since = max(since, attempt.raised_at)
-    lost = max((before.last_step or 0) - (resumed_step or 0), 0)
-    recovery = split(before, since, attempt, first_step_at, lost)
+    lost = max((before.last_step or 0) - (resumed_step or 0), 0) if counted else None
+    recovery = split(before, since, attempt, first_step_at, lost or 0)
     settled = _with_resumed_step(before, resumed_step).model_copy(
         update={"seconds_lost": max(first_step_at - since, timedelta(0)), "steps_lost": lost, "recovery": recovery}
     )

@@ -97,6 +97,7 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledge
     update = {
         "by_tier": tuple(totals),
         "steps_lost": ledger.steps_lost + lost,
+        "uncounted_restarts": ledger.uncounted_restarts + (after.steps_lost is None),
         "seconds_lost": ledger.seconds_lost + (after.seconds_lost or timedelta(0)),
         "recovery": _sum(ledger.recovery, after.recovery or Recovery()),
     }
@@ -140,8 +141,8 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime,
         update={
             "spent": spent,
             "ran_at": ran_at,
-            "saved_versus_dedicated": _saved(totals, grid, spent, nodes),
-            "goodput": _goodput(totals, now - ran_at - paused) if ran_at else None,
+            "saved_versus_dedicated": None if ledger.uncounted_restarts else _saved(totals, grid, spent, nodes),
+            "goodput": _goodput(totals, now - ran_at - paused) if ran_at and not ledger.uncounted_restarts else None,
         }
     )
 

@@ -39,3 +39,4 @@ class Report:
     memory_warning: str | None = None  # why a save may get the trainer killed; None if there is memory for it
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
+    relayed: bool = False  # by the launcher, for a program without Holdfast's library: it resumes at a step of its own

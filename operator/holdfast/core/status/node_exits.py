@@ -62,10 +62,15 @@ def node_exits(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Nod
 
 
 def new_recoveries(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Recovery, ...]:
-    """The costs of interruptions that became known since the status before."""
+    """The costs of interruptions that became known since the status before.
+
+    Those of a program without Holdfast's checkpoints are left out: its repeated steps are not known.
+    """
     known = {record.number for record in before.history if record.recovery is not None}
     return tuple(
-        record.recovery for record in after.history if record.recovery is not None and record.number not in known
+        record.recovery
+        for record in after.history
+        if record.recovery is not None and record.steps_lost is not None and record.number not in known
     )
 
 

@@ -118,3 +118,18 @@ def test_a_job_that_will_be_deleted_says_when() -> None:
 
 def test_a_job_without_failures_has_no_last_words() -> None:
     assert "LAST WORDS" not in shown({"history": RUNNING["history"][:1]})
+
+
+# Breaks if a program without the library is said to have lost no step, or to have no checkpoint.
+def test_what_is_not_known_of_a_program_without_the_library_is_not_told() -> None:
+    record = {
+        "number": 2, "tier": "spot", "kind": "Loss", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
+        "endedAt": "2026-11-21T09:01:00Z", "firstStep": 1, "lastStep": 120, "secondsLost": "40s",
+    }  # fmt: skip
+    ledger = {**RUNNING["ledger"], "uncountedRestarts": 1, "stepsLost": 0, "goodput": None, "secondsLost": "40s"}
+    text = " ".join(shown({"checkpoint": None, "ledger": ledger, "history": [record]}).split())
+    assert "Nothing shows that it uses Holdfast's checkpoints" in text
+    assert "not known to Holdfast" in text
+    assert "steps done twice are not known, 40.0s without training" in text
+    assert " 40.0s " in text
+    assert not any(word in text for word in ("0 steps", "goodput", "of training done twice", "none yet"))

@@ -72,9 +72,9 @@ def test_an_end_is_counted_once_however_often_it_is_seen():
     assert again.status.ledger.attempts == 1
 
 
-def settle(*history, resumed):
+def settle(*history, resumed, relayed=False):
     before = job(status(attempt(5, raised_at=at(-450)), history=history))
-    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed)])).status
+    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed, relayed=relayed)])).status
 
 
 def test_the_first_step_settles_the_last_interruption():
@@ -106,6 +106,16 @@ def test_an_interruption_is_settled_once():
 
 def test_starting_anew_loses_all_steps():
     assert settle(record(4, last_step=480), resumed=None).ledger.steps_lost == 480
+
+
+# Breaks if a program that resumes from checkpoints of its own is said to have lost all its steps, or none.
+def test_steps_lost_are_not_known_of_a_program_without_the_library():
+    last = record(4, first_step=1, last_step=480, last_step_at=at(-700), steps=480)
+    after = settle(last, resumed=None, relayed=True)
+    assert (after.history[0].steps_lost, after.history[0].seconds_lost) == (None, timedelta(seconds=300))
+    assert (after.ledger.steps_lost, after.ledger.uncounted_restarts) == (0, 1)
+    assert after.ledger.recovery.replay == timedelta(0)
+    assert settle(last, resumed=450).ledger.uncounted_restarts == 0
 
 
 def test_a_suspension_is_not_lost_time():

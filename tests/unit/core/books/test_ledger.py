@@ -126,6 +126,17 @@ def test_goodput(lost, paused, goodput):
     assert ledger.as_of(given, (), at(0)).goodput == goodput
 
 
+# Breaks if figures are told that rest on steps which nobody has counted.
+def test_without_a_count_of_the_steps_lost_there_is_no_goodput():
+    sums = TierTotals(tier="dedicated", kind="Dedicated", attempts=1, steps=100, training=timedelta(seconds=900))
+    known = Ledger(by_tier=(sums,), ran_at=at(-1000))
+    told = ledger.as_of(status(ledger=known), (tier("dedicated"),), at(0))
+    assert (told.goodput, told.saved_versus_dedicated) == ("0.900", "0.7650")
+    unknown = known.model_copy(update={"uncounted_restarts": 1})
+    told = ledger.as_of(status(ledger=unknown), (tier("dedicated"),), at(0))
+    assert (told.goodput, told.saved_versus_dedicated) == (None, None)
+
+
 def test_a_present_suspension_is_not_lost_time():
     sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, training=timedelta(seconds=900))
     given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-9000)), suspended_at=at(-8000))

@@ -146,6 +146,12 @@ def test_a_recovery_is_new_in_the_patch_that_settles_it():
 
 # Breaks if a record that leaves history is forgotten or counts twice.
 def test_a_dropped_record_is_not_counted_again():
-    settled_one = record(1, recovery=Recovery(notice=timedelta(seconds=3)))
+    settled_one = record(1, recovery=Recovery(notice=timedelta(seconds=3)), steps_lost=0)
     assert new_recoveries(status(), status(history=(settled_one,))) == (settled_one.recovery,)
     assert new_recoveries(status(history=(settled_one,)), status(history=(record(2),))) == ()
+
+
+# Breaks if steps that nobody counted are observed as none.
+def test_a_recovery_whose_repeated_steps_are_not_known_is_left_out():
+    unknown = record(1, recovery=Recovery(notice=timedelta(seconds=3)))
+    assert new_recoveries(status(), status(history=(unknown,))) == ()

@@ -26,6 +26,7 @@ from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
 from .process_tree import adopt_orphans, collect, end_descendants
 from .program import MISCONFIGURED, Program, refusal
+from .progress_relay import progress_relay
 from .verdict import End, classify, encode
 from .verdict_files import say, verdict_folder
 
@@ -161,8 +162,11 @@ class _Attempts:
     def _run_attempt(self, order: Order) -> tuple[dict[str, Any], bool]:
         """The verdict on one attempt, and whether this pod may take part in another one."""
         stuck: list[int] = []
-        with verdict_folder(self._variables(order)) as folder:
-            program = Program(self._command, self._variables(order, folder), self._grace)
+        with (
+            verdict_folder(self._variables(order)) as folder,
+            progress_relay(self._variables(order, folder), folder) as variables,
+        ):
+            program = Program(self._command, variables, self._grace)
             program.listen()
             if self._signal is not None:
                 return self._left(), False

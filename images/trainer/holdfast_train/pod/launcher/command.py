@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .program import NOT_FOUND, Program, refusal
+from .progress_relay import progress_relay
 from .verdict import classify, exit_code
 from .verdict_files import verdict_folder, write_verdict
 
@@ -48,4 +49,5 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     with verdict_folder(environment) as folder:
         if folder:
             environment["HOLDFAST_VERDICT_DIR"] = folder
-        return classify(Program(command, environment, grace).run(folder))
+        with progress_relay(environment, folder) as variables:
+            return classify(Program(command, variables, grace).run(folder))

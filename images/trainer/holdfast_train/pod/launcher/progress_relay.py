@@ -1,0 +1,75 @@
+"""Progress of a program without Holdfast's library, by the status protocol of Kubeflow's TrainJob.
+
+Hugging Face's Trainer posts its status inside its training loop, and waits up to 5 s for the answer. So the launcher
+answers each post itself, at once, and passes the newest status on to the operator in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
+_GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
+_NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
+_PROXIES, _NO_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), ("no_proxy", "NO_PROXY")
+TOKEN_FILE = "progress-token"  # noqa: S105 - a name; a file beside the verdicts
+ADDRESS = "127.0.0.1"
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """True if there is an operator to report to, and the user has neither chosen another server nor switched it off."""
+    is_off = environment.get("DISABLE_KUBEFLOW_INTEGRATION", "").upper() == "TRUE"
+    return all(map(environment.get, _NEEDED)) and not is_off and not any(name in environment for name in _GIVEN)
+
+
+@contextlib.contextmanager
+def progress_relay(environment: Mapping[str, str], folder: str | None) -> Iterator[dict[str, str]]:
+    """Relay the progress of one program. Yields the program's environment. `folder`: where the token file is written.
+
+    The port is open to all containers of the pod, and the token only to this one.
+    """
+    if folder is None or not is_wanted(environment):
+        yield dict(environment)
+        return
+    from .status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
+    from .status_server import StatusServer  # noqa: PLC0415
+    from .verdict_files import say  # noqa: PLC0415
+
+    token, path = os.urandom(32).hex(), Path(folder, TOKEN_FILE)
+    try:
+        _write(path, token)
+        forwarder = StatusForwarder(environment)
+        server = StatusServer(ADDRESS, forwarder.path, token, forwarder.offer)
+    except OSError as error:
+        say(f"progress of a program without Holdfast's library is not relayed: {error}")
+        yield dict(environment)
+        return
+    try:
+        server.start()
+        address = {SERVER_URL: f"http://{ADDRESS}:{server.port}{forwarder.path}", SERVER_TOKEN: str(path)}
+        yield {**environment, **without_proxy(environment), **address}
+    finally:
+        server.stop()
+        forwarder.finish()
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, token: str) -> None:
+    path.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)
+
+
+def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that keep requests to ADDRESS away from a proxy; empty if there is no proxy."""
+    if not any(map(environment.get, _PROXIES)):
+        return {}
+    names = [name for name in _NO_PROXIES if name in environment] or list(_NO_PROXIES)
+    found = {}
+    for name in names:
+        hosts = [host.strip() for host in environment.get(name, "").split(",") if host.strip()]
+        found[name] = ",".join(hosts if "*" in hosts or ADDRESS in hosts else [*hosts, ADDRESS])
+    return found

@@ -1,0 +1,84 @@
+"""`StatusForwarder`: passes the newest status of a program on to the operator, in a thread that nothing waits for."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+from .connection import Connection, Target
+from .member_call import BackOff
+from .verdict_files import say
+
+CALL_SECONDS = 10.0
+LAST_SECONDS = 0.5  # for the last status, after the end of the program: the grace may be nearly over
+_DROPPED = (400, 401, 403, 404, 413, 422)  # answers after which the same status would be refused again
+
+
+class StatusForwarder:
+    """Sends statuses one after the other. One that comes while another is on its way replaces those that wait."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        namespace, job = environment["HOLDFAST_NAMESPACE"], environment["HOLDFAST_JOB"]
+        files = (environment.get("HOLDFAST_TOKEN_FILE"), environment.get("HOLDFAST_CA_FILE"))
+        self._connection = Connection(
+            Target(environment["HOLDFAST_OPERATOR_URL"], namespace, job, *files), CALL_SECONDS
+        )
+        names = (urllib.parse.quote(namespace), urllib.parse.quote(job))
+        self.path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status".format(*names)
+        base = urllib.parse.urlsplit(environment["HOLDFAST_OPERATOR_URL"]).path.rstrip("/")
+        self._path = f"{base}{self.path}?attempt={urllib.parse.quote(environment['HOLDFAST_ATTEMPT'])}"
+        self._changed = threading.Condition()
+        self._newest: dict[str, Any] | None = None
+        self._is_over = False
+        self._trouble = ""  # why the operator did not take the last status
+        self._thread: threading.Thread | None = None  # a program that reports nothing needs none
+
+    def offer(self, status: dict[str, Any]) -> None:
+        """Send this status as soon as possible, in place of one that still waits."""
+        with self._changed:
+            self._newest = status
+            self._changed.notify_all()
+            if self._thread is None and not self._is_over:
+                self._thread = threading.Thread(target=self._run, name="progress-forward", daemon=True)
+                self._thread.start()
+
+    def finish(self) -> None:
+        """End. A status that waits gets LAST_SECONDS, if the operator took the one before."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+            thread, is_lost = self._thread, bool(self._trouble)
+        if thread is not None:
+            thread.join(0 if is_lost else LAST_SECONDS)
+            self._connection.abort()
+
+    def _run(self) -> None:
+        back_off, pause = BackOff(), 0.0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over, pause)
+                self._changed.wait_for(lambda: self._is_over or self._newest is not None)
+                if self._newest is None or (self._is_over and self._trouble):
+                    break
+                status, self._newest = self._newest, None
+            answer, at_least = self._send(status)
+            with self._changed:
+                if self._trouble and answer not in _DROPPED and self._newest is None:
+                    self._newest = status
+            pause = back_off.after(was_good=not self._trouble, at_least=at_least)
+        self._connection.close()
+
+    def _send(self, status: dict[str, Any]) -> tuple[int, int]:
+        """The HTTP status, 0 if there was no answer, and the seconds before the next try that the operator wants."""
+        try:
+            answer, _, at_least = self._connection.call("POST", self._path, status)
+            trouble = "" if answer == 200 else f"HTTP status {answer}"
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
+        if trouble and not self._trouble and not self._is_over:
+            say(f"the operator does not take the program's progress ({trouble}); the program runs on")
+        self._trouble = trouble
+        return answer, at_least

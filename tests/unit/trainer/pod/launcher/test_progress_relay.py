@@ -1,0 +1,75 @@
+"""The relay: when there is one, and what the program is told of it."""
+
+import stat
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from holdfast_train.pod.launcher.progress_relay import SERVER_TOKEN, SERVER_URL, progress_relay, without_proxy
+
+POD = {
+    "HOLDFAST_OPERATOR_URL": "http://127.0.0.1:9",
+    "HOLDFAST_NAMESPACE": "ns",
+    "HOLDFAST_JOB": "a",
+    "HOLDFAST_ATTEMPT": "2",
+}
+
+
+# Breaks if another user of the pod can read the token, if it stays, or if the program is not told of the relay.
+def test_the_program_gets_an_address_and_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "progress-token").symlink_to(tmp_path / "elsewhere")
+    with progress_relay({**POD, "MORE": "1"}, str(tmp_path)) as variables:
+        path = Path(variables[SERVER_TOKEN])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not path.is_symlink()
+        assert variables["MORE"] == "1"
+        assert variables[SERVER_URL].endswith("/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status")
+        token = path.read_text()
+        assert len(token) == 64
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(variables[SERVER_URL], data=b"{}", headers=headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert (answer.status, answer.read()) == (200, b"{}")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {SERVER_URL: "https://other"},
+        {SERVER_TOKEN: "/token"},
+        {"KUBEFLOW_TRAINER_SERVER_CA_CERT": "/ca"},
+        {"DISABLE_KUBEFLOW_INTEGRATION": "true"},
+        {"HOLDFAST_OPERATOR_URL": ""},
+    ],
+)
+def test_no_relay(tmp_path: Path, more: dict[str, str]) -> None:
+    with progress_relay({**POD, **more}, str(tmp_path)) as variables:
+        assert variables == {**POD, **more}
+        assert list(tmp_path.iterdir()) == []
+
+
+# Breaks if a program cannot start because there is no place for a file.
+def test_no_place_for_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_relay(POD, None) as variables:
+        assert variables == POD
+    with progress_relay(POD, str(tmp_path / "missing")) as variables:
+        assert variables == POD
+    assert "is not relayed" in capsys.readouterr().err
+
+
+# Breaks if the program sends the secret to a proxy, and waits for it in each step.
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"no_proxy": "a"}, {}),
+        ({"http_proxy": "http://p"}, {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}),
+        ({"HTTP_PROXY": "http://p", "NO_PROXY": "a, b"}, {"NO_PROXY": "a,b,127.0.0.1"}),
+        ({"http_proxy": "http://p", "no_proxy": "*"}, {"no_proxy": "*"}),
+        ({"http_proxy": "http://p", "no_proxy": "127.0.0.1"}, {"no_proxy": "127.0.0.1"}),
+    ],
+)
+def test_requests_to_the_relay_pass_no_proxy(given: dict[str, str], expected: dict[str, str]) -> None:
+    assert without_proxy(given) == expected
