@@ -22,6 +22,7 @@ from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress_endpoint import ProgressServer, Standing
 from holdfast.serve.reports import ReportBook
 
+pytestmark = pytest.mark.training
 PROGRAM = str(REPOSITORY / "tests/support/trainer/hugging_face.py")
 CLAIMS = base64.urlsafe_b64encode(b'{"aud": ["holdfast"], "kubernetes.io": {"pod": {"uid": "p1"}}}').decode()
 

@@ -262,3 +262,27 @@ def test_a_command_that_makes_a_world_of_its_own_is_refused(tmp_path: Path, endp
     assert (verdict["outcome"], verdict["reason"], node.process.returncode) == ("misconfigured", "OptionRefused", 78)
     assert "--standalone" in verdict["message"]
     assert not endpoint.members.told
+
+
+REPORTS = """
+import os, time, urllib.request
+token = open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read()
+headers = {"Authorization": f"Bearer {token}"}
+url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
+attempt = os.environ["HOLDFAST_ATTEMPT"].encode()
+body = b'{"of": %s}' % attempt
+print(urllib.request.urlopen(urllib.request.Request(url, body, headers)).read(), flush=True)
+while attempt == b"1": time.sleep(1)
+"""
+
+
+# Breaks if a program of the second attempt reports for the first, or finds no relay.
+def test_progress_without_the_library_belongs_to_its_attempt(tmp_path: Path, endpoint: Endpoint) -> None:
+    nodes = [Node(tmp_path, endpoint, rank, [sys.executable, "-c", REPORTS]) for rank in range(2)]
+    for attempt in (1, 2):
+        endpoint.members.begin(attempt, *(node.uid for node in nodes))
+        for node in nodes:
+            node.wait_for(f'{{"of": {attempt}}}')
+        told = endpoint.wait_for(lambda report, attempt=attempt: report.get("of") == attempt)  # type: ignore[misc]
+        assert told["path"].endswith(f"/status?attempt={attempt}")
+    assert [node.end()["outcome"] for node in nodes] == ["completed", "completed"]

@@ -135,7 +135,7 @@ class Endpoint:
                     endpoint.tokens.append(self.headers["Authorization"])
                     if endpoint.status == 200:
                         endpoint.reports.append(body | {"path": self.path})
-                    orders = [o for o in endpoint._orders if o["id"] > body["acknowledged"]]
+                    orders = [o for o in endpoint._orders if o["id"] > body.get("acknowledged", 0)]
                     endpoint._changed.notify_all()
                 self.answer(endpoint.status, {"orders": orders, "reportEverySeconds": endpoint.every})
 
