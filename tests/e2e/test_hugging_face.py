@@ -53,7 +53,7 @@ def test_an_unmodified_trainer_is_shown_and_moves(
     console = Console(width=160, force_terminal=False)
     with console.capture() as screen:
         describe.show(console, TrainingJob.parse(job.get()), [], datetime.now(UTC))
-    shown = screen.get()
+    shown = " ".join(screen.get().split())
     assert "Nothing shows that it uses Holdfast's checkpoints" in shown
     assert "not known to Holdfast" in shown
     assert "steps done twice are not known" in shown
