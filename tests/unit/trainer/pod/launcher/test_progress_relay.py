@@ -19,11 +19,11 @@ POD = {
 # Breaks if another user of the pod can read the token, if it stays, or if the program is not told of the relay.
 def test_the_program_gets_an_address_and_a_secret(tmp_path: Path) -> None:
     (tmp_path / "progress-token").symlink_to(tmp_path / "elsewhere")
-    with progress_relay({**POD, "MORE": "1"}, str(tmp_path)) as variables:
+    with progress_relay({**POD, "MORE": "1", "http_proxy": "http://proxy"}, str(tmp_path)) as variables:
         path = Path(variables[SERVER_TOKEN])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert not path.is_symlink()
-        assert variables["MORE"] == "1"
+        assert (variables["MORE"], variables["no_proxy"]) == ("1", "127.0.0.1")
         assert variables[SERVER_URL].endswith("/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status")
         token = path.read_text()
         assert len(token) == 64
