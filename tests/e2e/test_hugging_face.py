@@ -41,7 +41,7 @@ def test_an_unmodified_trainer_is_shown_and_moves(
     running = job.wait_step(11, 120)
     assert running["progress"]["steps"] == STEPS
     assert float(running["progress"]["loss"]) > 0
-    assert {"goodput_ratio", "steps_lost_total", "loss"} <= metrics(operator, namespace)
+    assert {"steps_lost_total", "loss"} <= metrics(operator, namespace)
 
     cluster.reclaim(running["node"], timedelta(seconds=6))
     moved = job.wait("a step of the next attempt", lambda s: s["ledger"].get("uncountedRestarts") == 1, 120)

@@ -155,7 +155,7 @@ class Ledger(Model):
     accelerators that were used, minus the money spent. A decimal string, negative if more was spent."""
     goodput: Number | None = None
     """Time in steps that were not lost, divided by the time since a trainer first ran without suspensions; 0 to 1, a
-    decimal string. Not set before the program has reported a step."""
+    decimal string. Not set before the program has reported two steps."""
     ran_at: Time | None = None
     """When a trainer first ran."""
     steps_lost: Step = 0

@@ -199,8 +199,8 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
 
 
 def _goodput(totals: Sequence[TierTotals], wall: timedelta) -> str | None:
-    """The useful share of the time; None before any step is known: a program may report nothing at all."""
-    if wall <= timedelta(0) or not any(one.steps for one in totals):
+    """The useful share of the time; None before two steps are known: one step has no duration."""
+    if wall <= timedelta(0) or not any(one.steps > 1 for one in totals):
         return None
     useful = sum((one.training * (one.steps - one.steps_lost) / one.steps for one in totals if one.steps), timedelta(0))
     ratio = Decimal(useful // MICROSECOND) / (wall // MICROSECOND)

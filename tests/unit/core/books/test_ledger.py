@@ -126,6 +126,12 @@ def test_goodput(lost, paused, goodput):
     assert ledger.as_of(given, (), at(0)).goodput == goodput
 
 
+# Breaks if a program that has reported once is said to have done nothing useful.
+def test_one_step_is_no_goodput_of_0():
+    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=1)
+    assert ledger.as_of(status(ledger=Ledger(by_tier=(sums,), ran_at=at(-1000))), (), at(0)).goodput is None
+
+
 # Breaks if figures are told that rest on steps which nobody has counted.
 def test_without_a_count_of_the_steps_lost_there_is_no_goodput():
     sums = TierTotals(tier="dedicated", kind="Dedicated", attempts=1, steps=100, training=timedelta(seconds=900))
@@ -189,8 +195,9 @@ def test_hours_of_nodes():
     assert found.by_tier[0].node_hours == 2
 
 
-def test_no_goodput_is_claimed_of_a_program_that_reports_no_steps():
+def test_no_goodput_is_claimed_of_a_program_that_has_not_reported_two_steps():
     ran = status(attempt(started_at=at(-3600), scheduled_at=at(-3700)))
     assert ledger.as_of(ran, (), at(0)).goodput is None
-    stepped_once = status(attempt(started_at=at(-3600), scheduled_at=at(-3700), first_step=1, last_step=1))
-    assert ledger.as_of(stepped_once, (), at(0)).goodput is not None
+    stepped_once = {"started_at": at(-3600), "scheduled_at": at(-3700), "first_step": 1}
+    assert ledger.as_of(status(attempt(**stepped_once, last_step=1)), (), at(0)).goodput is None
+    assert ledger.as_of(status(attempt(**stepped_once, last_step=2)), (), at(0)).goodput is not None
