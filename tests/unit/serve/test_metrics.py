@@ -23,6 +23,7 @@ def record(number: int, reason: str = "SpotInterruption", recovery: Recovery | N
         scheduled_at=at(-800),
         ended_at=at(-60),
         recovery=recovery,
+        steps_lost=None if recovery is None else 0,
     )
 
 
