@@ -40,7 +40,7 @@ def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
 def test_what_a_job_lived_through_is_counted_once() -> None:
     lost = {"number": 1, "tier": "v100", "kind": "Loss", "reason": "NodeGone", "scheduledAt": AT, "raisedAt": AT}
     after = job_with_everything(version=2)
-    after["status"]["history"] = [{**lost, "endedAt": AT, "recovery": {"restore": "7s"}}]
+    after["status"]["history"] = [{**lost, "endedAt": AT, "stepsLost": 0, "recovery": {"restore": "7s"}}]
     after["status"]["ledger"] |= {
         "attempts": 1,
         "byTier": [{"tier": "v100", "kind": "Dedicated", "attempts": 1}],
