@@ -207,7 +207,7 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
     common = _plain(
         {
             "HOLDFAST_RANK": str(rank),
-            "HOLDFAST_NODES": str(attempt.nodes),
+            names.NODES_VARIABLE: str(attempt.nodes),
             "HOLDFAST_TIER": attempt.tier.name,
             "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if alone and attempt.predecessor else None,
             "HOLDFAST_ACCELERATORS": str(accelerators),

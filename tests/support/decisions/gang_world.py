@@ -51,6 +51,7 @@ class GangWorld:
     name: str = "vit"
     namespace: str = "vision"
     beside: "GangWorld | None" = None  # another training in the same cluster, with the same clock
+    fenced: bool = True  # the program uses Holdfast's checkpoints
 
     def __post_init__(self) -> None:
         self.clock = self.beside.clock if self.beside else Clock()
@@ -163,7 +164,7 @@ class GangWorld:
             namespace=self.namespace, name=name, uid=uid, resource_version="1", job=self.name,
             job_uid=self.job.metadata.uid,
             attempt=action.attempt, rank=action.rank, phase="Pending", created_at=self.now, finalized=True,
-            protected=True, tier=labels["holdfast.dev/tier"],
+            protected=True, outlives=self.size > 1, tier=labels["holdfast.dev/tier"],
             program=action.manifest["metadata"]["annotations"]["holdfast.dev/program"],
         )  # fmt: skip
 
@@ -288,8 +289,8 @@ class GangWorld:
             self.saved = self.step
         checkpoint = SavedCheckpoint(self.saved, "s3://runs/x", 1, self.now, timedelta(seconds=1))
         self.reports[lead] = Report(
-            lead, current.number, self.now, "training", self.step, first, self.now, self.now, fenced=True,
-            resumed_step=resumed or None, checkpoint=checkpoint,
+            lead, current.number, self.now, "training", self.step, first, self.now, self.now, fenced=self.fenced,
+            resumed_step=resumed or None, checkpoint=checkpoint if self.fenced else None,
         )  # fmt: skip
         self.settle()
 

@@ -274,6 +274,31 @@ def test_two_restarts_without_a_step_replace_the_suspect_and_three_start_anew():
     assert world.status.current.members == (), "all pods are new"
 
 
+def test_a_program_without_a_fence_never_runs_in_two_worlds_however_often_it_was_restarted():
+    """Breaks if pods count as gone because the attempt that created them is not in history any more."""
+    world = GangWorld(spec={"failure": {"maxFailures": 100, "window": "60s"}}, fenced=False)
+    world.settle()
+    for _ in range(25):
+        world.train()
+        world.fail(1)
+        world.settle()
+        world.pass_time(400)
+    old = set(world.pods)
+    assert world.status.ledger.folded_through > 1
+    assert {world.pods[uid].attempt for uid in old} == {1}, "all pods are those of the first attempt"
+    for _ in range(4):  # without a step: the pod of rank 1 is replaced, and then all pods are
+        made = len(world.created)
+        world.fail(1)
+        for seconds in (0, 400, 0):
+            world.now += timedelta(seconds=seconds)
+            world.decide()
+            given_up = [uid for uid in world.pods if uid not in world.orders and not world.pods[uid].ended]
+            assert not given_up or len(world.created) == made, "a new pod beside one that was given up and lives"
+        world.settle()
+    assert world.status.current.members == ()
+    assert world.trains()
+
+
 def test_every_node_is_paid_for():
     world = running()
     world.now += timedelta(hours=1)

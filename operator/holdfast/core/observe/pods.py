@@ -85,6 +85,7 @@ class PodView:
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
     devices: Mapping[str, int] = field(default_factory=dict)  # accelerators that its trainer asks for, by resource
+    outlives: bool = False  # its job has several nodes: later attempts may take the pod over
     bound: bool = False  # it was seen without a node before: then the scheduler chose the node, not its creator
 
     @property
@@ -152,11 +153,21 @@ class PodView:
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),
             devices=devices_of(spec),
+            outlives=_nodes_of(spec) > 1,
         )
 
 
 def devices_of(spec: Raw) -> Mapping[str, int]:
     """The accelerators that a pod with this spec asks for: resources of its trainer container with a domain."""
-    mine = [one for one in spec.get("containers") or () if one["name"] == names.TRAINER_CONTAINER]
-    asked = (mine[0].get("resources") or {}).get("requests") or {} if mine else {}
+    asked = (_trainer_of(spec).get("resources") or {}).get("requests") or {}
     return {name: int(amount) for name, amount in asked.items() if "/" in name and str(amount).isdecimal()}
+
+
+def _nodes_of(spec: Raw) -> int:
+    """The number of nodes that the launcher in a pod with this spec is told; 1 if it is told none."""
+    told = (one.get("value") or "" for one in _trainer_of(spec).get("env") or () if one["name"] == names.NODES_VARIABLE)
+    return next((int(text) for text in told if NUMBER.fullmatch(text)), 1)
+
+
+def _trainer_of(spec: Raw) -> Raw:
+    return next((one for one in spec.get("containers") or () if one["name"] == names.TRAINER_CONTAINER), {})

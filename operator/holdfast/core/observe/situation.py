@@ -4,6 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from holdfast.api.attempt import AttemptRecord
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.nodes import NodeView
@@ -76,11 +77,21 @@ def is_live(status: TrainingJobStatus, pod: PodView) -> bool:
 
     A pod that status counts as lost (its node fell silent and the storage fence makes it harmless, or its node is gone)
     is not live, although its end was not seen. Another pod with its name is live: an operator with an old view of the
-    job may have made it.
+    job may have made it. A pod of several nodes outlives attempts: only a record with its UID says that it was lost.
     """
-    if pod.ended or (pod.node is None and pod.deleted_at) or pod.attempt <= status.ledger.folded_through:
+    if pod.ended or (pod.node is None and pod.deleted_at):
         return False
-    lost = next((one for one in status.history if one.number == pod.attempt and one.estimated), None)
-    if lost is None or pod.node is None:  # the lost pod had a node
-        return True
-    return lost.pod_uid not in (None, pod.uid)
+    if pod.attempt <= status.ledger.folded_through and not pod.outlives:  # its record was dropped from history
+        return False
+    lost = any(one.estimated and _is_about(one, pod) for one in status.history)
+    return not lost or pod.node is None  # the lost pod had a node
+
+
+def _is_about(record: AttemptRecord, pod: PodView) -> bool:
+    """True if the end of that attempt may have been the end of this pod.
+
+    With several nodes, the number of a pod only says which attempt created it. It may have worked for any later one.
+    """
+    if record.pod_uid is not None:
+        return record.pod_uid == pod.uid
+    return record.number == pod.attempt and not pod.outlives

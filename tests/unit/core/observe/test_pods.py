@@ -53,6 +53,14 @@ def test_a_pod_that_is_not_ours(labels):
     assert PodView.parse(raw(labels)) is None
 
 
+@pytest.mark.parametrize(("told", "outlives"), [(None, False), ("1", False), ("4", True), ("", False), ("x", False)])
+def test_a_pod_of_several_nodes_outlives_attempts(told, outlives):
+    """Breaks if a pod that a later attempt took over counts as gone once the record of its own attempt is dropped."""
+    env = [{"name": "HOLDFAST_RANK", "value": "0"}, {"name": "HOLDFAST_NODES", "value": told}]
+    containers = [{"name": "other"}, {"name": "trainer", "env": env if told is not None else env[:1]}]
+    assert PodView.parse(raw(spec={"containers": containers})).outlives is outlives
+
+
 @pytest.mark.parametrize("number", ["1000000000000", "٣", "03"])
 def test_a_number_that_no_attempt_has(number):
     """Such a label would be the newest attempt for ever, or is not a number."""

@@ -78,6 +78,12 @@ def record(number, *, estimated, uid=None):
         (pod(), {"history": (record(1, estimated=False),)}, True),
         (pod(2), {"history": (record(1, estimated=True),)}, True),
         (pod(), {"ledger": {"folded_through": 1}}, False),
+        # Pods of several nodes: a later attempt may have taken them over.
+        (pod(outlives=True), {"ledger": {"folded_through": 30}}, True),
+        (pod(outlives=True), {"history": (record(1, estimated=True),)}, True),  # the end of another rank
+        (pod(outlives=True), {"history": (record(1, estimated=True, uid="u-9"),)}, True),
+        (pod(outlives=True), {"history": (record(7, estimated=True, uid="u-1"),)}, False),
+        (ended(outlives=True), {}, False),
     ],
 )
 def test_which_pods_may_be_computing(view, changes, live):
