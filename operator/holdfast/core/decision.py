@@ -120,6 +120,7 @@ class Decision:
     actions: tuple[Action, ...] = ()
     orders: tuple[Order, ...] = ()  # all that are open now; replaces what was open before
     worlds: tuple[WorldOrder, ...] = ()  # of all attempts with several nodes that are not over
+    asked: tuple[str, ...] = ()  # UIDs of pods whose launchers are to show that they live
     events: tuple[Event, ...] = ()
     requeue_at: datetime | None = None
     trace: tuple[str, ...] = ()

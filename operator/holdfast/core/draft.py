@@ -50,6 +50,7 @@ class Draft:
         self.refusal_handled = False
         self.trace: list[str] = []
         self._actions: dict[Hashable, Action] = {}
+        self._asked: dict[str, None] = {}
         self._events: list[Event] = []
         self._wake: datetime | None = None
         self._derived: dict[str, Any] = {}
@@ -106,6 +107,10 @@ class Draft:
         """Add an action, once."""
         # A manifest has no hash; an attempt has one pod of each rank.
         self._actions.setdefault((action.attempt, action.rank) if isinstance(action, CreatePod) else action, action)
+
+    def ask(self, pod: PodView) -> None:
+        """Ask the launcher in this pod of several for a sign of life."""
+        self._asked[pod.uid] = None
 
     def wake(self, at: datetime) -> None:
         """Decide again at this time at the latest."""
@@ -225,6 +230,7 @@ class Draft:
             actions=tuple(self._actions.values()),
             orders=self._open_orders(),
             worlds=self._worlds(),
+            asked=tuple(self._asked),
             events=tuple(self._events),
             requeue_at=self._wake,
             trace=tuple(self.trace),

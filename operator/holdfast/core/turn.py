@@ -4,7 +4,7 @@ from datetime import datetime
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.situation import Situation
+from holdfast.core.observe.situation import Member, Situation
 
 
 class Turn:
@@ -18,6 +18,11 @@ class Turn:
         self.attempt = attempt
         self.situation = situation
         self.now, self.sight, self.pod, self.node, self.report, self.notice, _ = situation
+
+    def at(self, member: Member) -> "Turn":
+        """The same turn, with the sight, the pod and the node of one member of several."""
+        seen = self.situation._replace(sight=member.sight, pod=member.pod, node=member.node)
+        return Turn(self.draft, self.role, self.attempt, seen)
 
     def set_attempt(self, **changes: object) -> None:
         """Change fields of the attempt."""

@@ -53,6 +53,14 @@ class MemberBook:
                 self._orders[uid] = world
                 self._waiters.wake(uid)
 
+    def ask(self, pod_uids: Iterable[str], now: datetime) -> None:
+        """Answer the open calls of these launchers: their next call shows that they live."""
+        for uid in pod_uids:
+            known = self._reports.get(uid)
+            if known is not None and known.asked_at is None:
+                self._reports[uid] = replace(known, asked_at=now)
+                self._waiters.wake(uid)
+
     def receive(self, job: JobName, body: MemberBody, now: datetime) -> None:
         """Store what a launcher told."""
         verdict = body.verdict_text
@@ -69,12 +77,17 @@ class MemberBook:
         if before and verdict and (before.attempt, before.verdict) == (report.attempt, verdict):
             report = replace(report, ended_at=before.ended_at)
         self._reports[body.pod_uid] = report
-        if before is None or replace(before, received_at=now) != report:
+        if before is None or replace(before, received_at=now, asked_at=None) != report:
             self._wake(job, True)
 
     async def answer(self, body: MemberBody, seconds: float) -> Mapping[str, Any]:
         """What the launcher is to do, after waiting up to `seconds` for something to do."""
-        return await self._waiters.wait(body.pod_uid, lambda: self._order_for(body), seconds) or WAIT
+        return await self._waiters.wait(body.pod_uid, lambda: self._news_for(body), seconds) or WAIT
+
+    def _news_for(self, body: MemberBody) -> Mapping[str, Any] | None:
+        known = self._reports.get(body.pod_uid)
+        is_asked = known is not None and known.asked_at is not None
+        return self._order_for(body) or (WAIT if is_asked else None)
 
     def _order_for(self, body: MemberBody) -> Mapping[str, Any] | None:
         order = self._orders.get(body.pod_uid)

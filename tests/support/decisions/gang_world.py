@@ -21,6 +21,7 @@ from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 
 PORT = 30_000
+CALL = timedelta(seconds=50)  # how long a launcher's call waits for an answer
 COLLECTED_AFTER = timedelta(seconds=40)  # pods of a node that is gone
 SPOT = "aws-node-termination-handler/spot-itn"
 
@@ -40,6 +41,8 @@ class Launcher:
     running: bool = False
     verdict: str = ""
     told_at: Any = None
+    heard_at: datetime = NOW  # its newest call
+    asked_at: datetime | None = None
 
 
 @dataclass
@@ -74,12 +77,14 @@ class GangWorld:
         self.deleted: list[str] = []
         self.last: Decision | None = None
         self.gone: dict[str, datetime] = {}
+        self.cut_off: set[str] = set()  # nodes whose kubelet alone is silent
         self.neighbours: list[GangWorld] = [self]
         self.free = [f"n{number}" for number in range(1, self.size + 3)]
         for name in self.free:
             self.nodes[name] = node(name)
         if self.beside is not None:
             self.nodes, self.gone, self.free = self.beside.nodes, self.beside.gone, self.beside.free
+            self.cut_off = self.beside.cut_off
             self.neighbours = self.beside.neighbours
             self.neighbours.append(self)
 
@@ -107,9 +112,9 @@ class GangWorld:
     def snapshot(self) -> Snapshot:
         """What the operator sees."""
         members = {
-            uid: MemberReport(one.attempt, not one.running, self.now, f"10.0.0.{self.pods[uid].rank}",
-                              PORT + one.attempt, one.verdict, one.told_at)
-            for uid, one in self.launchers.items() if uid in self.pods and self.is_running(uid)
+            uid: MemberReport(one.attempt, not one.running, one.heard_at, f"10.0.0.{self.pods[uid].rank}",
+                              PORT + one.attempt, one.verdict, one.told_at, one.asked_at)
+            for uid, one in self.launchers.items() if uid in self.pods
         }  # fmt: skip
         return Snapshot(
             now=self.now, job=self.job, pods=tuple(self.pods.values()), cluster=ClusterView(self.nodes.values()),
@@ -123,6 +128,8 @@ class GangWorld:
         self.job = stored(self.job, decision.status)
         self.refusal = None
         self.orders = {uid: world for world in decision.worlds for uid in world.ranks}
+        for uid in decision.asked:
+            self._ask(uid)
         self.told = {order.pod_uid: order.type for order in decision.orders if order.type == "drain"}
         for action in decision.actions[:writes]:
             match action:
@@ -150,6 +157,14 @@ class GangWorld:
         """Time passes, and everybody acts."""
         self.now += timedelta(seconds=seconds)
         self.settle()
+
+    def _ask(self, uid: str) -> None:
+        """A launcher that lives answers at once."""
+        if (one := self.launchers.get(uid)) is not None:
+            if self.is_running(uid):
+                one.heard_at, one.asked_at = self.now, None
+            elif one.asked_at is None:
+                one.asked_at = self.now
 
     def _create(self, action: CreatePod) -> None:
         name, labels = action.manifest["metadata"]["name"], action.manifest["metadata"]["labels"]
@@ -190,7 +205,8 @@ class GangWorld:
         """True if the pod's processes live and reach the operator."""
         pod = self.pods[uid]
         node = self.nodes.get(pod.node or "")
-        return node is not None and node.ready and bool(pod.trainer and pod.trainer.running)
+        lives = node is not None and (node.ready or node.name in self.cut_off)
+        return lives and bool(pod.trainer and pod.trainer.running)
 
     def schedule(self, limit: int | None = None) -> None:
         """Bind pods to free nodes; not more than `limit` of them."""
@@ -226,7 +242,7 @@ class GangWorld:
             elif pod.trainer is None:
                 trainer = ContainerView(name="trainer", running=True, started_at=self.now)
                 self.pods[uid] = replace(pod, phase="Running", trainer=trainer)
-                self.launchers[uid] = Launcher()
+                self.launchers[uid] = Launcher(heard_at=self.now)
 
     def end_pod(self, uid: str, code: int, message: str = "") -> None:
         """The pod's trainer container ends."""
@@ -242,14 +258,17 @@ class GangWorld:
         for uid, one in self.launchers.items():
             if uid not in self.pods or not self.is_running(uid):
                 continue
+            if self.now - one.heard_at >= CALL:
+                one.heard_at, one.asked_at = self.now, None
             order = self.orders.get(uid)
             if order is None or one.attempt >= order.attempt:
                 continue
             if one.running:
                 one.running, one.verdict = False, verdict("failed", "Regrouped", message="the operator regroups")
-                one.told_at = self.now
+                one.told_at = one.heard_at = self.now
             elif order.world is not None:
                 one.attempt, one.running, one.verdict, one.told_at = order.attempt, True, "", None
+                one.heard_at = self.now
                 if order.predecessor is not None and order.ranks[uid] == 0:  # it waits at the fence
                     self.reports[uid] = Report(uid, order.attempt, self.now, "waiting")
                 self.worlds.setdefault(order.attempt, set()).add(f"{order.world.address}:{order.world.port}")
@@ -302,7 +321,7 @@ class GangWorld:
             self.end_pod(uid, 1, told)
             return
         one = self.launchers[uid]
-        one.running, one.verdict, one.told_at = False, told, self.now
+        one.running, one.verdict, one.told_at, one.heard_at = False, told, self.now, self.now
 
     def leave(self) -> None:
         """Every program that was ordered to leave saves and leaves."""
@@ -311,7 +330,7 @@ class GangWorld:
         leaving = {self.launchers[uid].attempt for uid in self.told if uid in self.launchers}
         for one in self.launchers.values():
             if one.running and one.attempt in leaving:
-                one.running, one.told_at = False, self.now
+                one.running, one.told_at, one.heard_at = False, self.now, self.now
                 one.verdict = verdict("drained", "SavedAndLeft", step=self.step)
         self.saved = self.step
         self.settle()
@@ -336,8 +355,10 @@ class GangWorld:
             if pod.node == name:
                 self.launchers.pop(uid, None)
 
-    def silence(self, name: str, *, ready: bool = False) -> None:
-        """The kubelet of the node does not answer, or answers again."""
+    def silence(self, name: str, *, ready: bool = False, alone: bool = False) -> None:
+        """The node is silent, or answers again. `alone`: its kubelet is; what runs there lives, and is heard."""
+        self.cut_off -= {name}
+        self.cut_off |= {name} if alone else set()
         self.nodes[name] = replace(self.nodes[name], ready=ready, ready_changed_at=self.now)
 
     def node_of(self, rank: int) -> str:

@@ -110,6 +110,46 @@ def test_a_silent_node_is_a_loss_only_when_nothing_shows_that_it_trains():
     assert world.worlds.keys() == {1}, "nothing was started again"
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_kubelet_that_is_silent_alone_costs_nothing(rank, steps):
+    """Breaks if a training is restarted because one kubelet is cut off, while all launchers are heard."""
+    world = running()
+    world.silence(world.node_of(rank), alone=True)
+    for _ in range(40):
+        world.pass_time(5)
+        if steps:
+            world.train()
+    assert world.status.history == ()
+    assert world.worlds.keys() == {1}
+    world.silence(world.node_of(rank))  # and then its machine dies
+    for _ in range(9):
+        world.pass_time(5)
+    assert ended(world) == [("Loss", "NodeSilent", rank)]
+
+
+def test_a_kubelet_that_is_silent_alone_does_not_hide_a_node_that_died():
+    """Breaks if only the first silent node is looked at."""
+    world = running()
+    world.silence(world.node_of(1), alone=True)
+    world.silence(world.node_of(3))
+    for _ in range(9):
+        world.pass_time(5)
+    assert ended(world)[0] == ("Loss", "NodeSilent", 3)
+
+
+def test_a_dead_node_is_lost_as_soon_as_its_launcher_did_not_answer():
+    """Breaks if the open call of a launcher on a dead node delays the loss."""
+    world = running()
+    world.now += timedelta(seconds=45)
+    world.silence(world.node_of(1))
+    world.decide()
+    assert world.last.asked == (world.uid(1),)
+    assert world.status.history == ()
+    world.pass_time(5)
+    assert ended(world) == [("Loss", "NodeSilent", 1)]
+
+
 def test_a_silent_node_whose_peers_fail_is_the_loss():
     world = running()
     world.silence(world.node_of(1))
@@ -117,7 +157,8 @@ def test_a_silent_node_whose_peers_fail_is_the_loss():
         world.fail(rank, "Connection reset by peer")
     world.pass_time(1)
     assert world.status.history == (), "it was heard a moment ago"
-    world.pass_time(40)
+    world.pass_time(34)
+    world.pass_time(5)
     assert ended(world) == [("Loss", "NodeSilent", 1)]
     assert world.created[4:] == ["vit-2-1"]
     world.train()

@@ -60,6 +60,21 @@ async def test_a_launcher_that_waits_is_told_at_once(book):
     assert book.waiting == 0
 
 
+async def test_a_launcher_that_is_asked_for_a_sign_of_life_calls_again(book, woken):
+    """Breaks if the operator cannot tell a node that died from a kubelet that is cut off."""
+    book.receive(JOB, body(), NOW)
+    waits = asyncio.create_task(book.answer(body(), 30))
+    await asyncio.sleep(0)  # it begins to wait
+    book.ask(["p0", "p9"], at(20))
+    assert await waits == WAIT
+    assert book.of(["p0"])["p0"].asked_at == at(20)
+    book.ask(["p0"], at(24))
+    assert book.of(["p0"])["p0"].asked_at == at(20), "still the first question"
+    book.receive(JOB, body(), at(25))
+    assert book.of(["p0"])["p0"].asked_at is None
+    assert len(woken) == 1, "an answer is no news"
+
+
 async def test_a_launcher_that_is_not_told_anything_asks_again(book):
     assert await book.answer(body(), 0.001) == WAIT
     assert book.waiting == 0

@@ -48,18 +48,19 @@ def drain_to_suspend(turn: Turn, reason: PauseReason) -> None:
     draft.event("Suspending" if suspended else reason, text, warning=not suspended)
 
 
-def drain_unfenced_silent(turn: Turn, pod: PodView) -> None:
+def drain_unfenced_silent(turn: Turn, lost: Turn) -> None:
     """Delete a pod on a silent node, which nothing can fence, and wait until it is confirmed gone."""
-    draft, before = turn.draft, turn.attempt.drain
+    draft, before, node = turn.draft, turn.attempt.drain, lost.pod.node if lost.pod else None
     text = (
-        f"node {pod.node} is silent, and nothing shows that the program uses Holdfast's checkpoints, so its "
+        f"node {node} is silent, and nothing shows that the program uses Holdfast's checkpoints, so its "
         "replacement waits until the old pod is confirmed gone (delete the Node, taint it "
         "node.kubernetes.io/out-of-service, or it comes back)"
     )
     kind = before.kind if before else EndKind.LOSS
     turn.drain(EndReason.NODE_SILENT, text, turn.now, kind, deleted_at=turn.now)
-    draft.delete_pod(pod)
-    intend_successor(draft, avoid=(pod.node,) if pod.node else ())
+    if lost.pod:
+        draft.delete_pod(lost.pod)
+    intend_successor(draft, avoid=(node,) if node else ())
     draft.explain("Wait", text)
     draft.event("NodeSilent", text, warning=True)
 

@@ -59,12 +59,12 @@ def record_pod_gone(turn: Turn) -> None:
     _record_unseen_end(turn, EndReason.POD_GONE, "the pod is gone and its end was not seen")
 
 
-def record_forced_deletion(turn: Turn) -> None:
+def record_forced_deletion(_turn: Turn, lost: Turn) -> None:
     """The node is silent, and a person or the garbage collector deleted the pod with a grace of 0.
 
     For Kubernetes this means that nothing runs there any more; only our finalizer keeps the pod object.
     """
-    _record_unseen_end(turn, EndReason.POD_GONE, "the pod was deleted by force while its node was silent")
+    _record_unseen_end(lost, EndReason.POD_GONE, "the pod was deleted by force while its node was silent")
 
 
 def record_node_gone(turn: Turn) -> None:
@@ -72,9 +72,9 @@ def record_node_gone(turn: Turn) -> None:
     _record_unseen_end(turn, EndReason.NODE_GONE, f"node {_node(turn.attempt, turn.pod)} is gone")
 
 
-def record_node_silent(turn: Turn) -> None:
+def record_node_silent(_turn: Turn, lost: Turn) -> None:
     """The node is silent and the storage fence makes its pod harmless: count it as lost and go on elsewhere."""
-    _record_unseen_end(turn, EndReason.NODE_SILENT, f"node {_node(turn.attempt, turn.pod)} stopped answering")
+    _record_unseen_end(lost, EndReason.NODE_SILENT, f"node {_node(lost.attempt, lost.pod)} stopped answering")
 
 
 def record_never_started(turn: Turn) -> None:

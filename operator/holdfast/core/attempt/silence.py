@@ -1,30 +1,44 @@
 """When a pod on a silent node counts as lost."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.api.attempt import EndReason
 from holdfast.core.attempt.drain import is_harmless
+from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.nodes import TOGETHER
-from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
 
-
-def was_deleted_by_force(turn: Turn) -> bool:
-    """True if the pod was deleted with a grace of 0: by force, which says that nothing runs there."""
-    return turn.pod is not None and turn.pod.deleted_at is not None and turn.pod.deletion_grace == 0
+ASK_EVERY: Final = timedelta(seconds=10)  # while its node is silent, a launcher is asked so often if it lives
+ANSWER: Final = timedelta(seconds=5)  # how long it has for the answer: its call waits at the endpoint
 
 
-def is_lost_behind_fence(turn: Turn) -> bool:
-    """True if its node alone is silent, or has been for very long, no report arrives, and a fence protects."""
-    return is_harmless(turn.draft, turn.attempt) and _lost_touch(turn, harmless=True)
+def was_deleted_by_force(turn: Turn) -> Turn | None:
+    """Its turn if the pod was deleted with a grace of 0: by force, which says that nothing runs there."""
+    forced = (one for one in _silent(turn) if one.pod and one.pod.deleted_at and one.pod.deletion_grace == 0)
+    return next(forced, None)
 
 
-def is_lost_without_fence(turn: Turn) -> PodView | None:
-    """The pod if its node alone is silent, for longer, no report arrives, and nothing fences the program."""
+def is_lost_behind_fence(turn: Turn) -> Turn | None:
+    """Its turn if its node alone is silent, or has been for very long, no report arrives, and a fence protects."""
+    if not is_harmless(turn.draft, turn.attempt):
+        return None
+    return next((one for one in _silent(turn) if _lost_touch(one, harmless=True)), None)
+
+
+def is_lost_without_fence(turn: Turn) -> Turn | None:
+    """Its turn if its node alone is silent, for longer, no report arrives, and nothing fences the program."""
     drain = turn.attempt.drain
     if is_harmless(turn.draft, turn.attempt) or (drain is not None and drain.reason == EndReason.NODE_SILENT):
         return None
-    return turn.pod if _lost_touch(turn, harmless=False) else None
+    return next((one for one in _silent(turn) if _lost_touch(one, harmless=False)), None)
+
+
+def _silent(turn: Turn) -> list[Turn]:
+    """The turn for each pod on a silent node; with one node there is only that one."""
+    members = turn.situation.members
+    return [turn.at(member) for member in members if member.sight is Sight.SILENT] if members else [turn]
 
 
 def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
@@ -43,10 +57,12 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
     # The trainer may have reported to an earlier operator, or its reports were lost while this one was cut off.
     times = (
         _heard_at(turn),
-        draft.snapshot.listening_since if turn.attempt.fenced else None,
+        draft.snapshot.listening_since if turn.attempt.fenced or turn.attempt.nodes > 1 else None,
     )
     if heard := max((at for at in times if at), default=None):
         at = max(at, heard + config.silent_timeout)
+    if answered := _answered_at(turn):
+        at = max(at, answered)
     if cluster.outage(node, now):
         if came_back := cluster.came_back(node, now):
             draft.wake(min(came_back) + TOGETHER)
@@ -59,11 +75,33 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
 def _heard_at(turn: Turn) -> datetime | None:
     """When the silent node's trainer was heard last.
 
-    With several nodes, a step shows that all of them train. A report alone shows that its own node lives.
+    With several nodes, a step shows that all of them train. A report alone shows that its own node lives: the trainer
+    of rank 0 reports while it waits in a collective for a node that is dead.
     """
-    report = turn.report
-    if turn.attempt.nodes == 1:
-        return report.received_at if report else None
-    told = next((one.report for one in turn.situation.members if one.pod is turn.pod), None)
+    report, told = turn.report, _told(turn)
+    if report is not None and (turn.attempt.nodes == 1 or (turn.pod and turn.pod.rank == 0)):
+        return max(report.received_at, told.received_at) if told else report.received_at
     times = (report.step_at if report else None, told.received_at if told else None)
     return max((at for at in times if at), default=None)
+
+
+def _told(turn: Turn) -> MemberReport | None:
+    """What the launcher in the pod told last; None with one node."""
+    return next((one.report for one in turn.situation.members if one.pod is turn.pod), None)
+
+
+def _answered_at(turn: Turn) -> datetime | None:
+    """Until when an answer of the launcher is waited for; None with one node, or if it was heard lately.
+
+    A launcher that lives has a call open, which may be older than the silence of a kubelet that is merely cut off. So
+    it is asked, and its next call is the answer. The question to a dead node has no answer.
+    """
+    told, draft = _told(turn), turn.draft
+    if told is None or turn.pod is None:
+        return None
+    if told.asked_at is not None:
+        return told.asked_at + ANSWER
+    if not draft.is_due(told.received_at + ASK_EVERY):
+        return None
+    draft.ask(turn.pod)
+    return turn.now + ANSWER

@@ -25,6 +25,7 @@ class MemberReport:
     port: int = 0
     verdict: str = ""  # how that program ended, as JSON; empty while it runs
     ended_at: datetime | None = None  # when the verdict came first
+    asked_at: datetime | None = None  # when it was asked for a sign of life; None once it has answered
 
 
 def births(attempt: Attempt) -> Mapping[int, int]:

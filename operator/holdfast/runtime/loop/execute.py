@@ -81,6 +81,10 @@ class Members(Protocol):
         """Let exactly these orders count for the pods of this job."""
         ...
 
+    def ask(self, pod_uids: Iterable[str], now: datetime) -> None:
+        """Ask the launchers of these pods for a sign of life."""
+        ...
+
 
 class Outcome(Enum):
     """How far a decision was carried out."""
@@ -190,6 +194,7 @@ class Executor:
         """Hand out the orders of a decision that is in status."""
         self._board.replace(job.metadata.uid, decision.orders)
         self.members.replace(job.metadata.uid, decision.worlds)
+        self.members.ask(decision.asked, self._now())
 
     async def _create_promised_pods(self, key: Key, job: TrainingJob, decision: Decision) -> tuple[Action, ...]:
         """Create the pod that this process promised, and return the actions that are done."""
