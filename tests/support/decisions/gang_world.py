@@ -313,10 +313,12 @@ class GangWorld:
         )  # fmt: skip
         self.settle()
 
-    def fail(self, rank: int, message: str = "RuntimeError: boom", *, pod_ends: bool = False) -> None:
-        """The program of a rank fails; its launcher tells it."""
+    def fail(
+        self, rank: int, message: str = "RuntimeError: boom", *, pod_ends: bool = False, explained: bool = True
+    ) -> None:
+        """The program of a rank fails; its launcher tells it. `explained`: the rank has written why it failed."""
         uid = self.uid(rank)
-        told = verdict("failed", "UserException", message=message)
+        told = verdict("failed", "UserException", message=message, peer="peer" in message if explained else None)
         if pod_ends:
             self.end_pod(uid, 1, told)
             return

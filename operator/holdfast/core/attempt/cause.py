@@ -14,9 +14,12 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
 
-SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it within this time
-# How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s.
-PATIENCE: Final = timedelta(seconds=60)
+SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it within this time, and so does a kubelet
+# How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s, or its
+# launcher waits for a checkpoint that is on its way, for 60 s at most (holdfast_train.pod.launcher.program).
+PATIENCE: Final = timedelta(seconds=75)
+_CLUSTER: Final = 2  # the place of what the cluster did, in the order of causes
+_BEYOND_LIMITS: Final = (EndReason.OUT_OF_MEMORY, EndReason.EVICTED)
 REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
 
 # For programs without a verdict: what gloo, NCCL, and torch's store and process groups say when the process at the
@@ -58,7 +61,9 @@ def _of_members(turn: Turn) -> Cause | None:
     everyone = len(over) == turn.attempt.nodes or turn.attempt.state is AttemptState.DRAINING
     if own:
         stays = {member.rank: member.goes_on for member in over}
-        return min(own, key=lambda cause: (_order(cause), stays[cause.rank or 0], cause.at or turn.now, cause.rank))
+        found = min(own, key=lambda cause: (_order(cause), stays[cause.rank or 0], cause.at or turn.now, cause.rank))
+        sure = everyone or _order(found) <= _CLUSTER
+        return found if sure or turn.draft.is_due((found.at or turn.now) + SETTLE) else None
     peers = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED]
     if not peers:  # some have completed: the others will
         return min(causes, key=lambda cause: cause.rank or 0) if everyone else None
@@ -84,9 +89,18 @@ def _of_member(turn: Turn, member: Member) -> Cause | None:
 
 
 def _order(cause: Cause) -> int:
-    """A program that can never work says more than one that failed; one that was told to leave says the least."""
-    order = {EndKind.MISCONFIGURED: 0, EndKind.FAILURE: 1}
-    return order.get(cause.end.kind, 2) if cause.end.reason != REGROUPED else 3
+    """How much a cause explains, the most first.
+
+    A program that can never work; a program whose ranks say why they failed, or whose memory ran out; what the cluster
+    did to a pod; a program that failed without the word of a rank, which may be what the cluster's deed looks like from
+    another node; a program that was told to end.
+    """
+    end = cause.end
+    if end.reason == REGROUPED:
+        return _CLUSTER + 2
+    if end.kind is EndKind.FAILURE:
+        return 1 if end.peer is False or end.reason in _BEYOND_LIMITS else _CLUSTER + 1
+    return 0 if end.kind is EndKind.MISCONFIGURED else _CLUSTER
 
 
 def is_of_peer(end: End) -> bool:

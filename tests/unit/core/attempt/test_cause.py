@@ -1,10 +1,59 @@
-"""What peers say when another program has ended, as gloo, NCCL and torch's stores write it."""
+"""Which end of several is the cause of all, and what peers say when another program has ended."""
+
+from dataclasses import replace
 
 import pytest
+from tests.support.decisions.snapshots import at, container, verdict
+from tests.unit.core.table.gang_cases import TRAINS, given, member
 
 from holdfast.api.attempt import EndKind
-from holdfast.core.attempt.cause import is_of_peer
+from holdfast.core.attempt import cause
+from holdfast.core.attempt.cause import find_cause, is_of_peer
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.draft import Draft
+from holdfast.core.observe.members import MemberReport
+from holdfast.core.turn import take_turn
+from holdfast_train.pod.launcher.program import WRITER_SECONDS
+
+A_RANK_SAYS = verdict("failed", "UserException", message="ValueError: bad batch", peer=False)
+NO_RANK_SAYS = verdict("failed", "UserException", message="ChildFailedError: train.py FAILED")
+MEMBERS = [
+    ("a rank says why", {0: A_RANK_SAYS}, {}, ("Failure", "UserException", 0)),
+    ("no rank says why, lately", {0: NO_RANK_SAYS}, {}, None),
+    ("no rank says why, on both nodes", {0: NO_RANK_SAYS, 1: NO_RANK_SAYS}, {}, ("Failure", "UserException", 0)),
+    ("the cluster took a pod", {0: NO_RANK_SAYS},
+     {1: {"phase": "Failed", "reason": "Preempting", "trainer": container(ended=True, exit_code=137)}},
+     ("Loss", "Preempting", 1)),
+    ("a node evicted a pod", {0: NO_RANK_SAYS},
+     {1: {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}},
+     ("Loss", "Evicted", 1)),
+    ("memory ran out", {0: NO_RANK_SAYS},
+     {1: {"phase": "Failed", "trainer": replace(container(ended=True, exit_code=137), reason="OOMKilled")}},
+     ("Failure", "OutOfMemory", 1)),
+    ("the cluster took a pod, and a rank says why another failed", {0: A_RANK_SAYS},
+     {1: {"phase": "Failed", "reason": "Preempting"}}, ("Failure", "UserException", 0)),
+    ("a program that was told to end", {0: verdict("failed", "Regrouped"), 1: NO_RANK_SAYS}, {},
+     ("Failure", "UserException", 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pods", "expected"), [one[1:] for one in MEMBERS], ids=[one[0] for one in MEMBERS])
+def test_what_the_cluster_did_explains_more_than_a_failure_without_the_word_of_a_rank(told, pods, expected):
+    """Breaks if an eviction on one node counts as a failure of the program on another one."""
+    views = [member(1, rank, **pods.get(rank, {})) for rank in (0, 1)]
+    reports = {
+        view.uid: MemberReport(1, ready=view.rank in told, received_at=at(-1), verdict=told.get(view.rank, ""),
+                               ended_at=at(-1))
+        for view in views
+    }  # fmt: skip
+    found = find_cause(take_turn(Draft(given(TRAINS, *views, members=reports))))
+    assert (found and (found.end.kind.value, found.end.reason, found.rank)) == expected
+
+
+def test_errors_of_peers_wait_longer_than_a_launcher_waits_for_a_checkpoint():
+    """Breaks if the launcher that failed first tells it only after the errors of its peers have decided."""
+    assert cause.PATIENCE.total_seconds() > WRITER_SECONDS + 10
+
 
 PEERS = (
     "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234",
