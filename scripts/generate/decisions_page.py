@@ -21,6 +21,10 @@ their nodes, and the reports of the trainer. It never depends on the event that 
 The operator tries the rows from the top. The first row that fits fires; then the operator tries again, until no row
 fits. *State* is the state of the current attempt, *seen* is what the operator sees of its pod. In the other columns,
 "it" is the current attempt.
+
+With several nodes, *seen* is what the operator sees of the pod that stops all others, such as one whose node is gone.
+While the attempt is Starting or Running, a pod that has ended or is silent does not hide the other pods: the rows for
+what is seen of them are tried too.
 """
 
 _SUCCESSOR = """\

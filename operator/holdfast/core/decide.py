@@ -10,6 +10,7 @@ from holdfast.core.status.wrap_up import wrap_up
 from holdfast.core.table import candidates
 from holdfast.core.turn import take_turn
 
+_NOTHING = frozenset((Sight.NOTHING,))
 ROW_LIMIT = 24  # far above the longest chain of rows; reaching it is a bug in the table
 
 
@@ -51,8 +52,8 @@ def _fire(draft: Draft, role: Role) -> bool:
     turn = take_turn(draft, role)
     if turn is None and role is Role.SUCCESSOR:
         return False
-    state, sight = (turn.attempt.state, turn.sight) if turn else (None, Sight.NOTHING)
-    for row in candidates(state, sight, successor=role is Role.SUCCESSOR):
+    state, sights = (turn.attempt.state, turn.situation.sights) if turn else (None, _NOTHING)
+    for row in candidates(state, sights, successor=role is Role.SUCCESSOR):
         subject = draft if row.about_job else turn
         found = row.when(subject)
         if found is None or found is False:

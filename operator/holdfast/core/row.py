@@ -37,11 +37,11 @@ class Row:
         """What `when` checks, for people: its docstring's first line from the word "if" on; empty if it always fits."""
         return (getdoc(self.when) or "").partition("\n")[0].partition(" if ")[2].rstrip(".")
 
-    def may_fit(self, state: AttemptState | None, sight: Sight) -> bool:
-        """True if the row is for this state and sight; it fires if `when` finds something too."""
+    def may_fit(self, state: AttemptState | None, sights: frozenset[Sight]) -> bool:
+        """True if the row is for this state and one of the sights; it fires if `when` finds something too."""
         if state is None and not self.about_job:
             return False
-        return (not self.states or state in self.states) and (not self.sights or sight in self.sights)
+        return (not self.states or state in self.states) and (not self.sights or not sights.isdisjoint(self.sights))
 
 
 @overload

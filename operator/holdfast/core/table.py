@@ -159,6 +159,6 @@ SUCCESSOR_TABLE: tuple[Row, ...] = (
 
 
 @cache
-def candidates(state: AttemptState | None, sight: Sight, *, successor: bool) -> tuple[Row, ...]:
-    """The rows, in their order, for an attempt in this state whose pod is seen so."""
-    return tuple(row for row in (SUCCESSOR_TABLE if successor else TABLE) if row.may_fit(state, sight))
+def candidates(state: AttemptState | None, sights: frozenset[Sight], *, successor: bool) -> tuple[Row, ...]:
+    """The rows, in their order, for an attempt in this state whose pod is seen so, or whose pods are."""
+    return tuple(row for row in (SUCCESSOR_TABLE if successor else TABLE) if row.may_fit(state, sights))

@@ -17,7 +17,7 @@ class Turn:
         self.role = role
         self.attempt = attempt
         self.situation = situation
-        self.now, self.sight, self.pod, self.node, self.report, self.notice, _ = situation
+        self.now, self.sight, self.pod, self.node, self.report, self.notice, *_ = situation
 
     def at(self, member: Member) -> "Turn":
         """The same turn, with the sight, the pod and the node of one member of several."""

@@ -33,7 +33,8 @@ def nothing(*subject):
     ],
 )
 def test_a_row_fits_states_and_sights(given, state, fits):
-    assert given.may_fit(state, Sight.RUNNING) is fits
+    assert given.may_fit(state, frozenset((Sight.RUNNING,))) is fits
+    assert given.may_fit(state, frozenset((Sight.RUNNING, Sight.ENDED))) is fits
 
 
 def test_the_words_of_a_guard_are_in_its_docstring():

@@ -236,6 +236,81 @@ def test_suspend_ends_all_pods():
     assert ended(world) == [("Stopped", "Suspended", 0)]
 
 
+def ends(world: GangWorld) -> None:
+    """Rank 1 lost a peer, which has not told anything yet."""
+    world.fail(1, "Connection reset by peer")
+
+
+def completes(world: GangWorld) -> None:
+    """Rank 1 is complete."""
+    world.end_pod(world.uid(1), 0, verdict("completed", "Completed"))
+
+
+def is_cut_off(world: GangWorld) -> None:
+    """The kubelet of rank 1 is silent."""
+    world.silence(world.node_of(1), alone=True)
+
+
+FIRST = pytest.mark.parametrize("happens", [ends, completes, is_cut_off])
+
+
+@FIRST
+def test_one_member_that_ended_or_is_silent_hides_no_suspension(happens):
+    """Breaks if nodes are paid for while the job waits for what one of them says."""
+    world = running()
+    happens(world)
+    world.settle()
+    assert world.status.current.state is AttemptState.RUNNING
+    world.job = world.job.model_copy(update={"spec": world.job.spec.model_copy(update={"suspend": True})})
+    world.settle()
+    assert world.told == {world.uid(0): "drain"}
+    assert world.status.current.drain.reason == "Suspended"
+
+
+@FIRST
+def test_one_member_that_ended_or_is_silent_hides_no_notice(happens):
+    """Breaks if nobody saves although the node of another member is about to go."""
+    world = running()
+    happens(world)
+    world.settle()
+    world.notice(world.node_of(3))
+    world.settle()
+    current = world.status.current
+    assert (current.departure or current.drain).reason == "SpotInterruption"
+
+
+def test_a_member_that_is_complete_hides_no_node_that_died():
+    """Breaks if the job waits for ever for the word of a dead node."""
+    world = running()
+    completes(world)
+    world.silence(world.node_of(2))
+    for _ in range(9):
+        world.pass_time(5)
+    assert ended(world) == [("Loss", "NodeSilent", 2)]
+
+
+def test_a_kubelet_that_is_silent_hides_no_failure():
+    """Breaks if a failed program waits until the kubelet of another node answers again."""
+    world = running()
+    is_cut_off(world)
+    world.pass_time(5)
+    world.fail(2, "ValueError: bad batch", explained=False)
+    for _ in range(3):
+        world.pass_time(5)
+    assert ended(world) == [("Failure", "UserException", 2)]
+
+
+def test_a_node_that_may_be_dead_comes_before_failures_that_no_rank_explains():
+    """Breaks if a dead node counts as a failure of the programs that lost it."""
+    world = running()
+    world.silence(world.node_of(1))
+    for rank in (0, 2, 3):
+        world.fail(rank, "ChildFailedError", explained=False)
+    for _ in range(9):
+        world.pass_time(5)
+    assert ended(world) == [("Loss", "NodeSilent", 1)]
+
+
 def test_the_job_is_complete_when_all_are():
     world = running()
     world.end_pod(world.uid(1), 0, '{"v":1,"outcome":"completed","reason":"Completed"}')

@@ -53,27 +53,40 @@ def find_cause(turn: Turn) -> Cause | None:
 
 
 def _of_members(turn: Turn) -> Cause | None:
-    over = [member for member in turn.situation.members if member.sight is Sight.ENDED]
+    over = [member for member in turn.situation.members if member.sight is Sight.ENDED or member.over]
     causes = [cause for member in over if (cause := _of_member(turn, member))]
     if not causes:
         return None
     own = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED and not is_of_peer(cause.end)]
+    doubtful = _is_one_in_doubt(turn, min(cause.at or turn.now for cause in causes))
     everyone = len(over) == turn.attempt.nodes or turn.attempt.state is AttemptState.DRAINING
     if own:
         stays = {member.rank: member.goes_on for member in over}
         found = min(own, key=lambda cause: (_order(cause), stays[cause.rank or 0], cause.at or turn.now, cause.rank))
-        sure = everyone or _order(found) <= _CLUSTER
-        return found if sure or turn.draft.is_due((found.at or turn.now) + SETTLE) else None
+        if everyone or _order(found) <= _CLUSTER:
+            return found
+        return found if not doubtful and turn.draft.is_due((found.at or turn.now) + SETTLE) else None
     peers = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED]
     if not peers:  # some have completed: the others will
         return min(causes, key=lambda cause: cause.rank or 0) if everyone else None
     since = min(cause.at or turn.now for cause in peers)
+    if doubtful:
+        return None
     if not turn.draft.is_due(since + (SETTLE if everyone else PATIENCE)):
         return None
     first = min(peers, key=lambda cause: (cause.at or turn.now, cause.rank))
     text = f"the connection between nodes was lost: {first.end.message}"
     end = End(EndKind.LOSS, EndReason.CONNECTION_LOST, text[:1024], infrastructure=True, step=first.end.step)
     return first._replace(end=end)
+
+
+def _is_one_in_doubt(turn: Turn, first: datetime) -> bool:
+    """True if a node is silent, and nothing was heard from there since the first program ended.
+
+    It may be dead, and that is why the programs on the other nodes have ended. `core.attempt.silence` finds it out.
+    """
+    silent = [one for one in turn.situation.members if one.sight is Sight.SILENT and not one.over]
+    return any(one.report is None or one.report.received_at <= first for one in silent)
 
 
 def _of_member(turn: Turn, member: Member) -> Cause | None:

@@ -93,7 +93,16 @@ def _look_at_members(snapshot: Snapshot, attempt: Attempt, created: frozenset[in
         report = None  # an earlier attempt in the same pod sent it
     notices = [member.notice for member in members if member.notice]
     notice = min(notices, key=lambda one: one.deadline, default=None)
-    return Situation(snapshot.now, decides.sight, decides.pod, decides.node, report, notice, members)
+    besides = _besides(attempt, members) if decides.sight in (Sight.ENDED, Sight.SILENT) else frozenset[Sight]()
+    return Situation(snapshot.now, decides.sight, decides.pod, decides.node, report, notice, members, besides)
+
+
+def _besides(attempt: Attempt, members: tuple[Member, ...]) -> frozenset[Sight]:
+    """What is seen of all members while the programs are to run; an attempt that leaves waits for the last one."""
+    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING):
+        return frozenset()
+    told = {Sight.ENDED} if any(member.over for member in members) else frozenset[Sight]()
+    return frozenset(member.sight for member in members) | told
 
 
 def _severity(member: Member) -> float:
@@ -118,9 +127,10 @@ def _look_at_member(snapshot: Snapshot, attempt: Attempt, pod: PodView) -> Membe
     sight = _seen(pod, node, had_node=had_node)
     if sight in GOING and node is None:
         sight = Sight.PENDING  # nobody can tell yet whether the node is there
+    over = report is not None and report.attempt == attempt.number and bool(report.verdict)
     notice = None
     if sight in GOING:
         notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
-        if report is not None and report.attempt == attempt.number and report.verdict:
+        if over:
             sight = Sight.ENDED  # the program of this attempt has ended, the pod has not
-    return Member(pod.rank, pod.attempt, sight, pod, node, report, notice)
+    return Member(pod.rank, pod.attempt, sight, pod, node, report, notice, over)

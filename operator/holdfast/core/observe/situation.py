@@ -38,6 +38,7 @@ class Member(NamedTuple):
     node: NodeView | None = None
     report: MemberReport | None = None  # of its launcher
     notice: Notice | None = None
+    over: bool = False  # its launcher told how the program of this attempt ended
 
     @property
     def goes_on(self) -> bool:
@@ -53,6 +54,9 @@ class Situation(NamedTuple):
 
     With several nodes, `pod` and `node` are of the member that decides (`core.observe.look` says which), `report` is
     of the trainer of rank 0, and `notice` is the most urgent one. `members` is empty with one node.
+
+    A member that has ended, or is silent, may stay so for a while before it ends the attempt. The other members still
+    have to leave in time, so what is seen of them is in `besides`.
     """
 
     now: datetime
@@ -62,6 +66,12 @@ class Situation(NamedTuple):
     report: Report | None = None
     notice: Notice | None = None
     members: tuple[Member, ...] = ()
+    besides: frozenset[Sight] = frozenset()  # what is seen of the others too, while one of several ended or is silent
+
+    @property
+    def sights(self) -> frozenset[Sight]:
+        """The sights for which rows of the table are tried."""
+        return self.besides | {self.sight}
 
     def clamp_time(self, at: datetime | None, since: datetime) -> datetime:
         """Clamp another machine's timestamp to [since, now]; None becomes now.
