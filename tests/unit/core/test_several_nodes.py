@@ -236,6 +236,26 @@ def test_suspend_ends_all_pods():
     assert ended(world) == [("Stopped", "Suspended", 0)]
 
 
+def test_suspend_frees_the_other_nodes_while_a_silent_one_without_a_fence_is_waited_for():
+    """Breaks if nodes are paid for, perhaps for days, because nobody confirms that one pod of the job has ended."""
+    world = GangWorld(fenced=False)
+    world.settle()
+    world.train()
+    silent = world.node_of(2)
+    world.silence(silent)
+    for _ in range(9):
+        world.pass_time(5)
+    assert world.status.current.drain.reason == "NodeSilent"
+    assert world.deleted == ["vit-1-2"]
+    world.job = world.job.model_copy(update={"spec": world.job.spec.model_copy(update={"suspend": True})})
+    world.settle()
+    assert sorted(world.deleted) == [f"vit-1-{rank}" for rank in range(4)]
+    assert world.status.phase is not Phase.SUSPENDED, "the program on the silent node may still run"
+    world.remove(silent)
+    world.pass_time(50)
+    assert world.status.phase is Phase.SUSPENDED
+
+
 def ends(world: GangWorld) -> None:
     """Rank 1 lost a peer, which has not told anything yet."""
     world.fail(1, "Connection reset by peer")

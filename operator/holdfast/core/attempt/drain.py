@@ -174,14 +174,14 @@ def living_pods(turn: Turn) -> tuple[PodView, ...]:
     With several nodes and a notice, only those leave whose nodes go; the launchers of the others end their programs.
     """
     members = turn.situation.members
-    pods = [turn.pod] if not members else [one.pod for one in members if has_to_leave(turn.attempt, one)]
+    pods = [turn.pod] if not members else [one.pod for one in members if has_to_leave(turn.draft, turn.attempt, one)]
     return tuple(pod for pod in pods if pod is not None and not pod.deleted_at and not pod.ended)
 
 
-def has_to_leave(attempt: Attempt, member: Member) -> bool:
-    """True if the pod itself has to leave, not only its program."""
+def has_to_leave(draft: Draft, attempt: Attempt, member: Member) -> bool:
+    """True if the pod itself has to leave, not only its program: also if the job has to pause since the order."""
     notice = attempt.drain is not None and attempt.drain.kind is EndKind.LOSS
-    return not (notice and member.goes_on)
+    return not (notice and member.goes_on) or pause_reason(draft) is not None
 
 
 def delete_drained(turn: Turn, order: Unanswered) -> None:

@@ -88,7 +88,7 @@ def _is_leaving(draft: Draft, pod: PodView) -> bool:
     if current is None or current.state is not AttemptState.DRAINING or not is_member(current, pod):
         return False
     members = draft.situation().members  # by rank
-    return pod.rank >= len(members) or has_to_leave(current, members[pod.rank])
+    return pod.rank >= len(members) or has_to_leave(draft, current, members[pod.rank])
 
 
 def _pods_kept_for_logs(draft: Draft) -> frozenset[str]:
