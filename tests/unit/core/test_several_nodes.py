@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.snapshots import TIERS, verdict
 
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import AttemptState, MemberGroup
 from holdfast.api.knowledge import Seen
 from holdfast.api.status import Phase
 
@@ -208,6 +208,24 @@ def test_a_second_notice_while_the_first_is_handled():
     assert sorted(world.created[4:]) == ["vit-2-2", "vit-2-3"]
     world.leave()
     assert world.status.restarts.losses == 1
+    world.train()
+
+
+def test_another_successor_replaces_the_node_that_goes_and_no_healthy_one():
+    """Breaks if the node of rank 0 is left because a successor for another node was lost."""
+    world = running()
+    world.notice(world.node_of(2))
+    world.decide()
+    world.decide()
+    world.schedule()
+    lost = next(pod for pod in world.pods.values() if pod.name == "vit-2-2")
+    world.decide()
+    world.remove(lost.node)
+    world.decide()
+    assert world.status.successor.members == (MemberGroup(born=1, ranks="0-1,3"), MemberGroup(born=3, ranks="2"))
+    world.pass_time(10)
+    assert [name for name in world.created[4:] if not name.endswith("-2")] == []
+    world.leave()
     world.train()
 
 

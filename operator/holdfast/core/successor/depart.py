@@ -153,7 +153,8 @@ def is_without_successor(turn: Turn) -> bool:
 
 def raise_another(turn: Turn) -> None:
     """Raise another successor after one was given up; each time later."""
-    draft, config, node = turn.draft, turn.draft.snapshot.config, turn.pod.node if turn.pod else None
+    draft, config = turn.draft, turn.draft.snapshot.config
+    node = turn.pod.node if turn.pod and turn.attempt.nodes == 1 else turn.notice.node if turn.notice else None
     drain.intend_successor(draft, avoid=(node,) if node else ())
     if successor := draft.status.successor:
         delay = backoff(config.backoff_base, config.backoff_limit, max(turn.attempt.failed_successors, 1))
