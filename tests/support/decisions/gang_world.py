@@ -77,6 +77,7 @@ class GangWorld:
         self.deleted: list[str] = []
         self.last: Decision | None = None
         self.gone: dict[str, datetime] = {}
+        self.dead: set[str] = set()  # nodes that are off, whether or not that is seen
         self.cut_off: set[str] = set()  # nodes whose kubelet alone is silent
         self.neighbours: list[GangWorld] = [self]
         self.free = [f"n{number}" for number in range(1, self.size + 3)]
@@ -205,7 +206,7 @@ class GangWorld:
         """True if the pod's processes live and reach the operator."""
         pod = self.pods[uid]
         node = self.nodes.get(pod.node or "")
-        lives = node is not None and (node.ready or node.name in self.cut_off)
+        lives = node is not None and (node.ready or node.name in self.cut_off) and node.name not in self.dead
         return lives and bool(pod.trainer and pod.trainer.running)
 
     def schedule(self, limit: int | None = None) -> None:
@@ -235,7 +236,7 @@ class GangWorld:
                 del self.pods[uid]
             elif pod.node in self.gone and self.now - self.gone[pod.node] >= COLLECTED_AFTER:
                 self.pods[uid] = replace(pod, phase="Failed", disruption="DeletionByPodGC")
-            elif node is None or not node.ready or pod.ended:
+            elif node is None or not node.ready or node.name in self.dead or pod.ended:
                 continue
             elif pod.deleted_at:
                 self.end_pod(uid, 143, self.launchers[uid].verdict if uid in self.launchers else "")
@@ -372,7 +373,7 @@ class GangWorld:
     def heal(self) -> None:
         """Every fault is over: silent nodes answer, nodes on notice go, and there are enough fresh ones."""
         for name, found in list(self.nodes.items()):
-            if found.taints:
+            if found.taints or name in self.dead:
                 self.remove(name)
             elif not found.ready:
                 self.silence(name, ready=True)

@@ -165,6 +165,33 @@ def test_a_silent_node_whose_peers_fail_is_the_loss():
     assert world.status.restarts.losses == 1
 
 
+@pytest.mark.parametrize("fenced", [True, False])
+def test_one_dead_node_is_one_loss_although_its_silence_is_seen_late(fenced):
+    """Breaks if the node counts once as a lost connection, and once more when it is seen to be silent."""
+    world = GangWorld(fenced=fenced)
+    world.settle()
+    world.train()
+    dead = world.node_of(1)
+    world.silence(dead)
+    world.silence(dead, ready=True)  # the node controller has not seen it yet
+    world.dead.add(dead)
+    for rank in (0, 2, 3):
+        world.fail(rank, "Connection reset by peer")
+    world.pass_time(76)
+    assert ended(world) == [("Loss", "ConnectionLost", 0)]
+    assert world.status.current.world is None
+    world.silence(dead)
+    for _ in range(12):
+        world.pass_time(5)
+    assert len(ended(world)) == 1
+    assert not world.trains() or fenced
+    world.remove(dead)
+    world.pass_time(50)
+    world.pass_time(5)
+    assert world.trains()
+    assert world.status.restarts.losses == 1
+
+
 def test_two_nodes_lost_together_are_one_loss():
     world = running()
     world.free = []  # no node yet

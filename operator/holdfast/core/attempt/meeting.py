@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from holdfast.api.attempt import MAX_AVOIDED, AttemptState, EndKind, EndReason, World
 from holdfast.api.scalars import format_duration, format_ranks
+from holdfast.core.attempt import silence
 from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Role
@@ -81,7 +82,10 @@ def lost_members(turn: Turn) -> tuple[int, ...] | None:
         return None
     gone = (Sight.NODE_GONE, Sight.VANISHED, Sight.ENDED)
     taken_over = [member for member in turn.situation.members if member.born != attempt.number]
-    lost = tuple(one.rank for one in taken_over if one.sight in gone or (one.notice and not one.goes_on))
+    silent = silence.lost_ranks(turn)
+    lost = tuple(
+        one.rank for one in taken_over if one.sight in gone or (one.notice and not one.goes_on) or one.rank in silent
+    )
     return lost or None
 
 
@@ -89,7 +93,8 @@ def replace_members(turn: Turn, ranks: tuple[int, ...]) -> None:
     """Create pods of its own for these ranks: that belongs to the same loss."""
     attempt = turn.attempt
     born = {**births(attempt), **dict.fromkeys(ranks, attempt.number)}
-    nodes = [one.node.name for one in turn.situation.members if one.rank in ranks and one.node and one.notice]
+    going = [one for one in turn.situation.members if one.rank in ranks and (one.notice or one.sight is Sight.SILENT)]
+    nodes = [one.node.name for one in going if one.node]
     avoid = tuple(dict.fromkeys((*attempt.avoid_nodes, *nodes)))[:MAX_AVOIDED]
     turn.set_attempt(
         state=AttemptState.INTENDED, members=groups_of(born, attempt.number), acquire_deadline=None, avoid_nodes=avoid

@@ -35,6 +35,12 @@ def is_lost_without_fence(turn: Turn) -> Turn | None:
     return next((one for one in _silent(turn) if _lost_touch(one, harmless=False)), None)
 
 
+def lost_ranks(turn: Turn) -> frozenset[int]:
+    """The ranks on silent nodes that count as lost; their pods have to be confirmed gone where no fence protects."""
+    harmless = is_harmless(turn.draft, turn.attempt)
+    return frozenset(one.pod.rank for one in _silent(turn) if one.pod and _lost_touch(one, harmless=harmless))
+
+
 def _silent(turn: Turn) -> list[Turn]:
     """The turn for each pod on a silent node; with one node there is only that one."""
     members = turn.situation.members
