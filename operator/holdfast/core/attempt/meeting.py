@@ -50,12 +50,16 @@ def meet(turn: Turn, world: World) -> None:
 
 
 def missing_ranks(turn: Turn) -> tuple[int, ...] | None:
-    """The ranks whose launchers are not ready if their containers run, and they do not come for very long."""
+    """The ranks whose launchers are not ready if their containers run, and they do not come for very long.
+
+    The time counts while an operator takes their calls: a launcher that waits for one is not to blame.
+    """
     attempt = turn.attempt
     if attempt.nodes == 1 or attempt.world is not None:
         return None
     absent = tuple(one.rank for one in turn.situation.members if not is_ready(one, attempt.number))
-    since = attempt.scheduled_at or turn.now
+    times = (attempt.scheduled_at, turn.draft.snapshot.listening_since)
+    since = max((at for at in times if at), default=turn.now)
     return absent if absent and turn.draft.is_due(since + _limit(turn)) else None
 
 

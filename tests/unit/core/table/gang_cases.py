@@ -85,6 +85,8 @@ CASES = (
     Case("one of two launchers is not ready", given(START, *BOTH, members=says(BOTH[0])), (), {"state": STARTING}),
     Case("one of two launchers is not ready for very long", given(LATE, *BOTH, members=says(BOTH[0])),
          ("not met",), {"state": INTENDED, "attempt": 2}),
+    Case("no operator took the calls of the launchers for very long",
+         given(LATE, *BOTH, members=says(BOTH[0]), listening_since=at(-10)), (), {"state": STARTING}),
     Case("a pod that was taken over is lost before the start",
          given(ALONE, BOTH[0], members=says(BOTH[0], worked_for=1)), ("member lost", "create"),
          {"state": ACQUIRING, "attempt": 2}),
