@@ -62,12 +62,15 @@ class MemberBook:
                 self._waiters.wake(uid)
 
     def receive(self, job: JobName, body: MemberBody, now: datetime) -> None:
-        """Store what a launcher told."""
+        """Store what a launcher told. A call that is older than the newest one, and arrives later, changes nothing."""
         verdict = body.verdict_text
         before = self._reports.get(body.pod_uid)
+        is_ready = body.state == "ready"
+        if before and (body.attempt, is_ready, bool(verdict)) < (before.attempt, before.ready, bool(before.verdict)):
+            return
         report = MemberReport(
             attempt=body.attempt,
-            ready=body.state == "ready",
+            ready=is_ready,
             received_at=now,
             address=body.address,
             port=body.port,
@@ -77,7 +80,8 @@ class MemberBook:
         if before and verdict and (before.attempt, before.verdict) == (report.attempt, verdict):
             report = replace(report, ended_at=before.ended_at)
         self._reports[body.pod_uid] = report
-        if before is None or replace(before, received_at=now, asked_at=None) != report:
+        is_news = before is None or replace(before, received_at=now, asked_at=None) != report
+        if is_news or (before is not None and not before.is_current(now)):
             self._wake(job, True)
 
     async def answer(self, body: MemberBody, seconds: float) -> Mapping[str, Any]:

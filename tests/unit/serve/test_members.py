@@ -104,6 +104,27 @@ def test_only_news_wakes_a_decision(book, woken):
     assert book.of(["p0"]) == {}
 
 
+@pytest.mark.parametrize("late", [
+    {"attempt": 1, "state": "running"}, {"attempt": 0}, {"attempt": 2, "state": "running"}, {"attempt": 2},
+])  # fmt: skip
+def test_a_call_that_arrives_late_changes_nothing(book, woken, late):
+    """Breaks if a call that was delayed on its way makes a launcher ready that works, or hides how a program ended."""
+    book.receive(JOB, body(attempt=2, verdict={"outcome": "failed"}), NOW)
+    book.receive(JOB, body(**late), at(1))
+    report = book.of(["p0"])["p0"]
+    assert (report.attempt, report.ready, report.received_at) == (2, True, NOW)
+    assert report.verdict
+    assert len(woken) == 1
+
+
+def test_a_launcher_that_calls_again_after_a_long_time_is_news(book, woken):
+    """Breaks if the others wait for the next look at the job after a network was cut for a while."""
+    book.receive(JOB, body(), NOW)
+    book.receive(JOB, body(), at(89))
+    book.receive(JOB, body(), at(89 + 91))
+    assert len(woken) == 2
+
+
 def test_a_verdict_of_a_running_program_does_not_count(book):
     book.receive(JOB, body(attempt=2, state="running", verdict={"outcome": "failed"}), NOW)
     assert book.of(["p0"])["p0"].verdict == ""

@@ -4,7 +4,7 @@ The address and the port come from the launcher of rank 0, so each start has a p
 attempt must not meet the store of an earlier one.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.api.attempt import MAX_AVOIDED, AttemptState, EndKind, EndReason, World
 from holdfast.api.scalars import format_duration, format_ranks
@@ -19,10 +19,10 @@ from holdfast.core.turn import Turn
 SHOWN = 64  # characters of a list of ranks in a message
 
 
-def is_ready(member: Member, attempt: int) -> bool:
-    """True if the launcher can start the program of this attempt, and has not started it yet."""
+def is_ready(member: Member, attempt: int, now: datetime) -> bool:
+    """True if the launcher can start the program of this attempt, has not started it yet, and still calls."""
     report = member.report
-    return report is not None and report.ready and report.attempt < attempt
+    return report is not None and report.ready and report.attempt < attempt and report.is_current(now)
 
 
 def may_meet(turn: Turn) -> World | None:
@@ -37,7 +37,7 @@ def may_meet(turn: Turn) -> World | None:
         return None
     members = turn.situation.members
     lead = members[0].report
-    if lead is None or not all(is_ready(member, attempt.number) for member in members):
+    if lead is None or not all(is_ready(member, attempt.number, turn.now) for member in members):
         return None
     return World(address=lead.address, port=lead.port)
 
@@ -57,7 +57,7 @@ def missing_ranks(turn: Turn) -> tuple[int, ...] | None:
     attempt = turn.attempt
     if attempt.nodes == 1 or attempt.world is not None:
         return None
-    absent = tuple(one.rank for one in turn.situation.members if not is_ready(one, attempt.number))
+    absent = tuple(one.rank for one in turn.situation.members if not is_ready(one, attempt.number, turn.now))
     times = (attempt.scheduled_at, turn.draft.snapshot.listening_since)
     since = max((at for at in times if at), default=turn.now)
     return absent if absent and turn.draft.is_due(since + _limit(turn)) else None

@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Final
 
 from holdfast.api.attempt import Attempt, MemberGroup
 from holdfast.api.scalars import format_ranks, parse_ranks
 from holdfast.core.observe.pods import PodView
+
+# A call waits for 60 s at most, and after an error the launcher waits for less than 25 s.
+CALLS_AGAIN: Final = timedelta(seconds=90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,10 @@ class MemberReport:
     verdict: str = ""  # how that program ended, as JSON; empty while it runs
     ended_at: datetime | None = None  # when the verdict came first
     asked_at: datetime | None = None  # when it was asked for a sign of life; None once it has answered
+
+    def is_current(self, now: datetime) -> bool:
+        """True if its launcher still calls: a launcher whose call was answered calls again."""
+        return now - self.received_at < CALLS_AGAIN
 
 
 def births(attempt: Attempt) -> Mapping[int, int]:

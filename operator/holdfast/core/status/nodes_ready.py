@@ -27,7 +27,7 @@ def nodes_ready(draft: Draft, s: Situation) -> str | None:
 def _count(state: AttemptState, number: int, s: Situation) -> int:
     """Pods that have a node; while the programs are about to start, pods whose launchers are ready."""
     if state is AttemptState.STARTING:
-        return sum(is_ready(member, number) for member in s.members)
+        return sum(is_ready(member, number, s.now) for member in s.members)
     if state in (AttemptState.RUNNING, AttemptState.DRAINING):
         return sum(member.goes_on for member in s.members)
     return sum(member.sight in _PLACED for member in s.members)

@@ -37,7 +37,7 @@ def is_ready(draft: Draft) -> bool:
         return False
     if inherited(successor):
         fresh = [member for member in seen.members if member.born == successor.number]
-        return all(meeting.is_ready(member, successor.number) for member in fresh)
+        return all(meeting.is_ready(member, successor.number, draft.now) for member in fresh)
     if seen.report is None:
         return False
     return seen.report.state == "waiting" or seen.report.fenced

@@ -47,10 +47,12 @@ def member(born: int, rank: int, **changes: Any) -> PodView:
     return pod(born, **{"name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
 
 
-def says(*pods: PodView, ready: bool = True, worked_for: int = 0) -> dict[str, MemberReport]:
+def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float = -1) -> dict[str, MemberReport]:
     """What the launchers of these pods told."""
     return {
-        one.uid: MemberReport(worked_for, ready=ready, received_at=at(-1), address=f"10.0.0.{one.rank + 1}", port=30001)
+        one.uid: MemberReport(
+            worked_for, ready=ready, received_at=at(heard), address=f"10.0.0.{one.rank + 1}", port=30001
+        )
         for one in pods
     }
 
@@ -83,6 +85,8 @@ CASES = (
     Case("launchers of two nodes are ready", given(START, *BOTH, members=says(*BOTH)), ("met", "started"),
          {"state": RUNNING}),
     Case("one of two launchers is not ready", given(START, *BOTH, members=says(BOTH[0])), (), {"state": STARTING}),
+    Case("one of two launchers was ready, and does not call any more",
+         given(START, *BOTH, members=says(BOTH[0]) | says(BOTH[1], heard=-100)), (), {"state": STARTING}),
     Case("one of two launchers is not ready for very long", given(LATE, *BOTH, members=says(BOTH[0])),
          ("not met",), {"state": INTENDED, "attempt": 2}),
     Case("no operator took the calls of the launchers for very long",
