@@ -56,6 +56,25 @@ def test_a_failed_program_restarts_all_in_their_pods():
     assert world.created == [f"vit-1-{rank}" for rank in range(4)]
 
 
+def test_a_program_that_ends_soon_after_each_start_starts_less_and_less_often():
+    """Breaks if nothing slows down a program that trains one step and is killed, again and again."""
+    world = running(failure={"maxFailures": 100})
+    waits = []
+    for _ in range(6):
+        world.fail(1)
+        world.settle()
+        failed = world.now
+        while not world.trains():
+            world.pass_time(1)
+        waits.append((world.now - failed).total_seconds())
+        world.train()
+    assert waits == [0, 1, 2, 4, 8, 16]
+    world.now += timedelta(seconds=11)
+    world.fail(1)
+    world.settle()
+    assert world.trains(), "an attempt that lasted starts again at once"
+
+
 def test_errors_of_peers_are_not_the_cause_while_another_rank_has_one():
     world = running()
     peer = "DistBackendError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer"

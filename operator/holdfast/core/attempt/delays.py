@@ -1,11 +1,15 @@
 """How long to wait after something that did not work: longer each time, up to a limit."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import takewhile
 from typing import Final
 from zlib import crc32
 
+from holdfast.api.attempt import AttemptRecord
 from holdfast.core.observe.config import OperatorConfig
 
+QUICK: Final = timedelta(seconds=10)  # from the order to start until the end
 SHORT_TRIES: Final = 8  # losses in a row after which an outage is likely
 
 
@@ -24,6 +28,19 @@ def outage_delay(config: OperatorConfig, fruitless: int) -> timedelta:
     if fruitless <= SHORT_TRIES:
         return timedelta()
     return backoff(config.backoff_limit * 2, config.outage_backoff_limit, fruitless - SHORT_TRIES)
+
+
+def quick_delay(config: OperatorConfig, history: Sequence[AttemptRecord]) -> timedelta:
+    """The delay before the next start in the same pods if the last attempts were over within seconds of their start.
+
+    Nothing else slows such attempts down: no pod is created, no image is pulled. The first one costs no delay.
+    """
+    times = len(list(takewhile(_was_quick, reversed(history))))
+    return backoff(timedelta(seconds=1), config.backoff_limit, times - 1) if times > 1 else timedelta()
+
+
+def _was_quick(record: AttemptRecord) -> bool:
+    return record.started_at is not None and record.ended_at - record.started_at < QUICK
 
 
 def spread(delay: timedelta, name: str) -> timedelta:

@@ -9,7 +9,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.cause import Cause
-from holdfast.core.attempt.delays import backoff, outage_delay
+from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.line import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
@@ -172,12 +172,14 @@ def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...]
     if reason := pause_reason(draft):
         drop_successor(draft, reason)
         return
-    retry_at = draft.now + delay if delay else None
     successor = draft.status.successor
     if successor and successor.state is not AttemptState.INTENDED:
         _promote(draft, successor)
         return
     kept = survivors(draft, after, turn.situation, avoid)
+    if kept:
+        delay = max(delay or timedelta(), quick_delay(draft.snapshot.config, draft.status.history))
+    retry_at = draft.now + delay if delay else None
     if successor:
         merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
         changes: dict[str, object] = {"retry_at": retry_at, "avoid_nodes": merged}

@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-from tests.support.decisions.snapshots import CONFIG
+from tests.support.decisions.snapshots import CONFIG, at
 
-from holdfast.core.attempt.delays import backoff, outage_delay, spread
+from holdfast.api.attempt import AttemptRecord, EndKind
+from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay, spread
 
 SECOND = timedelta(seconds=1)
 
@@ -21,6 +22,20 @@ def test_an_outage_of_nine_hours_does_not_end_a_job():
         for losses in range(1, 20)
     ]
     assert sum(waits, timedelta()) > timedelta(hours=9)
+
+
+def test_only_attempts_that_end_soon_after_their_start_cost_a_delay_in_the_same_pods():
+    def record(number, lasted):
+        started = at(-lasted) if lasted is not None else None
+        return AttemptRecord(number=number, tier="spot", kind=EndKind.LOSS, reason="Killed", raised_at=at(-900),
+                             started_at=started, ended_at=at(0))  # fmt: skip
+
+    def delay(*lasted):
+        history = [record(number, seconds) for number, seconds in enumerate(lasted, 1)]
+        return quick_delay(CONFIG, history).total_seconds()
+
+    assert [delay(), delay(3), delay(3, 3), delay(3, 3, 9), delay(3, 3, 11), delay(3, 3, None)] == [0, 0, 1, 2, 0, 0]
+    assert delay(*[1] * 20) == CONFIG.backoff_limit.total_seconds()
 
 
 def test_names_spread_a_delay_over_its_second_half():
