@@ -1,27 +1,38 @@
 """How many of the nodes of a training are ready, as `kubectl get` shows it: 3/4."""
 
+from datetime import timedelta
+from typing import Final
+
 from holdfast.api.attempt import AttemptState
 from holdfast.core.attempt.meeting import is_ready
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 
+EVERY: Final = timedelta(seconds=5)  # a count alone is written at most so often
 _PLACED = (Sight.PLACED, Sight.RUNNING)
 
 
-def nodes_ready(draft: Draft, s: Situation) -> str | None:
-    """The text; None with one node.
+def show_nodes(draft: Draft, s: Situation) -> None:
+    """Set the text in status; None with one node, and when the job is over.
 
     A count alone is not worth a write while an attempt comes up quickly: pods get their nodes one after the other. An
-    attempt that waits for longer shows each change.
+    attempt that waits for longer shows changes, but not each of a thousand.
     """
-    current, shown = draft.status.current, draft.status.nodes
-    if current is None or current.nodes == 1:
+    text, status = _text(draft, s), draft.status
+    if text == status.nodes:
+        return
+    if text is not None and status.nodes is not None and not draft.changed and (current := status.current):
+        since = (current.created_at or current.raised_at) + draft.snapshot.config.status_interval
+        if not draft.is_due(max(since, min(status.nodes_at, draft.now) + EVERY) if status.nodes_at else since):
+            return
+    draft.set(nodes=text, nodes_at=draft.now if text else None)
+
+
+def _text(draft: Draft, s: Situation) -> str | None:
+    current = draft.status.current
+    if current is None or current.nodes == 1 or (draft.status.phase and draft.status.phase.final):
         return None
-    text = f"{_count(current.state, current.number, s)}/{current.nodes}"
-    if text == shown or draft.changed or shown is None:
-        return text
-    since = current.created_at or current.raised_at
-    return text if draft.is_due(since + draft.snapshot.config.status_interval) else shown
+    return f"{_count(current.state, current.number, s)}/{current.nodes}"
 
 
 def _count(state: AttemptState, number: int, s: Situation) -> int:

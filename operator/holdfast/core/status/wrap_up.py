@@ -16,7 +16,7 @@ from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import WAITING_FOR_TURN, explain_long_wait, explain_turn, stuck_pod
-from holdfast.core.status.nodes_ready import nodes_ready
+from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
@@ -103,7 +103,8 @@ def _set_columns(draft: Draft, s: Situation) -> None:
     """Set phase, tier, node and reason, as `kubectl get` shows them."""
     status, generation = draft.status, draft.snapshot.job.metadata.generation
     if status.phase and status.phase.final:
-        draft.set(observed_generation=generation, tier=None, node=None, nodes=None)
+        draft.set(observed_generation=generation, tier=None, node=None)
+        show_nodes(draft, s)
         return
     current = status.current
     if current is None and not status.suspended_at and (profile := _missing_profile(draft)):
@@ -114,8 +115,8 @@ def _set_columns(draft: Draft, s: Situation) -> None:
         tier=current.tier.name if current else None,
         node=current.pods[0].node if current and current.pods else None,
         reason=_reason(draft, s),
-        nodes=nodes_ready(draft, s),
     )
+    show_nodes(draft, s)
 
 
 def _update_costs(draft: Draft) -> None:

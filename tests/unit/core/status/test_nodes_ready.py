@@ -1,5 +1,7 @@
 """How many nodes are ready, as `kubectl get` shows it."""
 
+from datetime import timedelta
+
 from tests.support.decisions.gang_world import GangWorld
 
 from holdfast.api.status import Phase
@@ -19,6 +21,29 @@ def test_the_count_follows_the_nodes_that_were_found():
     world.train()
     world.complete()
     assert world.status.nodes is None
+
+
+def test_a_thousand_nodes_that_come_one_by_one_cost_few_writes():
+    """Breaks if each node that comes is a write of the status."""
+    world = GangWorld(size=60)
+    nodes, world.free = world.free, world.free[:1]
+    world.settle()
+    written = 0
+    for name in nodes[1:50]:
+        world.free.append(name)
+        world.now += timedelta(seconds=1)
+        world.schedule()
+        before = world.status
+        world.decide()
+        written += world.status != before
+    assert 4 <= written <= 8
+    world.now += timedelta(seconds=5)
+    world.decide()
+    assert world.status.nodes == "50/60", "the last count is not lost"
+    shown = world.status
+    world.now += timedelta(seconds=5)
+    world.decide()
+    assert world.status == shown
 
 
 def test_one_node_shows_no_count():
