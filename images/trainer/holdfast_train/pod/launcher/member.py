@@ -11,7 +11,7 @@ from .member_call import Order
 
 # Options of torchrun that say where the nodes meet or how many there are, also inside a command for a shell.
 _REFUSED = re.compile(
-    r"(?:^|\s)(--(?:standalone|nnodes|node[-_]rank|max[-_]restarts|rdzv[-_][a-z]+|master[-_][a-z]+))(?=[=\s]|$)"
+    r"(?:^|\s)(--(?:standalone|nnodes|node[-_]rank|max[-_]restarts|rdzv[-_](?:backend|conf|endpoint|id)|master[-_](?:addr|port)))(?=[=\s]|$)"
 )
 _REFUSED_VARIABLES = ("PET_STANDALONE", "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS")
 

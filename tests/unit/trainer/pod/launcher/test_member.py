@@ -56,6 +56,7 @@ def test_a_wrong_variable_is_named(name: str, value: str) -> None:
         (("bash", "-c", "cd /app && torchrun --master_addr $A train.py"), "--master_addr"),
         (("torchrun", "--nproc-per-node=8", "train.py"), None),
         (("torchrun", "train.py", "--nodes=3", "--standalone-eval", "--masters"), None),
+        (("torchrun", "train.py", "--master-weights", "fp32", "--master_dtype=bf16", "--rdzv-like"), None),
         (("python", "train.py"), None),
     ],
 )
