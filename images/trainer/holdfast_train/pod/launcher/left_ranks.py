@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from .process_tree import descendants
+from .process_tree import descendants, started_at
 from .verdict import RankVerdict
 from .verdict_files import read_rank_verdicts, say
 
@@ -49,7 +49,12 @@ class LeftRanks:
     def _run(self) -> None:
         while self._folder and not self._over.wait(LOOK_SECONDS):
             if have_left(read_rank_verdicts(self._folder), lambda: descendants(os.getpid())):
-                if not self._over.wait(LINGER_SECONDS):
+                if not self._over.wait(LINGER_SECONDS) and not self._goes_on():
                     say("all ranks of this node have left, and the program has not ended: it is ended")
                     self._end()
                 return
+
+    def _goes_on(self) -> bool:
+        """True if the program has started something since its ranks left, such as the next command of a shell."""
+        left_at = max(one.at for one in read_rank_verdicts(self._folder))
+        return any(started_at(pid) > left_at for pid in descendants(os.getpid()))

@@ -37,6 +37,14 @@ def descendants(parent: int) -> list[int]:
     return [pid for pid in found if pid not in ended]
 
 
+def started_at(pid: int) -> float:
+    """When the process started, in seconds since 1970; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def end_descendants(seconds: float) -> list[int]:
     """Kill all processes below this one, and collect them. Those that have not ended after `seconds`."""
     deadline = time.monotonic() + seconds

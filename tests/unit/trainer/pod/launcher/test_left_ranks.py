@@ -1,5 +1,6 @@
 """A program is ended when its ranks have left, and only then."""
 
+import subprocess
 import threading
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import left_ranks
 from holdfast_train.pod.launcher.left_ranks import LeftRanks, have_left
+from holdfast_train.pod.launcher.process_tree import started_at
 from holdfast_train.pod.launcher.verdict import RankVerdict
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 
@@ -51,6 +53,22 @@ def test_a_program_is_ended_after_its_ranks(tmp_path: Path, monkeypatch: pytest.
         assert not ended.is_set()
         running.clear()
         wait_for(ended.is_set, 30, "the end of the program")
+
+
+# Breaks if a command that follows the training in a shell, such as a copy of its logs, is killed.
+@pytest.mark.parametrize(("seconds", "is_ended"), [(-1, False), (1, True)])
+def test_what_a_shell_starts_after_its_training_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, is_ended: bool
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 0.01)
+    with subprocess.Popen(["/bin/sleep", "600"]) as other:
+        left = rank("saved", 2**22 + 1)._replace(at=started_at(other.pid) + seconds)
+        monkeypatch.setattr(left_ranks, "read_rank_verdicts", lambda _: (left,))
+        LeftRanks(str(tmp_path), ended.set)._run()
+        other.kill()
+    assert ended.is_set() is is_ended
 
 
 def test_a_program_that_ends_by_itself_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
