@@ -125,7 +125,9 @@ class _Attempts:
 
     def _wait_for_order(self) -> Order | None:
         """Say that this node is ready, and wait for an order. None if a signal came."""
-        held = HeldPort(self._member.address, not_this=self._port)
+        held = self._hold_port()
+        if held is None:
+            return None
         self._port = held.number
         verdict = None if self._verdict is None else json.loads(encode(self._verdict))
         place = {"address": self._member.address, "port": held.number}
@@ -141,6 +143,19 @@ class _Attempts:
         finally:
             call.stop()
             held.release()
+
+    def _hold_port(self) -> HeldPort | None:
+        """A free port. While the pod has none, or its address is away, this waits. None if a signal came."""
+        told = ""
+        while self._signal is None:
+            try:
+                return HeldPort(self._member.address, not_this=self._port)
+            except ValueError as error:
+                if told != str(error):
+                    told = str(error)
+                    say(f"{told}; still trying")
+            time.sleep(SIGNAL_SECONDS)
+        return None
 
     def _call(self, state: str, on_order: Any, **more: Any) -> MemberCall:
         uid, rank = self._member.pod_uid, self._member.rank

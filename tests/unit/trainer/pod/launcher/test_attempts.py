@@ -6,6 +6,8 @@ import pytest
 
 from holdfast_train.pod.launcher import attempts
 from holdfast_train.pod.launcher.attempts import HeldPort
+from holdfast_train.pod.launcher.connection import Target
+from holdfast_train.pod.launcher.member import Member
 
 
 # Breaks if another process can get the port while this node waits for the others, or if the program cannot get it.
@@ -35,3 +37,23 @@ def test_each_attempt_has_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_of_another_pod_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="HOLDFAST_POD_IP"):
         HeldPort(address)
+
+
+# Breaks if the launcher ends with a traceback, and without a verdict, because its pod's network is away for a moment.
+def test_a_launcher_without_an_address_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = [ValueError("cannot bind"), ValueError("cannot bind"), socket.create_server(("127.0.0.1", 0))]
+
+    def bound(_: str) -> socket.socket:
+        offer = offers.pop(0)
+        if isinstance(offer, ValueError):
+            raise offer
+        return offer
+
+    monkeypatch.setattr(attempts, "_bound", bound)
+    monkeypatch.setattr(attempts, "SIGNAL_SECONDS", 0.001)
+    launcher = attempts._Attempts([], {}, 1.0, Member(2, 0, "127.0.0.1", "u-1", Target("", "", "", None, None)), None)
+    held = launcher._hold_port()
+    assert held is not None
+    held.release()
+    launcher._on_signal(15, None)
+    assert launcher._hold_port() is None
