@@ -252,14 +252,15 @@ class Executor:
 
     async def _act(self, key: Key, job: TrainingJob, actions: tuple[Action, ...]) -> list[BaseException]:
         """Carry out all of these actions at the same time; the errors of those that failed."""
-        work = (self._run_action(key, job, action) for action in actions)
+        before = self.refusals.get(job.metadata.uid)
+        work = (self._run_action(key, job, action, before) for action in actions)
         results = await asyncio.gather(*work, return_exceptions=True)
         return [result for result in results if isinstance(result, BaseException)]
 
-    async def _run_action(self, key: Key, job: TrainingJob, action: Action) -> None:
+    async def _run_action(self, key: Key, job: TrainingJob, action: Action, refused: Refusal | None) -> None:
         match action:
             case CreatePod():
-                await self._create(key, job, action)
+                await self._create(key, job, action, refused)
             case DeletePod():
                 await self._pods.delete(key, action)
             case ReleasePod():
@@ -273,7 +274,8 @@ class Executor:
             case DeleteJob():
                 await self._delete_job(key, job.metadata.resource_version, action.uid)
 
-    async def _create(self, key: Key, job: TrainingJob, action: CreatePod) -> None:
+    async def _create(self, key: Key, job: TrainingJob, action: CreatePod, refused: Refusal | None) -> None:
+        """Create a pod. If that works, `refused`, which was known before, is over; one of a pod beside it is not."""
         try:
             if self._ca.knows(key.namespace):  # the pod need not wait for the next look
                 made, _ = await asyncio.gather(
@@ -283,7 +285,8 @@ class Executor:
                 await self._ensure_ca(key.namespace)
                 made = await self._pods.create(key, job.metadata.uid, action)
             if made:
-                self.refusals.pop(job.metadata.uid, None)
+                if self.refusals.get(job.metadata.uid) is refused:
+                    self.refusals.pop(job.metadata.uid, None)
                 self.closed.accepted(key.namespace)
             else:
                 self.closed.refused(key.namespace)

@@ -250,6 +250,17 @@ async def test_a_pod_that_was_made_has_no_refusal(bench: Any) -> None:
     assert bench.executor.refusals == {}
 
 
+async def test_a_pod_that_was_made_hides_no_refusal_of_another_rank(bench: Any) -> None:
+    """Breaks if a training on several nodes waits for a pod that a quota has refused."""
+    job = stored(bench)
+    bench.client.on("POST", "pods", ApiError(403, "Forbidden", "exceeded quota: gpus"))
+    manifest = raw_pod("a-1-1", "p2")
+    del manifest["metadata"]["resourceVersion"], manifest["status"]
+    await bench.executor.apply(job, raised(job, create(), CreatePod(1, 1, manifest)))
+    assert bench.verbs().count("POST pods") == 2
+    assert bench.executor.refusals["u1"].message == "exceeded quota: gpus"
+
+
 async def test_a_status_that_cannot_be_written_stops_everything(bench: Any) -> None:
     job = stored(bench)
     bench.client.on("PATCH", "status", ApiError(0, "Unreachable", "timeout"))
