@@ -90,6 +90,7 @@ async def run_pod(api: Api, pod: dict[str, Any]) -> None:
     done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
     status = {
         "phase": "Running",
+        "podIP": "127.0.0.1",
         "startTime": now,
         "conditions": ready,
         "initContainerStatuses": [state(c, done) for c in pod["spec"].get("initContainers") or ()],

@@ -3,9 +3,9 @@
 import json
 import re
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from holdfast.api.scalars import EXACT
@@ -107,6 +107,12 @@ class MemberBody(_Part):
     address: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     verdict: Annotated[dict[str, Any] | None, AfterValidator(_short)] = None
+
+    @model_validator(mode="after")
+    def _has_port(self) -> Self:
+        if self.state == "ready" and self.port == 0:
+            raise ValueError("port is 0; a launcher that is ready names a port from 1 to 65535")
+        return self
 
     @property
     def verdict_text(self) -> str:

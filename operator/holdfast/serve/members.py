@@ -72,7 +72,6 @@ class MemberBook:
             attempt=body.attempt,
             ready=is_ready,
             received_at=now,
-            address=body.address,
             port=body.port,
             verdict=verdict,
             ended_at=now if verdict else None,

@@ -113,7 +113,7 @@ class GangWorld:
     def snapshot(self) -> Snapshot:
         """What the operator sees."""
         members = {
-            uid: MemberReport(one.attempt, not one.running, one.heard_at, f"10.0.0.{self.pods[uid].rank}",
+            uid: MemberReport(one.attempt, not one.running, one.heard_at,
                               PORT + one.attempt, one.verdict, one.told_at, one.asked_at)
             for uid, one in self.launchers.items() if uid in self.pods
         }  # fmt: skip
@@ -180,7 +180,7 @@ class GangWorld:
             namespace=self.namespace, name=name, uid=uid, resource_version="1", job=self.name,
             job_uid=self.job.metadata.uid,
             attempt=action.attempt, rank=action.rank, phase="Pending", created_at=self.now, finalized=True,
-            protected=True, outlives=self.size > 1, tier=labels["holdfast.dev/tier"],
+            protected=True, outlives=self.size > 1, address=f"10.0.0.{action.rank}", tier=labels["holdfast.dev/tier"],
             program=action.manifest["metadata"]["annotations"]["holdfast.dev/program"],
         )  # fmt: skip
 

@@ -131,8 +131,8 @@ def test_a_verdict_of_a_running_program_does_not_count(book):
 
 
 @pytest.mark.parametrize("changes", [
-    {"attempt": -1}, {"state": "over"}, {"port": 70000}, {"address": "x y"}, {"address": "a" * 254},
-    {"verdict": {"message": "x" * 5000}}, {"podUID": ""},
+    {"attempt": -1}, {"state": "over"}, {"port": 70000}, {"port": -1}, {"port": 0}, {"address": "x y"},
+    {"address": "a" * 254}, {"verdict": {"message": "x" * 5000}}, {"podUID": ""},
 ])  # fmt: skip
 def test_nonsense_is_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):

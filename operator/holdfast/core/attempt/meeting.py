@@ -28,7 +28,8 @@ def is_ready(member: Member, attempt: int, now: datetime) -> bool:
 def may_meet(turn: Turn) -> World | None:
     """The address and the port if every launcher is ready and the programs were not started yet.
 
-    A successor that will take over pods of the current attempt waits until that one is over.
+    The address is the one of rank 0's pod, whatever its launcher says. A successor that will take over pods of the
+    current attempt waits until that one is over.
     """
     attempt = turn.attempt
     if attempt.nodes == 1 or attempt.world is not None:
@@ -36,10 +37,12 @@ def may_meet(turn: Turn) -> World | None:
     if turn.role is Role.SUCCESSOR and inherited(attempt):
         return None
     members = turn.situation.members
-    lead = members[0].report
-    if lead is None or not all(is_ready(member, attempt.number, turn.now) for member in members):
+    lead, pod = members[0].report, members[0].pod
+    if lead is None or pod is None or not (pod.address and lead.port):
         return None
-    return World(address=lead.address, port=lead.port)
+    if not all(is_ready(member, attempt.number, turn.now) for member in members):
+        return None
+    return World(address=pod.address, port=lead.port)
 
 
 def meet(turn: Turn, world: World) -> None:

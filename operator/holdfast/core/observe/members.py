@@ -25,8 +25,7 @@ class MemberReport:
     attempt: int  # whose program it started last; 0 if it has not started any
     ready: bool  # no program runs, and the next one can start
     received_at: datetime
-    address: str = ""  # where the program of rank 0 can listen
-    port: int = 0
+    port: int = 0  # on which the program of rank 0 can listen
     verdict: str = ""  # how that program ended, as JSON; empty while it runs
     ended_at: datetime | None = None  # when the verdict came first
     asked_at: datetime | None = None  # when it was asked for a sign of life; None once it has answered

@@ -85,6 +85,7 @@ class PodView:
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
     devices: Mapping[str, int] = field(default_factory=dict)  # accelerators that its trainer asks for, by resource
+    address: str = ""  # its IP address, as its kubelet says
     outlives: bool = False  # its job has several nodes: later attempts may take the pod over
     bound: bool = False  # it was seen without a node before: then the scheduler chose the node, not its creator
 
@@ -153,6 +154,7 @@ class PodView:
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),
             devices=devices_of(spec),
+            address=status.get("podIP", ""),
             outlives=_nodes_of(spec) > 1,
         )
 

@@ -44,17 +44,13 @@ def given(current: Attempt, *pods: PodView, successor: Attempt | None = None, **
 def member(born: int, rank: int, **changes: Any) -> PodView:
     """A running pod of a rank."""
     name = f"vit-{born}-{rank}"
-    return pod(born, **{"name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
+    place = {"outlives": True, "address": f"10.0.0.{rank + 1}"}
+    return pod(born, **{**place, "name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
 
 
 def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float = -1) -> dict[str, MemberReport]:
     """What the launchers of these pods told."""
-    return {
-        one.uid: MemberReport(
-            worked_for, ready=ready, received_at=at(heard), address=f"10.0.0.{one.rank + 1}", port=30001
-        )
-        for one in pods
-    }
+    return {one.uid: MemberReport(worked_for, ready=ready, received_at=at(heard), port=30001) for one in pods}
 
 
 BOTH = (member(1, 0), member(1, 1))
@@ -84,6 +80,8 @@ BOTH_GO = nodes(node("n1", taints=(SPOT_ITN,)), node("n2", taints=(SPOT_ITN,)))
 CASES = (
     Case("launchers of two nodes are ready", given(START, *BOTH, members=says(*BOTH)), ("met", "started"),
          {"state": RUNNING}),
+    Case("the pod of rank 0 has no address yet",
+         given(START, replace(BOTH[0], address=""), BOTH[1], members=says(*BOTH)), (), {"state": STARTING}),
     Case("one of two launchers is not ready", given(START, *BOTH, members=says(BOTH[0])), (), {"state": STARTING}),
     Case("one of two launchers was ready, and does not call any more",
          given(START, *BOTH, members=says(BOTH[0]) | says(BOTH[1], heard=-100)), (), {"state": STARTING}),
