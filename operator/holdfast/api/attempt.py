@@ -182,6 +182,9 @@ class Attempt(Model):
     """Its pods, by the attempt that created them. Empty if it created all of its pods itself."""
     inherited_at: Time | None = None
     """Since when it pays for the nodes of the pods that it took over from an earlier attempt."""
+    held_for: Duration = timedelta(0)
+    """Node time of its pods before the last of them got a node, and of pods that were given back, summed. Only with
+    several nodes."""
     world: World | None = None
     """Where its programs meet. Set once every pod is ready; only with several nodes."""
     created_at: Time | None = None

@@ -1,9 +1,10 @@
 """A turn: one attempt of the job, what is seen of its pod, and the draft that a step changes."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import held_time
 from holdfast.core.observe.situation import Member, Situation
 
 
@@ -23,6 +24,12 @@ class Turn:
         """The same turn, with the sight, the pod and the node of one member of several."""
         seen = self.situation._replace(sight=member.sight, pod=member.pod, node=member.node)
         return Turn(self.draft, self.role, self.attempt, seen)
+
+    def held(self, until: datetime) -> timedelta:
+        """The node time of its pods that is in no sum yet, because others of several have no node."""
+        if self.attempt.nodes == 1:
+            return timedelta()
+        return held_time(self.attempt, (member.pod for member in self.situation.members), until)
 
     def set_attempt(self, **changes: object) -> None:
         """Change fields of the attempt."""

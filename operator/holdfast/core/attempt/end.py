@@ -18,7 +18,7 @@ from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End
 from holdfast.core.books.history import append
-from holdfast.core.books.ledger import charge, node_hours
+from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
@@ -224,7 +224,7 @@ def drop_successor(
     if turn is None:
         return
     end = End(EndKind.STOPPED, end) if isinstance(end, EndReason) else end
-    if _scheduled(turn) is None:
+    if _scheduled(turn) is None and not (turn.attempt.held_for or turn.held(draft.now)):
         acquire_time, why = draft.snapshot.config.assumed.acquire_time, draft.snapshot.refusal_of
         draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now, why))
     else:
@@ -343,6 +343,8 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
     last, first = max(steps, default=None), attempt.first_step
     scheduled_at, started_at = _scheduled(turn), _started(turn)
     ended_at = turn.situation.clamp_time(ended_at, started_at or scheduled_at or attempt.raised_at)
+    if attempt.nodes > 1 and attempt.scheduled_at is None:  # not all of its pods had a node
+        attempt, scheduled_at = hold(attempt, turn.held(ended_at)), None
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,

@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.core.attempt.delays import backoff, spread
+from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.claims import Claim, claim_of, is_waiting
@@ -61,7 +62,7 @@ def must_give_way(turn: Turn) -> Claim | None:
 
 def give_way(turn: Turn, rival: Claim) -> None:
     """Give all pods back, and keep the place in the line."""
-    draft, attempt = turn.draft, turn.attempt
+    draft, attempt = turn.draft, ledger.hold(turn.attempt, turn.held(turn.now))
     again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
     turn.replace_attempt(
         again.model_copy(
@@ -69,6 +70,7 @@ def give_way(turn: Turn, rival: Claim) -> None:
                 "in_line_since": attempt.in_line_since or attempt.raised_at,
                 "acquire_deadline": attempt.acquire_deadline,
                 "given_back": attempt.given_back,
+                **ledger.held_before(attempt),
             }
         )
     )

@@ -10,6 +10,7 @@ from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.books import ledger
 from holdfast.core.books.history import settle_loss
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
@@ -135,11 +136,12 @@ def is_missing(turn: Turn) -> bool:
 
 def raise_again(turn: Turn) -> None:
     """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
-    attempt, seen = turn.attempt, turn.situation.members
+    attempt, seen = ledger.hold(turn.attempt, turn.held(turn.now)), turn.situation.members
     there = {member.rank: member.born for member in seen if member.goes_on}
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
     kept |= {"in_line_since": attempt.in_line_since, "given_back": attempt.given_back}
+    kept |= ledger.held_before(attempt)
     if there and turn.role is Role.CURRENT:
         kept["inherited_at"] = attempt.inherited_at or turn.now
     turn.replace_attempt(again.model_copy(update=kept))
@@ -234,11 +236,13 @@ def set_placed(turn: Turn, pod: PodView) -> None:
     since = placement.up_since(turn.draft, turn.attempt)
     placed = max((one.pod.scheduled_at for one in turn.situation.members if one.pod and one.pod.scheduled_at),
                  default=pod.scheduled_at)  # fmt: skip
+    scheduled_at = turn.situation.clamp_time(placed, turn.attempt.raised_at)
+    turn.replace_attempt(ledger.hold(turn.attempt, turn.held(scheduled_at)))
     turn.set_attempt(
         state=AttemptState.STARTING,
         pods=(_pod_record(turn, pod),),
         created_at=turn.situation.clamp_time(lead.created_at, turn.attempt.raised_at),
-        scheduled_at=turn.situation.clamp_time(placed, turn.attempt.raised_at),
+        scheduled_at=scheduled_at,
     )
     made = node.created_at if node else None
     draft.set(tiers=knowledge.record_node(draft.status.tiers, turn.attempt, made, since))

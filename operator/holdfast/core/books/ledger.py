@@ -44,10 +44,27 @@ def _capped(money: Decimal) -> Decimal:
 def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal | None:
     """The cost of an attempt's nodes from `scheduled_at` on; None if it had no node or its tier has no price."""
     price = attempt.tier.price_per_node_hour
-    if (scheduled_at is None and attempt.inherited_at is None) or (price is None and attempt.priced_at is None):
+    if not _had_nodes(attempt, scheduled_at) or (price is None and attempt.priced_at is None):
         return None
     used = node_time(attempt, scheduled_at, until, since=attempt.priced_at)
     return _capped(attempt.charged + (price_of(price, used) if price is not None else Decimal(0)))
+
+
+def _had_nodes(attempt: Attempt, scheduled_at: datetime | None) -> bool:
+    return scheduled_at is not None or attempt.inherited_at is not None or bool(attempt.held_for)
+
+
+def hold(attempt: Attempt, used: timedelta) -> Attempt:
+    """The attempt with more node time from before the last of its pods got a node."""
+    price, changes = attempt.tier.price_per_node_hour, {"held_for": attempt.held_for + used}
+    if attempt.priced_at is None or price is None:  # the time is charged with all other time
+        return attempt.model_copy(update=changes)
+    return attempt.model_copy(update={**changes, "charged": _capped(attempt.charged + price_of(price, used))})
+
+
+def held_before(attempt: Attempt) -> dict[str, object]:
+    """The fields of an attempt that another one gets which takes its place without a record of it."""
+    return {"held_for": attempt.held_for, "charged": attempt.charged, "priced_at": attempt.priced_at}
 
 
 def node_hours(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal:
@@ -59,7 +76,7 @@ def node_hours(attempt: Attempt, scheduled_at: datetime | None, until: datetime)
 def reprice(attempt: Attempt, price: Decimal | None, now: datetime) -> Attempt:
     """The attempt with another price of its tier from now on."""
     tier = attempt.tier.model_copy(update={"price_per_node_hour": price})
-    if attempt.scheduled_at is None and attempt.inherited_at is None:
+    if not _had_nodes(attempt, attempt.scheduled_at):
         return attempt.model_copy(update={"tier": tier})
     charged = charge(attempt, attempt.scheduled_at, now) or Decimal(0)
     return attempt.model_copy(update={"tier": tier, "charged": charged, "priced_at": now})

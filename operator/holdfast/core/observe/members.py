@@ -83,13 +83,20 @@ def node_time(
     """The time that an attempt had nodes, summed over its nodes; only the part after `since`, if given.
 
     Pods of its own count from `scheduled_at`, when the last of them got a node. Pods that it took over count from the
-    moment at which it took them over.
+    moment at which it took them over. What they had before is in `held_for`.
     """
-    total, kept = timedelta(0), inherited(attempt)
+    total, kept = attempt.held_for if since is None else timedelta(0), inherited(attempt)
     for count, begun in ((attempt.nodes - kept, scheduled_at), (kept, attempt.inherited_at)):
         if begun is not None:
             total += count * max(until - max(begun, since or begun), timedelta(0))
     return total
+
+
+def held_time(attempt: Attempt, pods: Iterable[PodView | None], until: datetime) -> timedelta:
+    """The node time, up to `until`, of pods that the attempt created, and that `node_time` does not count yet."""
+    since = attempt.scheduled_at or attempt.raised_at
+    begun = (pod.scheduled_at for pod in pods if pod and pod.attempt == attempt.number and pod.node)
+    return sum((max(until - max(at, since), timedelta(0)) for at in begun if at), timedelta(0))
 
 
 def pods_by_rank(pods: Iterable[PodView], attempt: Attempt) -> dict[int, PodView]:

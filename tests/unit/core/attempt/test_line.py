@@ -66,6 +66,16 @@ def test_the_later_one_gives_its_part_back():
     assert second.status.history == (), "nothing has ended"
 
 
+def test_nodes_that_are_given_back_are_paid_for():
+    """Breaks if a training that gives way again and again looks free."""
+    _first, second = share()
+    second.now += timedelta(seconds=45)
+    second.decide()
+    assert second.status.current.state is AttemptState.INTENDED
+    assert second.status.current.held_for == timedelta(seconds=90)
+    assert float(second.status.ledger.spent) == pytest.approx(90 / 3600 * 1.02, abs=1e-4)
+
+
 def test_the_first_one_keeps_its_part():
     first, second = share()
     first.decide()
