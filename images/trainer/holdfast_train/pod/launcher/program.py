@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from .output import Tee
+from .room import killed_processes
 from .signal_receivers import receivers
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
@@ -93,6 +94,7 @@ class Program:
             self._leave_now = Path(verdict_folder) / LEAVE_NOW
             self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
         self.listen()
+        killed = killed_processes()
         try:
             child = subprocess.Popen(
                 self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
@@ -113,7 +115,15 @@ class Program:
         lines, rest = err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS)
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
         ranks = read_rank_verdicts(verdict_folder)
-        return End(by_code, by_signal, self.signalled_at, ranks, lines or rest, regrouped_at=self._regrouped_at)
+        return End(
+            by_code,
+            by_signal,
+            self.signalled_at,
+            ranks,
+            lines or rest,
+            regrouped_at=self._regrouped_at,
+            oom_kills=killed_processes() - killed,
+        )
 
     def regroup(self, verdict_folder: str | None) -> None:
         """Kill the command, because a newer attempt begins; nothing if it has ended. Another thread calls this.

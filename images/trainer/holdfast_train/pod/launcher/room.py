@@ -16,6 +16,14 @@ def is_short() -> bool:
     return any(total // SHORT > left for total, left in _rooms())
 
 
+def killed_processes() -> int:
+    """How many processes of this container the kernel has killed because memory ran out; 0 if that is not known."""
+    for path in (GROUPS / "memory.events", GROUPS / "memory" / "memory.oom_control"):
+        with suppress(OSError, KeyError):  # another version of control groups, or a kernel that does not count them
+            return _numbers(path)["oom_kill"]
+    return 0
+
+
 def _rooms() -> list[tuple[int, int]]:
     """Of the machine and of the container, if it has a limit: all bytes, and those that are left."""
     found = []

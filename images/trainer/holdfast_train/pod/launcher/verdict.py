@@ -13,6 +13,8 @@ MESSAGE_CHARACTERS = 600
 
 _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
 
+_LOST_WORKER = re.compile(r"(?i)\bkilled\b|exited unexpectedly")  # a process of the rank, such as a loader of data
+
 # What gloo, NCCL, and torch's store and process groups say when the process at the other end is gone. The operator has
 # the same words for a program that writes no verdict.
 _PEER = re.compile(
@@ -44,6 +46,7 @@ class End(NamedTuple):
     """How the program ended. `code`: its exit code, None if a signal ended it.
 
     `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
+    `oom_kills`: how many processes the kernel killed meanwhile because memory ran out, while this launcher lived on.
     `regrouped_at`: when the launcher killed the program because a newer attempt begins on the same nodes; None if not.
     """
 
@@ -54,6 +57,7 @@ class End(NamedTuple):
     last_lines: tuple[str, ...] = ()
     start_error: tuple[str, str] | None = None
     regrouped_at: float | None = None
+    oom_kills: int = 0
 
 
 def classify(end: End) -> dict[str, Any]:
@@ -70,8 +74,15 @@ def classify(end: End) -> dict[str, Any]:
         "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
         "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") else [],
         # Whether another rank was gone; None if no rank has written why it failed.
-        "peer": _is_of_peer(found) if outcome == "failed" and (found := _first_failure(end.ranks)) else None,
+        "peer": _lost_peer(end, reason) if outcome == "failed" else None,
     }
+
+
+def _lost_peer(end: End, reason: str) -> bool | None:
+    if end.oom_kills and reason == "OutOfMemory":
+        return False
+    found = _first_failure(end.ranks)
+    return _is_of_peer(found) if found else None
 
 
 def _first_failure(ranks: tuple[RankVerdict, ...]) -> RankVerdict | None:
@@ -115,6 +126,8 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
     """Reason and message. `failure`: what a rank wrote."""
     if failure is not None and failure.reason not in ("", "UserException"):
         return failure.reason, failure.message
+    if end.oom_kills and (failure is None or _is_of_peer(failure) or _LOST_WORKER.search(failure.message)):
+        return "OutOfMemory", f"memory ran out: the kernel killed {end.oom_kills} of the processes on this node"
     out_of_memory = [line for line in end.last_lines if _OUT_OF_MEMORY.search(line)]
     if out_of_memory:
         return "OutOfMemory", out_of_memory[-1].strip()

@@ -141,3 +141,17 @@ def test_nothing_is_killed_after_the_end_of_the_program() -> None:
         [sys.executable, "-c", ENDED_BEFORE], capture_output=True, text=True, timeout=60, check=False
     )
     assert (found.stdout, found.stderr) == ("0 []\n", "")
+
+
+KILLED = """
+from holdfast_train.pod.launcher import program
+counts = [4, 6]
+program.killed_processes = lambda: counts.pop(0)
+print(program.Program(["true"], {"PATH": "/usr/bin:/bin"}).run(None).oom_kills)
+"""
+
+
+# Breaks if what the kernel killed before this program counts, or is not looked at.
+def test_processes_that_ran_out_of_memory_count_for_the_program_that_had_them() -> None:
+    found = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == ("2\n", "")

@@ -47,3 +47,21 @@ def test_a_kernel_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(room, "GROUPS", tmp_path)
     monkeypatch.setattr(room, "MACHINE", tmp_path / "meminfo")
     assert not room.is_short()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("memory.events", "low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n", 2),
+        ("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", 3),
+        ("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", 0),  # before Linux 4.13
+        ("memory.max", "max", 0),
+    ],
+)
+def test_processes_that_the_kernel_killed_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, count: int
+) -> None:
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    (tmp_path / "memory").mkdir()
+    (tmp_path / name).write_text(text)
+    assert room.killed_processes() == count

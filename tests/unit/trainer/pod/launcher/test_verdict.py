@@ -115,6 +115,30 @@ def test_the_verdict_fits_after_output_of_any_length() -> None:
     assert json.loads(data)["outcome"] == "failed"
 
 
+WORKER = "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed."
+
+
+@pytest.mark.parametrize(
+    ("message", "kills", "reason", "peer"),
+    [
+        (None, 0, "Signal9", None),
+        (None, 1, "OutOfMemory", False),
+        (WORKER, 1, "OutOfMemory", False),
+        (WORKER, 0, "UserException", False),
+        ("Connection reset by peer", 2, "OutOfMemory", False),  # another rank of this node was killed
+        ("ValueError: this batch is bad", 1, "UserException", False),  # a process whose end the program survived
+    ],
+)
+def test_a_process_that_the_kernel_killed_for_its_memory(
+    message: str | None, kills: int, reason: str, peer: bool | None
+) -> None:
+    """Breaks if memory that ran out on one node of several is a loss, after which the same happens again."""
+    ranks = (rank("failed", reason="UserException")._replace(message=message),) if message else ()
+    found = classify(End(None, 9, None, ranks, (), oom_kills=kills))
+    assert (found["outcome"], found["reason"], found["peer"]) == ("failed", reason, peer)
+    assert found["message"]
+
+
 RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1234"
 
 
