@@ -73,6 +73,7 @@ def move(
             autocompletion=completion.tiers,
         ),
     ] = None,
+    node: Annotated[str | None, typer.Option(help="Leave this node, one of several; the other pods stay.")] = None,
     namespace: Namespace = None,
     timeout: Timeout = 600,
     no_wait: NoWait = False,
@@ -84,6 +85,7 @@ def move(
     Examples:
       holdfast move vit-faces                  away from its node
       holdfast move vit-faces --tier dedicated to another tier
+      holdfast move llm --node n2              away from one of several nodes
     """
     target = Target(kubeconfig, namespace)
 
@@ -95,12 +97,27 @@ def move(
             if before.spec.suspend:
                 raise CliError(f"{job} is suspended: there is nothing to move", hint="set spec.suspend: false first")
             await check_tier(client, before, tier)
-            request_id = new_id()
-            await job_api.annotate(client, where, job, ANNOTATION_MOVE, f"{request_id} {tier}" if tier else request_id)
+            request_id, wish = new_id(), move_argument(before, tier, node)
+            await job_api.annotate(client, where, job, ANNOTATION_MOVE, f"{request_id} {wish}".rstrip())
             outcome = move_outcome(before, request_id)
             await report(Asked(client, where, job, outcome), None if no_wait else timeout, console())
 
     asyncio.run(run())
+
+
+def move_argument(job: TrainingJob, tier: str | None, node: str | None) -> str:
+    """What the request says beside its id. Raises CliError if the options do not fit the job."""
+    name, nodes = job.metadata.name, job.spec.trainer.nodes
+    if tier and node:
+        raise CliError("--tier and --node exclude each other: a move to another tier leaves every node")
+    if node and nodes == 1:
+        raise CliError(f"{name} has one node", hint=f"holdfast move {name} leaves it")
+    if nodes > 1 and not (tier or node):
+        raise CliError(
+            f"{name} has {nodes} nodes: name the one to leave with --node, or a tier with --tier",
+            hint=f"holdfast describe {name} --members shows the nodes",
+        )
+    return f"node={node}" if node else tier or ""
 
 
 def new_id() -> str:

@@ -12,6 +12,7 @@ from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.attempt.survivors import survivors
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.observe.members import is_member
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
@@ -65,13 +66,14 @@ def drain_unfenced_silent(turn: Turn, lost: Turn) -> None:
     draft.event("NodeSilent", text, warning=True)
 
 
-def drain_to_move(turn: Turn, tier_name: str | None) -> None:
-    """Order it to save and leave for that tier or, without one, for the policy's tier away from this node."""
-    draft, node = turn.draft, turn.pod.node if turn.pod else None
+def drain_to_move(turn: Turn, tier_name: str | None, node: str | None) -> None:
+    """Order it to save and leave for that tier or, without one, for the policy's tier away from `node`."""
+    draft = turn.draft
     turn.drain(EndReason.MOVE_REQUESTED, "a move was requested", grace_end(draft), EndKind.STOPPED)
     if successor := draft.status.successor:
         elsewhere = tier_name is not None and tier_name != successor.tier.name
-        if elsewhere or (tier_name is None and node in [pod.node for pod in successor.pods]):
+        there = [pod.node for pod in draft.snapshot.pods if is_member(successor, pod)]
+        if elsewhere or (tier_name is None and node in there):
             ends.drop_successor(draft, EndReason.MOVE_REQUESTED)
     intend_successor(draft, tier_name=tier_name, avoid=(node,) if node and tier_name is None else ())
     where = f"to {tier_name}" if tier_name else f"away from {node}"
@@ -181,7 +183,8 @@ def living_pods(turn: Turn) -> tuple[PodView, ...]:
 def has_to_leave(draft: Draft, attempt: Attempt, member: Member) -> bool:
     """True if the pod itself has to leave, not only its program: also if the job has to pause since the order."""
     notice = attempt.drain is not None and attempt.drain.kind is EndKind.LOSS
-    return not (notice and member.goes_on) or pause_reason(draft) is not None
+    stays = notice or (member.pod is not None and is_member(draft.status.successor, member.pod))
+    return not (stays and member.goes_on) or pause_reason(draft) is not None
 
 
 def delete_drained(turn: Turn, order: Unanswered) -> None:

@@ -41,6 +41,25 @@ def test_checkpoint_says_that_the_job_is_over() -> None:
         outcome(running_job({"phase": "Completed", "current": None}))
 
 
+@pytest.mark.parametrize(
+    ("nodes", "tier", "node", "argument"),
+    [(1, None, None, ""), (1, "spot", None, "spot"), (4, "spot", None, "spot"), (4, None, "n2", "node=n2"),
+     (4, None, None, None), (1, None, "n2", None), (4, "spot", "n2", None)],
+)  # fmt: skip
+def test_a_move_says_which_of_several_nodes_it_leaves(
+    nodes: int, tier: str | None, node: str | None, argument: str | None
+) -> None:
+    """Breaks if a training on several nodes leaves a node that nobody named."""
+    job = running_job()
+    trainer = job.spec.trainer.model_copy(update={"nodes": nodes})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"trainer": trainer})})
+    if argument is None:
+        with pytest.raises(CliError, match="node"):
+            request.move_argument(job, tier, node)
+    else:
+        assert request.move_argument(job, tier, node) == argument
+
+
 def test_move_waits_for_a_later_attempt_that_runs() -> None:
     outcome = request.move_outcome(running_job(), "id-2")
     handled = {"requests": {"move": "id-2"}}
