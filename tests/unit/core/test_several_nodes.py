@@ -6,25 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.running_gangs import ended, running
 from tests.support.decisions.snapshots import TIERS, verdict
 
 from holdfast.api.attempt import AttemptState, MemberGroup
 from holdfast.api.knowledge import Seen
-from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.api.status import Phase
-
-
-def running(**spec) -> GangWorld:
-    """Four nodes that train, with a checkpoint."""
-    world = GangWorld(spec=spec)
-    world.settle()
-    world.train()
-    return world
-
-
-def ended(world: GangWorld) -> list[tuple[str, str, int | None]]:
-    """How attempts ended: kind, reason, rank."""
-    return [(record.kind.value, record.reason, record.rank) for record in world.status.history]
 
 
 def test_all_pods_meet_at_one_address_before_any_program_starts():
@@ -116,102 +103,6 @@ def test_a_lost_node_is_replaced_alone():
     assert [(group.born, group.ranks) for group in current.members] == [(1, "0-1,3"), (2, "2")]
 
 
-def test_a_silent_node_is_a_loss_only_when_nothing_shows_that_it_trains():
-    world = running()
-    quiet = world.node_of(1)
-    world.silence(quiet)
-    world.pass_time(20)
-    world.step += 1
-    world.train(saved=False)  # its step shows that all ranks live
-    assert world.status.history == ()
-    world.silence(quiet, ready=True)
-    world.pass_time(20)
-    assert world.status.history == ()
-    assert world.worlds.keys() == {1}, "nothing was started again"
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("steps", [True, False])
-def test_a_kubelet_that_is_silent_alone_costs_nothing(rank, steps):
-    """Breaks if a training is restarted because one kubelet is cut off, while all launchers are heard."""
-    world = running()
-    world.silence(world.node_of(rank), alone=True)
-    for _ in range(40):
-        world.pass_time(5)
-        if steps:
-            world.train()
-    assert world.status.history == ()
-    assert world.worlds.keys() == {1}
-    world.silence(world.node_of(rank))  # and then its machine dies
-    for _ in range(9):
-        world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", rank)]
-
-
-def test_a_kubelet_that_is_silent_alone_does_not_hide_a_node_that_died():
-    """Breaks if only the first silent node is looked at."""
-    world = running()
-    world.silence(world.node_of(1), alone=True)
-    world.silence(world.node_of(3))
-    for _ in range(9):
-        world.pass_time(5)
-    assert ended(world)[0] == ("Loss", "NodeSilent", 3)
-
-
-def test_a_dead_node_is_lost_as_soon_as_its_launcher_did_not_answer():
-    """Breaks if the open call of a launcher on a dead node delays the loss."""
-    world = running()
-    world.now += timedelta(seconds=45)
-    world.silence(world.node_of(1))
-    world.decide()
-    assert world.last.asked == (world.uid(1),)
-    assert world.status.history == ()
-    world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
-
-
-def test_a_silent_node_whose_peers_fail_is_the_loss():
-    world = running()
-    world.silence(world.node_of(1))
-    for rank in (0, 2, 3):
-        world.fail(rank, "Connection reset by peer")
-    world.pass_time(1)
-    assert world.status.history == (), "it was heard a moment ago"
-    world.pass_time(34)
-    world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
-    assert world.created[4:] == ["vit-2-1"]
-    world.train()
-    assert world.status.restarts.losses == 1
-
-
-@pytest.mark.parametrize("fenced", [True, False])
-def test_one_dead_node_is_one_loss_although_its_silence_is_seen_late(fenced):
-    """Breaks if the node counts once as a lost connection, and once more when it is seen to be silent."""
-    world = GangWorld(fenced=fenced)
-    world.settle()
-    world.train()
-    dead = world.node_of(1)
-    world.silence(dead)
-    world.silence(dead, ready=True)  # the node controller has not seen it yet
-    world.dead.add(dead)
-    for rank in (0, 2, 3):
-        world.fail(rank, "Connection reset by peer")
-    world.pass_time(76)
-    assert ended(world) == [("Loss", "ConnectionLost", 0)]
-    assert world.status.current.world is None
-    world.silence(dead)
-    for _ in range(12):
-        world.pass_time(5)
-    assert len(ended(world)) == 1
-    assert not world.trains() or fenced
-    world.remove(dead)
-    world.pass_time(50)
-    world.pass_time(5)
-    assert world.trains()
-    assert world.status.restarts.losses == 1
-
-
 def test_two_nodes_lost_together_are_one_loss():
     world = running()
     world.free = []  # no node yet
@@ -242,41 +133,6 @@ def test_a_notice_brings_up_one_pod_and_then_moves():
     assert world.deleted == ["vit-1-2"]
     world.train()
     assert world.status.ledger.steps_lost == 0
-
-
-def move(world: GangWorld, argument: str) -> None:
-    """Somebody requests a move."""
-    changed = world.job.metadata.model_copy(update={"annotations": {ANNOTATION_MOVE: f"r1 {argument}"}})
-    world.job = world.job.model_copy(update={"metadata": changed})
-    world.settle()
-
-
-@pytest.mark.parametrize("answers", [True, False])
-def test_a_move_away_from_one_node_keeps_the_other_pods(answers):
-    """Breaks if the node of rank 0 is left, whichever node was meant, or if pods end that are to go on."""
-    world = running()
-    left = world.node_of(2)
-    move(world, f"node={left}")
-    assert world.created[4:] == ["vit-2-2"]
-    if answers:
-        world.leave()
-    for _ in range(30):
-        world.pass_time(10)
-    assert world.deleted == ["vit-1-2"]
-    assert world.trains()
-    assert world.node_of(2) != left
-    assert [kind for kind, *_ in ended(world)] == ["Stopped"]
-
-
-@pytest.mark.parametrize(("argument", "words"), [("", "name the one to leave"), ("node=n9", "no pod of the training")])
-def test_a_move_that_names_no_node_of_several_is_refused(argument, words):
-    world = running()
-    events = []
-    decide, world.decide = world.decide, lambda: events.extend(decide().events)
-    move(world, argument)
-    assert [one.reason for one in events] == ["MoveRefused"]
-    assert words in events[0].message
-    assert world.status.current.drain is None
 
 
 def test_a_second_notice_while_the_first_is_handled():
@@ -334,101 +190,6 @@ def test_suspend_ends_all_pods():
     assert world.status.phase is Phase.SUSPENDED
     assert all(pod.ended or pod.deleted_at for pod in world.pods.values())
     assert ended(world) == [("Stopped", "Suspended", 0)]
-
-
-def test_suspend_frees_the_other_nodes_while_a_silent_one_without_a_fence_is_waited_for():
-    """Breaks if nodes are paid for, perhaps for days, because nobody confirms that one pod of the job has ended."""
-    world = GangWorld(fenced=False)
-    world.settle()
-    world.train()
-    silent = world.node_of(2)
-    world.silence(silent)
-    for _ in range(9):
-        world.pass_time(5)
-    assert world.status.current.drain.reason == "NodeSilent"
-    assert world.deleted == ["vit-1-2"]
-    world.job = world.job.model_copy(update={"spec": world.job.spec.model_copy(update={"suspend": True})})
-    world.settle()
-    assert sorted(world.deleted) == [f"vit-1-{rank}" for rank in range(4)]
-    assert world.status.phase is not Phase.SUSPENDED, "the program on the silent node may still run"
-    world.remove(silent)
-    world.pass_time(50)
-    assert world.status.phase is Phase.SUSPENDED
-
-
-def ends(world: GangWorld) -> None:
-    """Rank 1 lost a peer, which has not told anything yet."""
-    world.fail(1, "Connection reset by peer")
-
-
-def completes(world: GangWorld) -> None:
-    """Rank 1 is complete."""
-    world.end_pod(world.uid(1), 0, verdict("completed", "Completed"))
-
-
-def is_cut_off(world: GangWorld) -> None:
-    """The kubelet of rank 1 is silent."""
-    world.silence(world.node_of(1), alone=True)
-
-
-FIRST = pytest.mark.parametrize("happens", [ends, completes, is_cut_off])
-
-
-@FIRST
-def test_one_member_that_ended_or_is_silent_hides_no_suspension(happens):
-    """Breaks if nodes are paid for while the job waits for what one of them says."""
-    world = running()
-    happens(world)
-    world.settle()
-    assert world.status.current.state is AttemptState.RUNNING
-    world.job = world.job.model_copy(update={"spec": world.job.spec.model_copy(update={"suspend": True})})
-    world.settle()
-    assert world.told == {world.uid(0): "drain"}
-    assert world.status.current.drain.reason == "Suspended"
-
-
-@FIRST
-def test_one_member_that_ended_or_is_silent_hides_no_notice(happens):
-    """Breaks if nobody saves although the node of another member is about to go."""
-    world = running()
-    happens(world)
-    world.settle()
-    world.notice(world.node_of(3))
-    world.settle()
-    current = world.status.current
-    assert (current.departure or current.drain).reason == "SpotInterruption"
-
-
-def test_a_member_that_is_complete_hides_no_node_that_died():
-    """Breaks if the job waits for ever for the word of a dead node."""
-    world = running()
-    completes(world)
-    world.silence(world.node_of(2))
-    for _ in range(9):
-        world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 2)]
-
-
-def test_a_kubelet_that_is_silent_hides_no_failure():
-    """Breaks if a failed program waits until the kubelet of another node answers again."""
-    world = running()
-    is_cut_off(world)
-    world.pass_time(5)
-    world.fail(2, "ValueError: bad batch", explained=False)
-    for _ in range(3):
-        world.pass_time(5)
-    assert ended(world) == [("Failure", "UserException", 2)]
-
-
-def test_a_node_that_may_be_dead_comes_before_failures_that_no_rank_explains():
-    """Breaks if a dead node counts as a failure of the programs that lost it."""
-    world = running()
-    world.silence(world.node_of(1))
-    for rank in (0, 2, 3):
-        world.fail(rank, "ChildFailedError", explained=False)
-    for _ in range(9):
-        world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
 
 
 def test_the_job_is_complete_when_all_are():
@@ -533,47 +294,6 @@ def test_a_program_without_a_fence_never_runs_in_two_worlds_however_often_it_was
         world.settle()
     assert world.status.current.members == ()
     assert world.trains()
-
-
-def test_nodes_that_wait_for_the_last_one_are_paid_for():
-    """Breaks if a training that waits long for its last node, and gives the others back, looks free."""
-    tiers = [{**TIERS[0], "acquireTimeout": "1h"}, {**TIERS[1], "acquireTimeout": "1h"}]
-    world = GangWorld(spec={"capacity": {"tiers": tiers}})
-    world.free = ["n1", "n2"]
-    world.settle()
-    world.now += timedelta(minutes=30)
-    world.free.append("n3")
-    world.settle()
-    world.pass_time(1801)
-    assert world.status.current.tier.name == "dedicated"
-    assert float(world.status.history[0].node_hours) == pytest.approx(2.5, abs=0.01)
-    assert float(world.status.ledger.spent) == pytest.approx(2.5 * 1.02, abs=0.01)
-
-
-def test_nodes_that_came_before_the_last_one_are_paid_for():
-    world = GangWorld(spec={"capacity": {"tiers": [{**TIERS[0], "acquireTimeout": "9h"}]}})
-    world.free = ["n1", "n2", "n3"]
-    world.settle()
-    world.now += timedelta(hours=1)
-    world.free.append("n4")
-    world.settle()
-    world.train()
-    world.now += timedelta(hours=1)
-    world.fail(2)
-    world.settle()
-    assert float(world.status.history[0].node_hours) == pytest.approx(3 + 4)
-    assert float(world.status.ledger.spent) == pytest.approx(7 * 1.02)
-
-
-def test_every_node_is_paid_for():
-    world = running()
-    world.now += timedelta(hours=1)
-    world.fail(2)
-    world.settle()
-    world.now += timedelta(hours=1)
-    world.train()
-    assert float(world.status.ledger.spent) == pytest.approx(4 * 2 * 1.02)
-    assert float(world.status.history[0].node_hours) == pytest.approx(4)
 
 
 EVENTS = st.one_of(

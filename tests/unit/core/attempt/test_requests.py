@@ -1,0 +1,42 @@
+"""Requests for a training on several nodes."""
+
+import pytest
+from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.running_gangs import ended, running
+
+from holdfast.api.names import ANNOTATION_MOVE
+
+
+def move(world: GangWorld, argument: str) -> None:
+    """Somebody requests a move."""
+    changed = world.job.metadata.model_copy(update={"annotations": {ANNOTATION_MOVE: f"r1 {argument}"}})
+    world.job = world.job.model_copy(update={"metadata": changed})
+    world.settle()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_move_away_from_one_node_keeps_the_other_pods(answers):
+    """Breaks if the node of rank 0 is left, whichever node was meant, or if pods end that are to go on."""
+    world = running()
+    left = world.node_of(2)
+    move(world, f"node={left}")
+    assert world.created[4:] == ["vit-2-2"]
+    if answers:
+        world.leave()
+    for _ in range(30):
+        world.pass_time(10)
+    assert world.deleted == ["vit-1-2"]
+    assert world.trains()
+    assert world.node_of(2) != left
+    assert [kind for kind, *_ in ended(world)] == ["Stopped"]
+
+
+@pytest.mark.parametrize(("argument", "words"), [("", "name the one to leave"), ("node=n9", "no pod of the training")])
+def test_a_move_that_names_no_node_of_several_is_refused(argument, words):
+    world = running()
+    events = []
+    decide, world.decide = world.decide, lambda: events.extend(decide().events)
+    move(world, argument)
+    assert [one.reason for one in events] == ["MoveRefused"]
+    assert words in events[0].message
+    assert world.status.current.drain is None

@@ -1,0 +1,49 @@
+"""What a training on several nodes costs, from the first node that comes."""
+
+from datetime import timedelta
+
+import pytest
+from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.running_gangs import running
+from tests.support.decisions.snapshots import TIERS
+
+
+def test_nodes_that_wait_for_the_last_one_are_paid_for():
+    """Breaks if a training that waits long for its last node, and gives the others back, looks free."""
+    tiers = [{**TIERS[0], "acquireTimeout": "1h"}, {**TIERS[1], "acquireTimeout": "1h"}]
+    world = GangWorld(spec={"capacity": {"tiers": tiers}})
+    world.free = ["n1", "n2"]
+    world.settle()
+    world.now += timedelta(minutes=30)
+    world.free.append("n3")
+    world.settle()
+    world.pass_time(1801)
+    assert world.status.current.tier.name == "dedicated"
+    assert float(world.status.history[0].node_hours) == pytest.approx(2.5, abs=0.01)
+    assert float(world.status.ledger.spent) == pytest.approx(2.5 * 1.02, abs=0.01)
+
+
+def test_nodes_that_came_before_the_last_one_are_paid_for():
+    world = GangWorld(spec={"capacity": {"tiers": [{**TIERS[0], "acquireTimeout": "9h"}]}})
+    world.free = ["n1", "n2", "n3"]
+    world.settle()
+    world.now += timedelta(hours=1)
+    world.free.append("n4")
+    world.settle()
+    world.train()
+    world.now += timedelta(hours=1)
+    world.fail(2)
+    world.settle()
+    assert float(world.status.history[0].node_hours) == pytest.approx(3 + 4)
+    assert float(world.status.ledger.spent) == pytest.approx(7 * 1.02)
+
+
+def test_every_node_is_paid_for():
+    world = running()
+    world.now += timedelta(hours=1)
+    world.fail(2)
+    world.settle()
+    world.now += timedelta(hours=1)
+    world.train()
+    assert float(world.status.ledger.spent) == pytest.approx(4 * 2 * 1.02)
+    assert float(world.status.history[0].node_hours) == pytest.approx(4)
