@@ -238,6 +238,8 @@ class TrainingJobStatus(Model):
     """True if the program uses Holdfast's checkpoints: one of its attempts has held the storage fence."""
     library_program: Name | None = None
     """Digest of the program and storage that `library` is about. Another program has yet to show that it uses them."""
+    ran_program: Name | None = None
+    """Digest of the program and storage of the newest attempt that has ended after its trainer ran."""
     ledger: Ledger = Ledger()
     """What the job has cost, and what interruptions have cost it."""
     forecast: Forecast = Forecast()

@@ -181,9 +181,9 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
 
 
 def uses_checkpoints(job: TrainingJob) -> bool:
-    """True if an attempt of the job has held the storage fence, or has reported a checkpoint."""
+    """True if the program has held the storage fence. A checkpoint alone shows nothing of a program that was edited."""
     status = job.status
-    return status.library or status.checkpoint is not None or (status.current is not None and status.current.fenced)
+    return status.library or (status.current is not None and status.current.fenced)
 
 
 def attempt_number(job: TrainingJob) -> str:

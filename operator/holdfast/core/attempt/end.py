@@ -17,7 +17,7 @@ from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, t
 from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End
-from holdfast.core.books.history import append
+from holdfast.core.books.history import append, has_run
 from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import find_tier
@@ -155,12 +155,6 @@ def end_attempt(
             _count_loss(turn, end, progressed=progressed)
         case EndKind.STOPPED:
             _go_on(turn)
-
-
-def has_run(draft: Draft) -> bool:
-    """True if a program of the job ever ran: what worked once does not end the job the first time it does not work."""
-    status = draft.status
-    return status.ledger.folded_through > 0 or any(record.started_at for record in status.history)
 
 
 def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
@@ -331,7 +325,7 @@ def _close(
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
     draft, record = turn.draft, _record(turn, end, ended_at, pod or turn.pod, estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
-    append(draft, record, turn.attempt.tier.kind)
+    append(draft, record, turn.attempt.tier.kind, turn.pod.program if turn.pod else "")
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
     known = knowledge.record_end(draft.status.tiers, record, granted=granted, taken=taken, refusal=refusal)
     draft.set(tiers=known)

@@ -11,7 +11,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.books import ledger
-from holdfast.core.books.history import settle_loss
+from holdfast.core.books.history import has_run, settle_loss
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
@@ -180,7 +180,7 @@ def note_refusal(turn: Turn, refusal: Refusal) -> None:
     text = refusal.message[:512] + _advice(turn.draft, refusal)
     invalid = refusal.status == INVALID and not DENIED.search(refusal.message)
     often = POD_SECURITY in text and turn.attempt.refusals + 1 >= POD_SECURITY_TRIES
-    if (invalid or often) and not end.has_run(turn.draft):
+    if (invalid or often) and not has_run(turn.draft):
         turn.draft.refusal_handled = True
         reason = EndReason.POD_INVALID if invalid else EndReason.POD_REFUSED
         end.end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))

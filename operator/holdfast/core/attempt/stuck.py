@@ -9,8 +9,9 @@ import re
 
 from holdfast.api import names
 from holdfast.api.attempt import EndKind
-from holdfast.core.attempt.end import end_attempt, has_run
+from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.books.history import has_run
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import ContainerView
 from holdfast.core.observe.start_trouble import is_ours
@@ -74,7 +75,7 @@ def is_refused(reason: str, message: str) -> bool:
 
 
 def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
-    """True if no image can have that name, or the attempt before was refused too. Not if the program ever ran."""
+    """True if no image can have that name, or the attempt before was refused too. Not if the program has run."""
     if has_run(draft):
         return False
     status = draft.status

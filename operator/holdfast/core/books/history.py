@@ -8,13 +8,16 @@ from holdfast.api.attempt import Attempt, AttemptRecord, EndReason
 from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
 from holdfast.core.draft import Draft
+from holdfast.core.pod_manifest import program
 
 LENGTH = 20
 BYTES = 16 * 1024
 
 
-def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
+def append(draft: Draft, record: AttemptRecord, kind: TierKind, ran: str = "") -> None:
     """Add the record of an attempt that is over. A record that no longer fits is dropped; the ledger still counts it.
+
+    `ran`: the digest of the program that its pod was made for; if it is empty, that is the job's program.
 
     While no tier has a node, every walk of the grid adds a record every few minutes. Only the newest walk is kept, so
     that waiting does not push out older events.
@@ -28,6 +31,20 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind) -> None:
     kept = [*(entry.number for entry in history), *(number for number in alive if number != record.number)]
     folded = max(ledger.folded_through, min(kept, default=record.number + 1) - 1)
     draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
+    if record.started_at is not None:
+        draft.set(ran_program=ran or program(draft.snapshot.job))
+
+
+def has_run(draft: Draft) -> bool:
+    """True if the job's program ran in an attempt that has ended: what worked once does not end the job at once.
+
+    An edited program has yet to run. A status without `ranProgram`, as an earlier version wrote it, does not say which
+    program ran: there, every attempt counts.
+    """
+    status = draft.status
+    if status.ran_program is not None:
+        return status.ran_program == program(draft.snapshot.job)
+    return any(one.steps for one in status.ledger.by_tier) or any(record.started_at for record in status.history)
 
 
 def settle_loss(

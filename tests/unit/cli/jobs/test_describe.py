@@ -34,7 +34,7 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
     "wanted",
     ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
      "File train.py, line 7", "SpotInterruption", "1 losses (0 of them infrastructure), 1 of 3 allowed failures",
-     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The job trains."],
+     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The program trains."],
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
     assert wanted in shown()
@@ -81,7 +81,8 @@ def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({}, "it saves, moves, and resumes at the step that it saved"),
+        ({"library": True}, "it saves, moves, and resumes at the step that it saved"),
+        ({}, "Nothing shows that it uses Holdfast's checkpoints"),  # it may be of an earlier program
         ({"checkpoint": None, "library": True}, "it saves, moves, and resumes"),
         ({"checkpoint": None, "current": {**CURRENT, "fenced": True}}, "it saves, moves, and resumes"),
         ({"checkpoint": None}, "The program trains. If its node is taken away, the program is asked to leave"),

@@ -19,6 +19,7 @@ from tests.support.decisions.snapshots import (
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.status import Phase
 from holdfast.core.observe.snapshot import Refusal
+from holdfast.core.pod_manifest import program
 
 
 def delay_after(losses, exit_code):
@@ -78,6 +79,28 @@ def test_an_image_that_worked_once_does_not_end_a_job_when_it_does_not_work(refu
     assert not later.phase.final
     assert (later.history[-1].kind, later.history[-1].reason) == (EndKind.LOSS, reason)
     assert later.current.avoid_nodes == ("n1",)  # another node may have another image
+
+
+# Breaks if attempts of the program before an edit speak for the edited one, or if an edit takes away the program's own.
+@pytest.mark.parametrize(("ran", "failed"), [(program(job()), False), ("edited", True)])
+def test_what_worked_once_is_said_of_a_program_not_of_a_job(ran, failed):
+    refused = at_once(127, verdict("misconfigured", "CommandNotFound"))
+    before = job(status(attempt(2, AttemptState.STARTING), history=RAN, ran_program=ran))
+    assert settled(snapshot(before, refused)).status.phase.final is failed
+
+
+@pytest.mark.parametrize(("made_for", "known"), [("old", "old"), ("", program(job()))])
+def test_an_attempt_whose_trainer_ran_says_of_which_program(made_for, known):
+    """Breaks if an edit while the pod leaves makes its end speak for the edited program."""
+    left = ended(2, 1, program=made_for)
+    assert settled(snapshot(job(status(attempt(2))), left)).status.ran_program == known
+
+
+def test_attempts_that_got_no_node_do_not_show_that_the_program_ran():
+    """Breaks if a long wait for nodes makes a first refusal for good a passing one."""
+    refusal = Refusal(40, at(0), 422, "Invalid", "spec.containers[0].name: Duplicate value")
+    waited = job(status(attempt(40, AttemptState.ACQUIRING), ledger={"folded_through": 39}))
+    assert settled(snapshot(waited, refusal=refusal)).status.phase is Phase.FAILED
 
 
 @pytest.mark.parametrize(
