@@ -137,6 +137,8 @@ class TierTotals(Model):
     """Steps of these attempts that a later attempt trained again."""
     training: Duration = timedelta(0)
     """Time from the first to the last step, summed over these attempts."""
+    training_hours: Hours = Decimal(0)
+    """The same time in hours, each attempt's multiplied by the number of its nodes."""
 
 
 class Ledger(Model):

@@ -67,7 +67,7 @@ def find_reasons(
         job, profile = _blind_job(job), _blind_profile(profile)
     draft = Draft(Snapshot(now=now, job=job, cluster=ClusterView(nodes or ()), profile=profile))
     grid, looked = draft.snapshot.grid, None if nodes is None else len(nodes)
-    draft.set(ledger=as_of(job.status, grid, now, job.spec.trainer.nodes))
+    draft.set(ledger=as_of(job.status, grid, now))
     bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger)
     if idle := why_idle(job):
         paused = job.status.phase is Phase.SUSPENDED and not job.spec.suspend

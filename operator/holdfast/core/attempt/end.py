@@ -325,7 +325,8 @@ def _close(
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
     draft, record = turn.draft, _record(turn, end, ended_at, pod or turn.pod, estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
-    append(draft, record, turn.attempt.tier.kind, turn.pod.program if turn.pod else "")
+    ran = turn.pod.program if turn.pod else ""
+    append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes, ran=ran)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
     known = knowledge.record_end(draft.status.tiers, record, granted=granted, taken=taken, refusal=refusal)
     draft.set(tiers=known)

@@ -50,7 +50,7 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
     leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(
         spec.capacity.budget,
-        ledger.as_of(draft.status, tiers, draft.now, spec.trainer.nodes).spent,
+        ledger.as_of(draft.status, tiers, draft.now).spent,
         answer.outlook.view,
         seen,
         leaving=leaving / timedelta(seconds=1),

@@ -82,8 +82,8 @@ def reprice(attempt: Attempt, price: Decimal | None, now: datetime) -> Attempt:
     return attempt.model_copy(update={"tier": tier, "charged": charged, "priced_at": now})
 
 
-def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
-    """The ledger with one more attempt that is over."""
+def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind, nodes: int = 1) -> Ledger:
+    """The ledger with one more attempt that is over; it had so many nodes at once."""
     ran = ledger.ran_at or record.started_at
     update: dict[str, Any] = {"attempts": ledger.attempts + 1, "ran_at": ran}
     if record.scheduled_at is not None or record.node_hours:
@@ -99,6 +99,7 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind) -> Ledger:
             estimated=cost if record.estimated else Decimal(0),
             steps=record.steps,
             training=trained(record),
+            training_hours=nodes * hours(trained(record)),
         )
         update["by_tier"] = _add(ledger.by_tier, totals)
     return ledger.model_copy(update=update)
@@ -142,11 +143,8 @@ def trained(record: AttemptRecord) -> timedelta:
     return max(record.last_step_at - record.first_step_at, timedelta(0))
 
 
-def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime, nodes: int = 1) -> Ledger:
-    """The ledger with the values that depend on the time: money so far, money saved, goodput.
-
-    `nodes` is the number of nodes that the job uses at once.
-    """
+def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime) -> Ledger:
+    """The ledger with the values that depend on the time: money so far, money saved, goodput."""
     ledger, current = status.ledger, status.current
     alive = [attempt for attempt in (current, status.successor) if attempt]
     totals = (*ledger.by_tier, *(_running(attempt, now) for attempt in alive))
@@ -158,7 +156,7 @@ def as_of(status: TrainingJobStatus, grid: Iterable[ProfileTier], now: datetime,
         update={
             "spent": spent,
             "ran_at": ran_at,
-            "saved_versus_dedicated": None if ledger.uncounted_restarts else _saved(totals, grid, spent, nodes),
+            "saved_versus_dedicated": None if ledger.uncounted_restarts else _saved(totals, grid, spent),
             "goodput": _goodput(totals, now - ran_at - paused) if ran_at and not ledger.uncounted_restarts else None,
         }
     )
@@ -196,6 +194,7 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
             "spent": charge(attempt, attempt.scheduled_at, now) or Decimal(0),
             "steps": steps,
             "training": training,
+            "training_hours": attempt.nodes * hours(training),
         }
     )
 
@@ -203,15 +202,17 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
 _ONE = TierTotals(tier="", kind="Spot", attempts=1)
 
 
-def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal, nodes: int) -> str | None:
+def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Decimal) -> str | None:
+    """The money saved. Each attempt counts with the nodes that it had: an edit of trainer.nodes changes no past."""
     prices = [t.price_per_node_hour for t in grid if t.kind == "Dedicated" and t.price_per_node_hour is not None]
     fast = [one for one in totals if one.kind != "CPU"]
     paced = sum(one.steps for one in fast)
     if not prices or not paced:
         return None
     useful = sum(one.steps - one.steps_lost for one in totals)
-    training = sum((one.training for one in fast), timedelta(0))
-    dedicated = nodes * min(prices) * (training // MICROSECOND) * useful / (paced * MICROSECONDS_PER_HOUR)
+    # An earlier version did not write trainingHours; an attempt has one node at least.
+    training = sum((max(one.training_hours, hours(one.training)) for one in fast), Decimal(0))
+    dedicated = min(prices) * training * useful / paced
     return format((dedicated - spent).quantize(MONEY), "f")
 
 

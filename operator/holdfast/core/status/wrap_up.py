@@ -128,7 +128,7 @@ def _update_costs(draft: Draft) -> None:
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
     if draft.changed:
-        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now, draft.snapshot.job.spec.trainer.nodes))
+        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
         draft.set(forecast=forecast(draft))
 
 

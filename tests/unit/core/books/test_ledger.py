@@ -117,6 +117,19 @@ def test_money_saved_versus_dedicated():
     assert ledger.as_of(slow, (tier("dedicated"),), at(0)).saved_versus_dedicated is None
 
 
+# Breaks if an edit of trainer.nodes changes what steps would have cost that other nodes have done.
+def test_money_saved_is_that_of_the_nodes_which_an_attempt_had():
+    two = running(nodes=2, pods=())
+    trainer = {"image": "r/train:1", "command": ["python"], "nodes": 4, "acceleratorsPerNode": 1}
+    over = settled(snapshot(job(status(two), trainer=trainer))).status
+    (sums,) = over.ledger.by_tier
+    assert (sums.training_hours, sums.spent) == (Decimal("0.5"), Decimal("2.0400"))
+    told = ledger.as_of(over, (tier("dedicated"),), at(0))
+    assert told.saved_versus_dedicated == "-0.5100"
+    present = ledger.as_of(status(two), (tier("dedicated"),), at(0))
+    assert present.saved_versus_dedicated == "-0.5100"
+
+
 @pytest.mark.parametrize(
     ("lost", "paused", "goodput"), [(0, 0, "0.900"), (50, 0, "0.450"), (0, 100, "1.000"), (0, 2000, None)]
 )
