@@ -180,6 +180,8 @@ class Attempt(Model):
     """Number of its pods. Each pod has a node of its own."""
     members: Annotated[tuple[MemberGroup, ...], Field(max_length=MAX_GROUPS), KeyedBy("born")] = ()
     """Its pods, by the attempt that created them. Empty if it created all of its pods itself."""
+    accelerators: Count | None = None
+    """Number of accelerators that each of its pods asks for. Set once its pods are to be created."""
     inherited_at: Time | None = None
     """Since when it pays for the nodes of the pods that it took over from an earlier attempt."""
     held_for: Duration = timedelta(0)

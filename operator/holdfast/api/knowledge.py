@@ -75,6 +75,8 @@ class TierKnowledge(Model):
     """Since when the tier is up, or out (Lost, Refused or Unfit)."""
     seen_at: Time | None = None
     """When the state was last observed."""
+    accelerators: Count | None = None
+    """Number of accelerators that the job's pods asked for then. Not set in a profile."""
     observation: Observation | None = None
     """Billed if a node was added after a pod needed it. Free if every node was there before."""
     acquire: Measured | None = None

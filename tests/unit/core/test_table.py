@@ -28,6 +28,7 @@ from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, tol
 from holdfast.api.attempt import AttemptState, Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.attempt.start import seen_pod
+from holdfast.core.capacity.knowledge import find
 from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.pod_manifest import program
@@ -110,6 +111,14 @@ def test_a_new_program_has_to_show_that_it_takes_the_fence():
     assert (made.library, made.library_program) == (False, None)
     same = ran.model_copy(update={"library_program": program(job())})
     assert settled(snapshot(job(same))).status.library
+
+
+# Breaks if what a tier shows an attempt is put down to another number of accelerators than its pods asked for.
+def test_an_attempt_knows_how_many_accelerators_its_pods_ask_for():
+    made = settled(snapshot(job(status(attempt(2, AttemptState.INTENDED))))).status
+    assert made.current.accelerators == job().spec.trainer.accelerators_per_node
+    ran = job(status(attempt(accelerators=7)))
+    assert find(settled(snapshot(ran, ended(1, 1))).status.tiers, "spot").accelerators == 7
 
 
 def test_a_pod_of_another_program_is_not_taken_over_as_promised():

@@ -328,8 +328,10 @@ def _close(
     ran = turn.pod.program if turn.pod else ""
     append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes, ran=ran)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
-    known = knowledge.record_end(draft.status.tiers, record, granted=granted, taken=taken, refusal=refusal)
-    draft.set(tiers=known)
+    known, asked = draft.status.tiers, turn.attempt.accelerators
+    draft.set(
+        tiers=knowledge.record_end(known, record, granted=granted, taken=taken, refusal=refusal, accelerators=asked)
+    )
 
 
 def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None, *, estimated: bool) -> AttemptRecord:

@@ -121,7 +121,8 @@ def acquiring(draft: Draft, attempt: Attempt) -> Attempt:
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
     waited = attempt.in_line_since is not None and attempt.created_at is None  # it could not take nodes so far
     deadline = attempt.acquire_deadline if attempt.acquire_deadline and not waited else draft.now + timeout
-    changes = {"created_at": draft.now, "acquire_deadline": deadline, "retry_at": None}
+    asked = draft.snapshot.job.spec.trainer.accelerators_per_node
+    changes = {"created_at": draft.now, "acquire_deadline": deadline, "retry_at": None, "accelerators": asked}
     return attempt.model_copy(update={"state": AttemptState.ACQUIRING, **changes})
 
 

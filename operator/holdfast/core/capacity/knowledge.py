@@ -14,6 +14,7 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.spells import (
     Spell,
     extend_spell,
+    own_spell,
     patience,
     stored_spell,
     with_attempt,
@@ -51,7 +52,11 @@ def record_node(
             update={
                 "acquire": _measure(one.acquire, took) if in_time else one.acquire,
                 "observation": _observe(one.observation, asked, node_created_at),
-                **spell_fields(extend_spell(stored_spell(one), Seen.UP, min(up_since or at, at), at)),
+                **_seen(
+                    one,
+                    extend_spell(own_spell(one, attempt.accelerators), Seen.UP, min(up_since or at, at), at),
+                    attempt.accelerators,
+                ),
             }
         ),
     )
@@ -69,10 +74,19 @@ def record_first_step(known: Known, attempt: Attempt) -> Known:
     return _put(known, one.model_copy(update={"start": _measure(one.start, took)}))
 
 
-def record_refusal(known: Known, tier: str, asked: datetime, now: datetime, refusal: Seen = Seen.REFUSED) -> Known:
+def record_refusal(
+    known: Known,
+    tier: str,
+    asked: datetime,
+    now: datetime,
+    refusal: Seen = Seen.REFUSED,
+    *,
+    accelerators: int | None = None,
+) -> Known:
     """A pod has waited for a node of the tier since `asked`, and gives up; `refusal` is what that shows."""
     one = _open(known, tier)
-    return _put(known, one.model_copy(update=spell_fields(extend_spell(stored_spell(one), refusal, asked, now))))
+    spell = extend_spell(own_spell(one, accelerators), refusal, asked, now)
+    return _put(known, one.model_copy(update=_seen(one, spell, accelerators)))
 
 
 def record_end(
@@ -82,21 +96,25 @@ def record_end(
     granted: bool = True,
     taken: bool = False,
     refusal: Seen = Seen.REFUSED,
+    accelerators: int | None = None,
 ) -> Known:
     """An attempt is over. `taken`: the tier took its node back. `refusal` is what it shows if the tier gave no node.
 
-    If the cluster did not give the node (`granted`), only the pace of its steps counts.
+    Each of its pods asked for so many `accelerators`. If the cluster did not give the node (`granted`), only the pace
+    of its steps counts.
     """
     if record.scheduled_at is None:
         if record.reason == "AcquireTimeout":
-            return record_refusal(known, record.tier, record.raised_at, record.ended_at, refusal)
+            return record_refusal(
+                known, record.tier, record.raised_at, record.ended_at, refusal, accelerators=accelerators
+            )
         return known
     one = _open(known, record.tier)
     pace = pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at, one.pace)
     if not granted:
         return _put(known, one.model_copy(update={"pace": pace})) if pace else known
     lost = record.kind is EndKind.LOSS and taken
-    spell = extend_spell(stored_spell(one), Seen.UP, record.scheduled_at, record.ended_at)
+    spell = extend_spell(own_spell(one, accelerators), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
         spell = extend_spell(spell, Seen.LOST, record.ended_at, record.ended_at)
     return _put(
@@ -106,7 +124,7 @@ def record_end(
                 "losses": one.losses + int(lost),
                 "node_time": min(one.node_time + _node_time(record), LONGEST),
                 "pace": pace,
-                **spell_fields(spell),
+                **_seen(one, spell, accelerators),
             }
         ),
     )
@@ -187,8 +205,11 @@ def record_sight(
         return known
     one = _open(known, attempt.tier.name)
     reason = refusal(attempt) if attempt.state is AttemptState.ACQUIRING else Seen.REFUSED
-    spell = with_attempt(stored_spell(one), attempt, patience(attempt.tier, one, acquire_time), now, reason)
-    return known if spell is None else _put(known, one.model_copy(update=spell_fields(spell)))
+    before, asked = own_spell(one, attempt.accelerators), attempt.accelerators
+    spell = with_attempt(before, attempt, patience(attempt.tier, one, acquire_time), now, reason)
+    if spell is None or spell is before:
+        return known
+    return _put(known, one.model_copy(update=_seen(one, spell, asked)))
 
 
 def _measure(before: Measured | None, took: timedelta) -> Measured:
@@ -208,6 +229,12 @@ def _observe(before: Observation | None, asked: datetime, node_created_at: datet
 def spell_fields(spell: Spell | None) -> dict[str, Seen | datetime]:
     """The spell as fields of status."""
     return {"state": spell.state, "since": spell.since, "seen_at": spell.seen_at} if spell else {}
+
+
+def _seen(before: TierKnowledge, spell: Spell, accelerators: int | None) -> dict[str, Seen | datetime | int | None]:
+    """The spell as fields of a job's status, with the number of accelerators that the pods asked for that saw it."""
+    known = accelerators is None or spell == stored_spell(before)
+    return {**spell_fields(spell), "accelerators": before.accelerators if known else accelerators}
 
 
 def _open(known: Known, tier: str) -> TierKnowledge:

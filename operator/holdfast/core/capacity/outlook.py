@@ -24,10 +24,10 @@ from holdfast.core.capacity.spells import (
     FRESH,
     WORKING,
     Spell,
+    own_spell,
     patience,
     prevailing_spell,
     shared_spell,
-    stored_spell,
     with_attempt,
 )
 from holdfast.core.capacity.usable_nodes import usable_node_since
@@ -247,7 +247,8 @@ class _Ahead:
 
     def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""
-        spell, others = stored_spell(own), shared_spell(shared, self.accelerators, self.snapshot.job.metadata.namespace)
+        namespace = self.snapshot.job.metadata.namespace
+        spell, others = own_spell(own, self.accelerators), shared_spell(shared, self.accelerators, namespace)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
                 known = own if own and own.acquire else shared

@@ -59,10 +59,12 @@ class JobView(NamedTuple):
     @classmethod
     def of(cls, job: TrainingJob, known: Known) -> Self:
         """The view of a job; `known` is what it knows, updated by its present attempts."""
-        attempts = (job.status.current, job.status.successor)
-        on = frozenset(one.tier.name for one in attempts if one and one.scheduled_at and loss_known_at(one) is None)
-        obtained = on.union(one.tier for one in known if one.node_time or one.acquire)
-        return cls(job.metadata.namespace, Demand.of(job.spec.trainer), known, on, obtained)
+        demand, attempts = Demand.of(job.spec.trainer), (job.status.current, job.status.successor)
+        same = (None, demand.accelerators)  # what the job obtained before an edit says nothing of what it asks for now
+        alive = [one for one in attempts if one and one.scheduled_at and one.accelerators in same]
+        on = frozenset(one.tier.name for one in alive if loss_known_at(one) is None)
+        obtained = on.union(one.tier for one in known if (one.node_time or one.acquire) and one.accelerators in same)
+        return cls(job.metadata.namespace, demand, known, on, obtained)
 
 
 def profile_status(
@@ -131,17 +133,26 @@ def merge_measured(before: Measured | None, jobs: Measured | None) -> Measured |
 
 
 class _Sighting(NamedTuple):
-    """One job's spell of a tier."""
+    """One job's spell of a tier, and how many accelerators its pods asked for then."""
 
     job: JobView
     spell: Spell
+    accelerators: int
+
+
+def _sighting(job: JobView, known: TierKnowledge | None) -> _Sighting | None:
+    if known is None or (spell := stored_spell(known)) is None:
+        return None
+    return _Sighting(job, spell, job.demand.accelerators if known.accelerators is None else known.accelerators)
 
 
 def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[_Sighting], list[_Sighting]]:
     """What the jobs saw of a tier: what counts for all jobs, and the refusals that count only in their namespace."""
-    seen = [_Sighting(job, spell) for job in jobs if (spell := stored_spell(find(job.known, tier)))]
+    seen = [one for job in jobs if (one := _sighting(job, find(job.known, tier)))]
     shared = [one for one in seen if one.spell.state in (Seen.UP, Seen.LOST)]
-    refused = [one for one in seen if one.spell.state is Seen.REFUSED and now - one.spell.seen_at <= FRESH]
+    # The rest of what a job demanded before an edit is not known.
+    unedited = [one for one in seen if one.accelerators == one.job.demand.accelerators]
+    refused = [one for one in unedited if one.spell.state is Seen.REFUSED and now - one.spell.seen_at <= FRESH]
     least: dict[str, int] = {}  # the smallest number of accelerators that each namespace was refused
     for one in refused:
         asked, namespace = one.job.demand.accelerators, one.job.namespace
@@ -187,8 +198,8 @@ def _shapes(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> 
     """
     stored = {shape.accelerators: shape_spell(shape) for shape in before.shapes}
     merged: dict[int, Spell] = {}
-    for number in sorted({*stored, *(one.job.demand.accelerators for one in seen)}):
-        spells = [one.spell for one in seen if one.job.demand.accelerators == number]
+    for number in sorted({*stored, *(one.accelerators for one in seen)}):
+        spells = [one.spell for one in seen if one.accelerators == number]
         if spell := merge_spells(stored.get(number), spells, now):
             merged[number] = spell
 

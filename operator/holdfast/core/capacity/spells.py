@@ -41,6 +41,17 @@ def stored_spell(known: TierKnowledge | None) -> Spell | None:
     return Spell(known.state, known.since, known.seen_at)
 
 
+def own_spell(known: TierKnowledge | None, accelerators: int | None) -> Spell | None:
+    """What a job's status tells of a tier if each pod asks for so many accelerators (None: not known); None if nothing.
+
+    The job may have asked for another number before it was edited. A wait that was unfit then tells nothing now.
+    """
+    spell = stored_spell(known)
+    if known is None or spell is None or accelerators is None or known.accelerators in (None, accelerators):
+        return spell
+    return spell if spell.state is not Seen.UNFIT and _tells(spell, known.accelerators, accelerators) else None
+
+
 def shape_spell(known: ShapeKnowledge) -> Spell:
     """The spell of one shape in a profile's status."""
     return Spell(known.state, known.since, known.seen_at)
@@ -66,15 +77,16 @@ def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str)
     """
     if known is None or not (known.shapes or known.refusals):
         return stored_spell(known)
-    told = [shape_spell(shape) for shape in known.shapes if _tells(shape, accelerators)]
+    told = [shape_spell(one) for one in known.shapes if _tells(shape_spell(one), one.accelerators, accelerators)]
     mine = [one for one in known.refusals if one.namespace == namespace_digest(namespace)]
     return prevailing_spell([*told, *(refusal_spell(one) for one in mine if one.accelerators <= accelerators)])
 
 
-def _tells(shape: ShapeKnowledge, accelerators: int) -> bool:
-    if shape.state is Seen.UP:
-        return shape.accelerators >= accelerators
-    return shape.state is not Seen.REFUSED or shape.accelerators <= accelerators
+def _tells(spell: Spell, asked: int, accelerators: int) -> bool:
+    """True if what pods that ask for `asked` accelerators saw says something of pods that ask for `accelerators`."""
+    if spell.up:
+        return asked >= accelerators
+    return spell.state is not Seen.REFUSED or asked <= accelerators
 
 
 def extend_spell(before: Spell | None, state: Seen, begun: datetime, seen_at: datetime) -> Spell:

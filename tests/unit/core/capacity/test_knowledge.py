@@ -29,6 +29,28 @@ def test_a_node():
     assert only(knowledge.record_node((), got)) == known(acquire=measured(10), **UP)
 
 
+# Breaks if a spell of pods that asked for fewer accelerators goes on as one of those that ask for more.
+def test_a_spell_belongs_to_the_number_of_accelerators_of_its_attempt():
+    before = (known(**seen("Up", -900, -600), accelerators=1),)
+    got = attempt(state=AttemptState.STARTING, created_at=at(-600), scheduled_at=at(-590), accelerators=8)
+    assert only(knowledge.record_node(before, got)) == known(acquire=measured(10), **UP, accelerators=8)
+    same = got.model_copy(update={"accelerators": 1})
+    assert only(knowledge.record_node(before, same)).since == at(-900)
+    over, seen_now = record(), knowledge.record_sight(before, got, Assumptions().acquire_time, NOW, refused)
+    ended = knowledge.record_end(before, over, accelerators=8)
+    assert (only(ended).since, only(ended).accelerators) == (over.scheduled_at, 8)
+    assert (only(seen_now).since, only(seen_now).accelerators) == (at(-590), 8)
+    waited = knowledge.record_refusal(before, "spot", at(-700), at(-60), accelerators=8)
+    assert (only(waited).state, only(waited).accelerators) == (Seen.REFUSED, 8)
+
+
+# Breaks if old news relabels what pods of another size saw later.
+def test_a_spell_that_stays_keeps_its_number_of_accelerators():
+    later = (known(**seen("Up", -50, -10), accelerators=8),)
+    waited = only(knowledge.record_refusal(later, "spot", at(-700), at(-60), accelerators=1))
+    assert (waited.state, waited.accelerators) == (Seen.UP, 8)
+
+
 @pytest.mark.parametrize(
     ("kind", "took", "counts"), [("spot", 290, True), ("spot", 310, False), ("dedicated", 9000, True)]
 )

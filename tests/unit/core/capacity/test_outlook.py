@@ -45,6 +45,13 @@ def test_a_checkpoint_may_be_newer_than_what_was_said():
     assert view(status(training(), checkpoint=saved(950))).work == 99_050
 
 
+# Breaks if an edit of acceleratorsPerNode makes a tier count as up because it gave nodes to smaller pods.
+@pytest.mark.parametrize(("accelerators", "available"), [(1, True), (0, None)])
+def test_a_tier_is_up_for_pods_of_the_size_that_it_gave_nodes_to(accelerators, available):
+    before = status(tiers=(known(**seen("Up", -900, -10), accelerators=accelerators),))
+    assert tier_view("spot", before).available is available
+
+
 def test_the_users_wish_is_passed_on():
     assert view(status(), returnPolicy="Never").returns == "Never"
 

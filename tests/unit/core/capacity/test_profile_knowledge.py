@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decisions.histories import histories
-from tests.support.decisions.snapshots import NOW, at
+from tests.support.decisions.snapshots import NOW, at, attempt, status, tier
+from tests.support.decisions.snapshots import job as training_job
 from tests.support.decisions.tier_views import SECOND, known, measured, seen
 
 from holdfast.api.knowledge import MAX_MEASURED, MAX_REFUSALS, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
@@ -172,6 +173,22 @@ def test_what_two_namespaces_are_refused_counts_for_as_many_accelerators_or_more
     eight = SHAPE._replace(accelerators=8)
     jobs = [*waiting("evil"), *waiting("language", demand=eight)]
     assert [told("vision", *jobs, accelerators=number) for number in (1, 7, 8, 9)] == [None, None, *2 * [Seen.REFUSED]]
+
+
+# Breaks if a tenant can tell others of nodes that nobody got, by an edit of acceleratorsPerNode.
+def test_what_a_job_saw_before_an_edit_counts_for_what_it_asked_for_then():
+    ran = seen_by((known(**seen("Up", -7200, 0), accelerators=1),), "evil", SHAPE._replace(accelerators=8))
+    found = [told("vision", ran, accelerators=n) for n in (1, 2, 8)]
+    assert found == [Seen.UP, None, None]
+    waited = (known(**seen("Refused", -61, 0), accelerators=8),)
+    assert told("vision", seen_by(waited, "evil"), seen_by(waited, "language"), accelerators=8) is None
+
+
+@pytest.mark.parametrize(("asked", "fits"), [(None, {"spot"}), (1, {"spot"}), (8, set())])
+def test_nodes_that_a_job_had_before_an_edit_do_not_show_that_its_pods_fit(asked, fits):
+    now = training_job(status(attempt(accelerators=asked, tier=tier("dedicated"))))
+    found = JobView.of(now, (known(node_time=SECOND, accelerators=asked),))
+    assert (found.on, found.obtained) == (({"dedicated"}, fits | {"dedicated"}) if fits else (set(), set()))
 
 
 def test_nodes_of_many_sizes_hide_no_refusal():

@@ -16,6 +16,7 @@ from holdfast.core.capacity.spells import (
     extend_spell,
     loss_known_at,
     namespace_digest,
+    own_spell,
     patience,
     prevailing_spell,
     shared_spell,
@@ -35,6 +36,20 @@ def test_what_status_remembers():
     assert stored_spell(known(**seen("Lost", -60, -30))) == spell(LOST, -60, -30)
     assert stored_spell(known()) is None
     assert stored_spell(None) is None
+
+
+# Breaks if an edit of acceleratorsPerNode makes what smaller or larger pods saw count for those of now.
+@pytest.mark.parametrize(
+    ("state", "before", "now", "tells"),
+    [
+        ("Up", 1, 1, True), ("Up", 1, 8, False), ("Up", 8, 1, True), ("Up", None, 8, True), ("Up", 1, None, True),
+        ("Refused", 1, 8, True), ("Refused", 8, 1, False), ("Lost", 1, 8, True), ("Unfit", 8, 1, False),
+        ("Unfit", 1, 8, False), ("Unfit", 8, 8, True),
+    ],
+)  # fmt: skip
+def test_what_a_job_saw_before_an_edit(state, before, now, tells):
+    stored = known(**seen(state, -60, -30), accelerators=before)
+    assert own_spell(stored, now) == (spell(Seen(state), -60, -30) if tells else None)
 
 
 @pytest.mark.parametrize(
