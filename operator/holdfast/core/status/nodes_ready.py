@@ -23,7 +23,7 @@ def show_nodes(draft: Draft, s: Situation) -> None:
         return
     if text is not None and status.nodes is not None and not draft.changed and (current := status.current):
         since = (current.created_at or current.raised_at) + draft.snapshot.config.status_interval
-        if not draft.is_due(max(since, min(status.nodes_at, draft.now) + EVERY) if status.nodes_at else since):
+        if not draft.is_due(max(since, status.nodes_at + EVERY) if status.nodes_at else since):
             return
     draft.set(nodes=text, nodes_at=draft.now if text else None)
 
