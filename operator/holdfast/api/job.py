@@ -35,6 +35,7 @@ from holdfast.api.trainer import (
     Resources,
     SecretSource,
     SecurityContext,
+    Tracking,
     Trainer,
     Volume,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "SecretSource",
     "SecurityContext",
     "Storage",
+    "Tracking",
     "Trainer",
     "TrainingJobSpec",
     "Volume",

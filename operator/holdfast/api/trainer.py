@@ -234,6 +234,15 @@ class SecurityContext(Model):
     Not every kind of volume supports it; NFS does not."""
 
 
+class Tracking(Model):
+    """Experiment trackers in which all attempts of the job are one run."""
+
+    wandb: Flag = False
+    """True: all attempts log into one run of Weights & Biases. The program gets WANDB_RUN_ID (the UID of the job),
+    WANDB_RESUME (allow) and WANDB_NAME (the name of the job); each of them that env sets stays as it is there, and none
+    is set if env has WANDB_RESUME_FROM or WANDB_FORK_FROM. Only one rank may log."""
+
+
 def _mounted_twice(trainer: "Trainer") -> list[str]:
     paths = [volume.mount_path for volume in trainer.volumes]
     return [path for path in paths if paths.count(path) > 1]
@@ -258,7 +267,8 @@ class Trainer(Model):
     working_dir: AbsolutePath | None = None
     """Folder in which the program starts. Default: the image's working directory."""
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256), KeyedBy("name")] = ()
-    """Environment variables of the program."""
+    """Environment variables of the program. A value may refer to an earlier variable, and to the variables of Holdfast,
+    such as $(HOLDFAST_JOB_UID)."""
     env_from: Annotated[tuple[EnvFrom, ...], Field(max_length=32)] = ()
     """Secrets and ConfigMaps whose keys become environment variables."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
@@ -273,6 +283,8 @@ class Trainer(Model):
     """What the program gets on its node besides accelerators."""
     security_context: SecurityContext = SecurityContext()
     """User and groups of the program."""
+    tracking: Tracking = Tracking()
+    """Experiment trackers in which all attempts of the job are one run."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -21,6 +21,8 @@ TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
 INIT_MEMORY = "256Mi"  # what the init container needs at least
 SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")  # the last one is optional
+# Variables by which a user tells wandb to resume in another way: wandb refuses WANDB_RESUME beside them.
+_WANDB_RESUMES = frozenset({"WANDB_RESUME_FROM", "WANDB_FORK_FROM"})
 VOLUME_GROUP = 65532  # of a volume with checkpoints: the group of the init container's image
 
 # A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
@@ -50,7 +52,8 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: 
     """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now."""
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
-    env = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
+    ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
+    env = ours + _program_env(job) + _torchrun_env(trainer, attempt)
     mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
@@ -136,7 +139,7 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
         "name": names.TRAINER_CONTAINER,
         "image": trainer.image,
         "command": ["python3", f"{names.LAUNCHER_PATH}/holdfast-run", "--", *trainer.command, *trainer.args],
-        "env": [*(var.to_object() for var in trainer.env), *env],
+        "env": env,
         "envFrom": [source.to_object() for source in trainer.env_from],
         "resources": {"requests": wanted, "limits": wanted},
         "securityContext": _container_security(trainer),
@@ -202,7 +205,6 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
 
 def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
     spec = job.spec
-    accelerators = spec.trainer.accelerators_per_node if attempt.tier.accelerator else 0
     alone = attempt.nodes == 1
     common = _plain(
         {
@@ -210,27 +212,46 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
             names.NODES_VARIABLE: str(attempt.nodes),
             "HOLDFAST_TIER": attempt.tier.name,
             "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if alone and attempt.predecessor else None,
-            "HOLDFAST_ACCELERATORS": str(accelerators),
+            "HOLDFAST_ACCELERATORS": str(_accelerators(spec.trainer, attempt)),
             "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
             "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
             "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
             "HOLDFAST_OPERATOR_URL": config.progress_url,
             "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
             "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
-            "PET_NPROC_PER_NODE": str(max(1, accelerators)),  # the default of torchrun, as all variables of this kind
         }
     )
-    return common + (_alone_env() if alone else _meeting_env())
+    # With several nodes the launcher needs the address, and sets the rest for each start of the program.
+    address = {"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return common if alone else [*common, address]
 
 
-def _alone_env() -> Env:
-    """Standalone: the ranks of one node meet on a free port, so pods may share a network."""
-    return _plain({"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1"})
+def _program_env(job: TrainingJob) -> Env:
+    """The user's variables, after ours: Kubernetes puts values in for `$(HOLDFAST_JOB_UID)` if it comes earlier."""
+    own: Env = [var.to_object() for var in job.spec.trainer.env if not var.name.startswith("HOLDFAST_")]
+    named = {var["name"] for var in own}
+    if not job.spec.trainer.tracking.wandb or named & _WANDB_RESUMES:
+        return own
+    tracking = _plain(
+        {"WANDB_RUN_ID": job.metadata.uid, "WANDB_RESUME": "allow", "WANDB_NAME": job.metadata.name},
+    )
+    return [*(var for var in tracking if var["name"] not in named), *own]
 
 
-def _meeting_env() -> Env:
-    """With several nodes the launcher sets the rest for each start of the program, since pods may be replaced."""
-    return [{"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+def _torchrun_env(trainer: Trainer, attempt: Attempt) -> Env:
+    """The defaults of torchrun. They come last: the user's variables must not change the size of the training.
+
+    With one node its ranks meet on a free port (standalone), so pods may share a network. With several nodes the
+    launcher sets the rest for each start of the program, since pods may be replaced.
+    """
+    processes = {"PET_NPROC_PER_NODE": str(max(1, _accelerators(trainer, attempt)))}
+    alone = {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1"}
+    return _plain(processes | alone if attempt.nodes == 1 else processes)
+
+
+def _accelerators(trainer: Trainer, attempt: Attempt) -> int:
+    """How many accelerators a pod of this attempt has."""
+    return trainer.accelerators_per_node if attempt.tier.accelerator else 0
 
 
 def _saving_env(checkpoint: Checkpoint, life: float) -> Env:

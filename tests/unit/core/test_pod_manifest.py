@@ -283,13 +283,43 @@ def test_our_variables_cannot_be_set(name):
         build(trainer={**TRAINER, "env": [{"name": name, "value": "stolen"}]})
 
 
-def test_our_variables_come_last():
-    """If a name ever slipped past validation, ours would still be the one that counts."""
-    names = [
-        var["name"] for var in trainer(build(trainer={**TRAINER, "env": [{"name": "PET_NNODES", "value": "9"}]}))["env"]
-    ]
-    assert names[0] == "PET_NNODES"
+def test_a_user_cannot_change_what_torchrun_is_told():
     assert env(trainer(build(trainer={**TRAINER, "env": [{"name": "PET_NNODES", "value": "9"}]})))["PET_NNODES"] == "1"
+
+
+def test_a_users_variable_may_refer_to_ours():
+    """Kubernetes puts in the values of variables that come earlier in the list, and only those."""
+    own = {"name": "RUN", "value": "$(HOLDFAST_JOB)-$(HOLDFAST_POD_UID)-$(HOLDFAST_TIER)"}
+    names = [var["name"] for var in trainer(build(trainer={**TRAINER, "env": [own]}))["env"]]
+    ours = [position for position, name in enumerate(names) if name.startswith("HOLDFAST_")]
+    assert names.index("RUN") > max(ours)
+
+
+def test_all_attempts_log_into_one_run_of_wandb():
+    assert not [name for name in env(trainer(build())) if "WANDB" in name]
+    tracked = {**TRAINER, "tracking": {"wandb": True}}
+    for number in (1, 7):
+        found = env(trainer(build(number, trainer=tracked)))
+        assert found["WANDB_RUN_ID"] == "u-job"
+        assert (found["WANDB_RESUME"], found["WANDB_NAME"]) == ("allow", "vit")
+
+
+@pytest.mark.parametrize(
+    ("name", "set_by_us"),
+    [
+        ("WANDB_RUN_ID", {"WANDB_RESUME", "WANDB_NAME"}),
+        ("WANDB_RESUME", {"WANDB_RUN_ID", "WANDB_NAME"}),
+        ("WANDB_RESUME_FROM", set()),
+        ("WANDB_FORK_FROM", set()),
+    ],
+)
+def test_what_the_user_tells_wandb_counts(name, set_by_us):
+    tracked = {**TRAINER, "tracking": {"wandb": True}, "env": [{"name": name, "value": "mine"}]}
+    variables = trainer(build(trainer=tracked))["env"]
+    found = {var["name"]: var.get("value") for var in variables if var["name"].startswith("WANDB_")}
+    assert found.pop(name) == "mine"
+    assert found.keys() == set_by_us
+    assert len({var["name"] for var in variables}) == len(variables)
 
 
 HOSTILE = {
