@@ -17,6 +17,7 @@ from holdfast.runtime import command as operator_command
 from holdfast.runtime.errors import ApiError
 from holdfast_train import errors
 from holdfast_train.exchange import command as train_command
+from holdfast_train.pod.launcher import program
 from holdfast_train.run.leaving import EXIT_SECOND_SIGTERM
 from holdfast_train.storage.folder import FolderStorage
 
@@ -28,13 +29,12 @@ def holdfast(*arguments: str) -> int:
 
 
 def test_the_page_has_every_code() -> None:
-    commands, pods = (
-        (DOCS / "reference/exit-codes.md").read_text().split("## Commands")[1].split("## Processes in a training pod")
-    )
+    _, commands, pods, launcher = (DOCS / "reference/exit-codes.md").read_text().split("\n## ")
     assert list(map(int, ROW.findall(commands))) == list(ExitCode)
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     of_errors = {kind.exit_code for kind in kinds if issubclass(kind, errors.HoldfastTrainError)}
     assert set(map(int, ROW.findall(pods))) == {*of_errors, EXIT_SECOND_SIGTERM}
+    assert set(map(int, ROW.findall(launcher))) == {program.MISCONFIGURED, program.NOT_EXECUTABLE, program.NOT_FOUND}
 
 
 def test_both_distributions_have_the_same_codes() -> None:

@@ -52,7 +52,7 @@ _PASSING: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
 )
 # Refusals of the keys, not of a right. They pass too if the keys lie in files and have worked: a kubelet changes the
-# files a minute or two after the Secret.
+# files a minute or two after the Secret. The status 401 is one of them, whatever the code (Cloudflare's R2).
 _REPLACED: Final = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound"})
 _FULL: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"})
 _BUSY: Final = frozenset(
@@ -120,7 +120,7 @@ class S3Storage:
         self._data_config = config.merge(Config(s3={**config.s3, "payload_signing_enabled": False}))
         self._part_bytes = part_bytes
         self._parallel = parallel
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # of the clients and the uploader
         self._uploads: Uploader | None = None
         self._session: Any = None
         self._opened: Any = None
@@ -157,7 +157,8 @@ class S3Storage:
     def _client(self) -> Any:
         client = self._opened
         if client is None:
-            client = self._opened = self._open()
+            with self._lock:  # otherwise each thread asks for credentials
+                client = self._opened = self._opened or self._open()
         return client
 
     def _data_client(self) -> Any:
@@ -340,7 +341,8 @@ class S3Storage:
             return KeyMissingError(f"{self.uri}/{key} does not exist")
         if code in _FULL:
             return StorageFullError(f"{self._where}: {code}: {text}")
-        if code in _PASSING or (code in _REPLACED and self._keys is not None and self._has_worked):
+        replaced = (code in _REPLACED or status == 401) and self._keys is not None and self._has_worked
+        if code in _PASSING or replaced:
             return StorageUnreachableError(
                 f"{self._where} refuses {error.operation_name} at the moment: {code}: {text}"
             )
@@ -360,4 +362,6 @@ def _concerns_keys(error: StorageError) -> bool:
     cause = error.__cause__
     if not isinstance(cause, botocore.exceptions.ClientError):
         return False
-    return isinstance(error, StorageDeniedError) or cause.response.get("Error", {}).get("Code") in _PASSING | _REPLACED
+    code, status = cause.response.get("Error", {}).get("Code"), cause.response.get("ResponseMetadata", {})
+    is_denied = isinstance(error, StorageDeniedError) or status.get("HTTPStatusCode") == 401
+    return is_denied or code in _PASSING | _REPLACED

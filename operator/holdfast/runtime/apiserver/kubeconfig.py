@@ -18,23 +18,28 @@ def candidates(path: Path | None = None) -> list[Path]:
 
 
 def existing(path: Path | None = None) -> list[Path]:
-    """The candidates that exist and can be read. Raises NoClusterError if there are none, or one has other content."""
+    """The candidates that have content. Raises NoClusterError if there are none, or one has content of another kind.
+
+    As for kubectl, an empty file is one that says nothing.
+    """
     wanted = candidates(path)
-    found = [file for file in wanted if file.is_file()]
+    there = [file for file in wanted if file.is_file()]
+    found = [file for file in there if read(file)]
     if not found:
-        looked = " or ".join(map(str, wanted))
-        raise NoClusterError(f"there is no kubeconfig at {looked}; give --kubeconfig FILE, or set $KUBECONFIG")
-    for file in found:
-        read(file)
+        looked, empty = " or ".join(map(str, wanted)), ", ".join(map(str, there))
+        why = f"there is no kubeconfig at {looked}" + (f" ({empty}: empty)" if there else "")
+        raise NoClusterError(f"{why}; give --kubeconfig FILE, or set $KUBECONFIG")
     return found
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The content of a kubeconfig. Raises NoClusterError if it cannot be read or is not a mapping."""
+    """The content of a kubeconfig, {} if it is empty. Raises NoClusterError if it cannot be read or is no mapping."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise NoClusterError(f"kubeconfig {file} cannot be read: {' '.join(str(error).split())}") from error
+    if content is None:
+        return {}
     if not isinstance(content, dict):
         raise NoClusterError(
             f"kubeconfig {file} contains a {type(content).__name__}; it must be a mapping with clusters, contexts and"

@@ -30,7 +30,7 @@ async def test_a_missing_kubeconfig_is_named() -> None:
 
 
 async def test_a_kubeconfig_without_a_context_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("{}")
+    (tmp_path / "config").write_text("kind: Config")
     with pytest.raises(NoClusterError, match=f"kubeconfig {tmp_path}/config cannot be used: .*current-context"):
         await Client.from_kubeconfig(tmp_path / "config")
 

@@ -26,6 +26,10 @@ def test_files_that_do_not_exist_are_left_out_unless_all_do_not(
     good.write_text("current-context: x\n")
     monkeypatch.setenv("KUBECONFIG", f"{gone}:{good}")
     assert existing() == [good]
+    empty = tmp_path / "empty"
+    empty.touch()
+    monkeypatch.setenv("KUBECONFIG", f"{empty}:{good}")
+    assert existing() == [good]
     monkeypatch.setenv("KUBECONFIG", f"{gone}:{tmp_path}/none")
     with pytest.raises(NoClusterError, match=f"there is no kubeconfig at {gone} or {tmp_path}/none; give --kubeconfig"):
         existing()
@@ -38,7 +42,8 @@ def test_files_that_do_not_exist_are_left_out_unless_all_do_not(
         (b"a: [", "config cannot be read: while parsing"),
         (b"\xff\xfe\x00", "config cannot be read: "),
         (b"text", "contains a str; it must be a mapping with clusters, contexts and users"),
-        (b"", "contains a NoneType; it must be a mapping"),
+        (b"", r"there is no kubeconfig at \S+/config \(\S+/config: empty\); give --kubeconfig FILE"),
+        (b"# nothing yet\n", "config: empty"),
     ],
 )
 def test_a_file_with_other_content_is_refused(tmp_path: Path, content: bytes, words: str) -> None:

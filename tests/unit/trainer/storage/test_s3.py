@@ -1,7 +1,9 @@
 """What the answers of an S3 store mean: trouble of one moment, or something that a person has to change."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Event
 from typing import Any
 
 import botocore.exceptions
@@ -105,6 +107,7 @@ REFUSALS = [
     ("XAdminUserNotFound", 404),
     ("SignatureDoesNotMatch", 403),
     ("ExpiredToken", 400),
+    ("Unauthorized", 401),  # Cloudflare's R2
     ("403", 403),
 ]
 
@@ -165,6 +168,27 @@ def test_keys_that_have_worked_may_be_replaced_soon(
         storage.size("x")
     assert "at-start" not in str(found.value)
     assert "... is not accepted" in str(found.value)
+
+
+def test_several_threads_open_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if each of many uploads of a save asks a metadata service for credentials, which then refuses some."""
+    storage, together, opened = store("a", "b"), Barrier(8), []
+    storage._opened = None
+
+    def open_slowly() -> object:
+        opened.append(object())
+        Event().wait(0.05)
+        return opened[-1]
+
+    def client(_: int) -> object:
+        together.wait(10)
+        return storage._client
+
+    monkeypatch.setattr(storage, "_open", open_slowly)
+    with ThreadPoolExecutor(8) as threads:
+        found = set(threads.map(client, range(8)))
+    assert found == set(opened)
+    assert len(opened) == 1
 
 
 def test_credentials_that_come_late_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
