@@ -8,16 +8,14 @@ import os
 import threading
 from typing import Any
 
-from .verdict import LINES_KEPT
-
-LINE_BYTES = 512
+LINES, LINE_BYTES = 120, 512  # enough for the report of torchrun, and for what the program has written before it
 
 
 class Tee:
     """Copies a pipe to a file descriptor and keeps its last lines, in bounded memory."""
 
     def __init__(self, source: Any, target: int) -> None:
-        self.lines: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
+        self.lines: collections.deque[str] = collections.deque(maxlen=LINES)
         self._target = target
         self._partial = b""
         self._thread = threading.Thread(target=self._run, args=(source,), name=f"tee-{target}", daemon=True)

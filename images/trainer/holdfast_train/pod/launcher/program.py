@@ -16,6 +16,7 @@ from types import FrameType
 from .output import Tee
 from .room import killed_processes
 from .signal_receivers import receivers
+from .torchrun_report import last_lines
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
 
@@ -112,7 +113,7 @@ class Program:
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
         end_rest()
-        lines, rest = err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS)
+        lines = last_lines(err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS))
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
         ranks = read_rank_verdicts(verdict_folder)
         return End(
@@ -120,7 +121,7 @@ class Program:
             by_signal,
             self.signalled_at,
             ranks,
-            lines or rest,
+            lines,
             regrouped_at=self._regrouped_at,
             oom_kills=killed_processes() - killed,
         )

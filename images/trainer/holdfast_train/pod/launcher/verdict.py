@@ -136,7 +136,8 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
     if end.signal is not None:
         name = next((known.name for known in signal.Signals if known == end.signal), f"signal {end.signal}")
         return f"Signal{end.signal}", f"the program was ended by {name}"
-    last = f": {end.last_lines[-1].strip()}" if end.last_lines else ""
+    own = [line for line in end.last_lines if not line.startswith("Root Cause: ")]
+    last = f": {own[-1].strip()}" if own else ""
     return "UserException", f"the program ended with exit code {end.code}{last}"
 
 

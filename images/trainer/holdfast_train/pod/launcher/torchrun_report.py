@@ -1,0 +1,31 @@
+"""What torchrun prints when a rank has failed: some forty lines, after which the words of the rank are hard to find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .verdict import LINES_KEPT
+
+# The forms of all versions of torch from 1.13 on: a path, or the name of a logger.
+_ELASTIC = r"torch[./]distributed[./]elastic[./]"
+_BEGIN = re.compile(_ELASTIC + r"multiprocessing[./]api\b.*failed \(exitcode: |^torch\.distributed\S*ChildFailedError:")
+_ABOUT_OTHERS = re.compile(_ELASTIC + r".*Sending process \d+ closing signal")
+_CAUSE = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *(?P<code>-?\d+[^\n]*)", re.DOTALL)
+_RANK = re.compile(r"^ *rank *: *(?P<rank>[^\n]*)", re.MULTILINE)
+
+
+def last_lines(errors: Sequence[str], output: Sequence[str]) -> tuple[str, ...]:
+    """The last lines of a program, of its standard error if there are any, without the report of torchrun.
+
+    One line stays of the report: which rank failed first, and how.
+    """
+    begin = next((number for number, line in enumerate(errors) if _BEGIN.search(line)), len(errors))
+    own = [line for line in errors[:begin] if not _ABOUT_OTHERS.search(line)]
+    report = "\n".join(errors[begin:])
+    cause = _CAUSE.search(report)
+    if cause is None:  # another error of torchrun: its own words count
+        return tuple(errors or output)[-LINES_KEPT:]
+    rank = _RANK.search(cause[0])
+    first = f"rank {rank['rank'].strip()}, " if rank else ""
+    return (*(own or output)[-LINES_KEPT + 1 :], f"Root Cause: {first}exitcode: {cause['code'].strip()}")
