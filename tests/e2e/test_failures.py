@@ -62,6 +62,26 @@ def test_program_that_fails_too_often_ends_the_job_with_its_own_words(
     assert "there is no file /data/train.bin" in condition(failed, "Failed")["message"]
 
 
+def test_what_the_user_has_decided_about_a_failure(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    """Breaks if a rule sees the 1 of torchrun instead of the program's exit code, or an ignored failure counts."""
+    code = (
+        "import os, sys; first = os.environ['HOLDFAST_ATTEMPT'] == '1';"
+        "print('data server is away' if first else 'bad data', file=sys.stderr); sys.exit(4 if first else 42)"
+    )
+    rules = [{"exitCodes": [42], "action": "Fail"}, {"message": "server is away", "action": "Ignore"}]
+    command = ["torchrun", "--nproc-per-node=1", "--no-python", "python3", "-c", code]
+    failure = {"maxFailures": 0, "rules": rules}
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], command, failure=failure)
+    failed = job.wait_phase("Failed", timeout=120)
+    ignored, last = failed["history"]
+    assert (ignored["kind"], last["kind"], failed["reason"]) == ("Loss", "Failure", last["reason"])
+    assert ignored["message"].startswith("failure.rules[1]: ")
+    assert condition(failed, "Failed")["message"].startswith(f"{last['reason']}: failure.rules[0]: ")
+    assert counted(failed) == {**NOTHING_COUNTED, "losses": 1, "failures": 1}
+
+
 def test_mistakes_are_named_in_seconds_and_burn_no_tier(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:

@@ -21,7 +21,17 @@ from holdfast.api.scalars import (
     format_duration,
     quantity_value,
 )
-from holdfast.api.strings import Bucket, Endpoint, MetricName, ObjectName, Region, RelativePath, Resume
+from holdfast.api.strings import (
+    Bucket,
+    Endpoint,
+    EndReasonText,
+    MetricName,
+    ObjectName,
+    Region,
+    RelativePath,
+    Resume,
+    RuleText,
+)
 from holdfast.api.trainer import (
     ClaimRef,
     ConfigMapSource,
@@ -51,6 +61,8 @@ __all__ = [
     "EnvSource",
     "EnvVar",
     "Failure",
+    "FailureAction",
+    "FailureRule",
     "FieldRef",
     "Goal",
     "Keep",
@@ -73,6 +85,7 @@ __all__ = [
 
 Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
+FailureAction = Literal["Fail", "Retry", "Elsewhere", "Ignore"]
 
 
 class Capacity(Model):
@@ -237,6 +250,37 @@ class Goal(Model):
     """Number of steps of the whole training. Default: the number that the trainer reports."""
 
 
+ExitCode = Annotated[int, Field(strict=True, ge=1, le=255)]
+
+
+class FailureRule(Model):
+    """What is done about failures of the program that meet all conditions of the rule. Set at least one condition."""
+
+    exit_codes: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=1, le=255)], ...], Field(min_length=1, max_length=32)
+    ] = ()
+    """The program ended with one of these exit codes; with 128 + N if signal N ended it. Under torchrun, this is the
+    exit code of the process that failed first."""
+    reasons: Annotated[tuple[EndReasonText, ...], Field(min_length=1, max_length=32)] = ()
+    """The attempt ended for one of these reasons, as holdfast describe shows them, such as OutOfMemory."""
+    message: RuleText | None = None
+    """The message of the end, as holdfast describe shows it, contains this text, such as CUDA error. It has the last
+    lines of the program. * stands for any text, also several lines."""
+    action: FailureAction
+    """Fail: the job ends as Failed at once. Retry: the failure counts, and the program is started again, as without a
+    rule. Elsewhere: the same, but on another node. Ignore: it counts as a loss, and not against maxFailures."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="at least one of exitCodes, reasons and message must be set",
+            cel="has(self.exitCodes) || has(self.reasons) || has(self.message)",
+            is_met=lambda rule: bool(rule.exit_codes or rule.reasons or rule.message is not None),
+            got_cel="'none'",
+            got=lambda _: "none",
+        ),
+    )
+
+
 class Failure(Model):
     """How many failures of the program, and how many attempts without progress, end the job.
 
@@ -248,6 +292,8 @@ class Failure(Model):
     """How many failures within the window the job survives. One more failure ends the job as Failed."""
     window: Annotated[timedelta, DurationBounds("1m", "365d")] = timedelta(hours=24)
     """For how long a failure counts, such as 24h."""
+    failure_rules: Annotated[tuple[FailureRule, ...], Field(max_length=16, alias="rules")] = ()
+    """What is done about certain failures. The first rule that fits decides; without one, the failure counts."""
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
     """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only

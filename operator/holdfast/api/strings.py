@@ -100,6 +100,8 @@ PodField = Annotated[
     ),
 ]
 ResourceName = Annotated[str, Text("a resource with its domain, such as nvidia.com/gpu", 253, rf"{_NAME}/{_WORD}")]
+EndReasonText = Annotated[str, Text("the reason of an end, such as OutOfMemory", 64, "[A-Za-z0-9]+")]
+RuleText = Annotated[str, Text("text", 256)]
 MetricName = Annotated[
     str,
     Text(

@@ -10,6 +10,7 @@ from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
+from holdfast.core.attempt.failure_rules import judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.line import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
@@ -136,6 +137,7 @@ def end_attempt(
     if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
         anywhere = end.reason in STORAGE_REFUSES
         end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=anywhere)
+    end = judge(draft.snapshot.job.spec.failure.failure_rules, end)
     fruitless = count_fruitless(turn, end)
     pod = cause.pod if cause else None
     _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless, pod=pod)
@@ -149,6 +151,9 @@ def end_attempt(
         case EndKind.FAILURE | EndKind.LOSS if is_hopeless(draft):
             _add_loss(draft, end) if end.kind is EndKind.LOSS else _add_failure(draft)
             finish_job(draft, Phase.FAILED, EndReason.TOO_MANY_FRUITLESS, evidence(draft))
+        case EndKind.FAILURE if end.action == "Fail":
+            _add_failure(draft)
+            finish_job(draft, Phase.FAILED, end.reason, end.message)
         case EndKind.FAILURE:
             _count_failure(turn, end, progressed=progressed)
         case EndKind.LOSS:
@@ -269,7 +274,7 @@ def _count_failure(turn: Turn, end: End, *, progressed: bool) -> None:
     delay = backoff(config.backoff_base, config.backoff_limit, len(recent))
     if turn.attempt.nodes > 1 and progressed:
         delay = timedelta()  # the other nodes stand still, and are paid for
-    suspect = turn.attempt.nodes > 1 and draft.status.fruitless_attempts >= SUSPECT_AFTER
+    suspect = (turn.attempt.nodes > 1 and draft.status.fruitless_attempts >= SUSPECT_AFTER) or end.action == "Elsewhere"
     node = draft.status.history[-1].node
     _go_on(turn, delay=delay, avoid=(node,) if suspect and node else ())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.api import names
 from holdfast.api.attempt import Drain, EndKind, EndReason
+from holdfast.api.job import FailureAction
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.observe.verdict import Verdict, parse_verdict
@@ -24,6 +25,8 @@ class End:
 
     `anywhere` says that the node has no part in it: another node would have met the same trouble. `peer` says if a
     program failed because another one was gone, as its launcher knows it; None if only the message can tell.
+    `exit_code` is that of the program, as a shell gives it (128 + N for signal N); None if it is not known. `action` is
+    what the user has decided about it.
     """
 
     kind: EndKind
@@ -33,6 +36,8 @@ class End:
     step: int | None = None
     anywhere: bool = False
     peer: bool | None = None
+    exit_code: int | None = None
+    action: FailureAction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,8 @@ _SIGKILL, _SIGTERM = 137, 143
 _LOST_CODE, _LOST_REASONS = 255, frozenset(("Unknown", "ContainerStatusUnknown"))
 # The launcher's words for a program that a signal ended, and for one that failed without a reason of its own.
 _KILLED_REASON, _NO_REASON = "Signal9", "UserException"
-# torchrun always exits with 1. What it prints last says that SIGKILL ended the process that failed first.
-_FIRST_KILLED = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *-9\b", re.DOTALL)
+# torchrun always exits with 1. What it prints last says how the process ended that failed first: -9 means SIGKILL.
+_FIRST_CODE = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *(-?\d{1,3})\b", re.DOTALL)
 
 
 def classify(pod: PodView, drain: Drain | None, told: str = "") -> End:
@@ -114,7 +119,7 @@ def _out_of_memory(e: Evidence) -> End | None:
     """The container hit its memory limit, or was evicted beyond its own limit of scratch space."""
     if e.container and e.container.reason == "OOMKilled" and not e.drain:
         text = f"container {e.container.name} was killed for using more memory than its limit"
-        return End(EndKind.FAILURE, EndReason.OUT_OF_MEMORY, text)
+        return End(EndKind.FAILURE, EndReason.OUT_OF_MEMORY, text, exit_code=_SIGKILL)
     if e.pod.reason == EndReason.EVICTED and _OVER_ITS_LIMIT.search(e.pod.message):
         return End(EndKind.FAILURE, EndReason.EVICTED, _cap(e.pod.message))
     return None
@@ -182,8 +187,7 @@ def _killed(e: Evidence) -> End | None:
     v = e.verdict
     if v is None or v.outcome != "failed" or v.reason not in (_KILLED_REASON, _NO_REASON):
         return None
-    by_shell = v.exit_code == _SIGKILL
-    if v.reason == _NO_REASON and not (by_shell or _FIRST_KILLED.search("\n".join(v.last_lines))):
+    if v.reason == _NO_REASON and _SIGKILL not in (v.exit_code, _first_code(v)):
         return None
     text = _words(e) or "the program was ended by SIGKILL"
     return End(EndKind.LOSS, EndReason.KILLED, text, infrastructure=True, step=v.step)
@@ -201,7 +205,7 @@ def _launcher(e: Evidence) -> End | None:
         return End(EndKind.LOSS, v.reason, v.message or "it was signalled to leave", step=v.step)
     if v.reason in STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
-    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer)
+    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer, exit_code=_program_code(v))
 
 
 def _exit_code(e: Evidence) -> End:
@@ -214,7 +218,8 @@ def _exit_code(e: Evidence) -> End:
         return End(EndKind.COMPLETED, EndReason.EXITED, "the program exited with 0")
     if c.exit_code in (_SIGKILL, _SIGTERM):
         return End(EndKind.LOSS, EndReason.KILLED, f"exit code {c.exit_code}: killed from outside", infrastructure=True)
-    return End(EndKind.FAILURE, EndReason.EXIT_CODE, f"exit code {c.exit_code}: {_newest(c.message or c.reason)}")
+    text = f"exit code {c.exit_code}: {_newest(c.message or c.reason)}"
+    return End(EndKind.FAILURE, EndReason.EXIT_CODE, text, exit_code=c.exit_code)
 
 
 # The first rule that answers decides; the last one always answers. docs/reference/decisions.md shows them.
@@ -242,6 +247,20 @@ def _injected_words(pod: PodView) -> str:
         return ""
     last = f": {_newest(failed.message)}" if failed.message else ""
     return f"init container {failed.name}, which Holdfast did not add, ended with exit code {failed.exit_code}{last}"
+
+
+def _program_code(v: Verdict) -> int | None:
+    """The exit code of the program; under torchrun, of the process that failed first."""
+    if v.signal is not None:
+        return 128 + v.signal
+    return (_first_code(v) if v.exit_code == 1 else None) or v.exit_code
+
+
+def _first_code(v: Verdict) -> int | None:
+    """The exit code that torchrun names as the root cause."""
+    found = _FIRST_CODE.search("\n".join(v.last_lines))
+    code = int(found[1]) if found else None
+    return code if code is None or code >= 0 else 128 - code
 
 
 def _step(e: Evidence) -> int | None:

@@ -281,3 +281,24 @@ def test_a_verdict_of_a_newer_launcher_is_read():
     found = parse_verdict('{"v":1,"outcome":"drained","reason":"SavedAndLeft","savedStep":7,"colour":"green"}')
     assert found is not None
     assert found.saved_step == 7
+
+
+ROOT_42 = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : 42 (pid: 7)", "  error_file: <N/A>"]
+ROOT_SIGNAL = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -11 (pid: 7)"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (ended(1, 3, verdict("failed", "UserException", exitCode=3)), 3),
+        (ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=ROOT_42)), 42),
+        (ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=ROOT_SIGNAL)), 139),
+        (ended(1, 5, verdict("failed", "UserException", exitCode=5, lastLines=ROOT_42)), 5),
+        (ended(1, 139, verdict("failed", "Signal11", signal=11)), 139),
+        (ended(1, 137, trainer=OOM), 137),
+        (ended(1, 9), 9),
+    ],
+)
+def test_the_exit_code_is_that_of_the_program(seen, code):
+    """Breaks if a rule of the user about exit codes sees only the 1 of torchrun."""
+    assert classify(seen, None).exit_code == code
