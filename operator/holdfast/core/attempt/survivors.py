@@ -4,7 +4,9 @@ from typing import Final
 
 from holdfast.api.attempt import MAX_GROUPS, Attempt
 from holdfast.core.draft import Draft
+from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
+from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.pod_manifest import program
 
 # Attempts in a row without a new step, after which the node of the last cause is left, and after which all pods are
@@ -16,7 +18,8 @@ COLD_AFTER: Final = 3
 def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str, ...] = ()) -> dict[int, int]:
     """By rank: the number of the attempt that created the pod, for each pod that can go on.
 
-    Pods on the nodes of `avoid` do not go on. Empty if the next attempt starts all pods anew.
+    Pods on the nodes of `avoid` do not go on, and neither do pods that cannot start: a new pod gives its node back, and
+    tries again. Empty if the next attempt starts all pods anew.
     """
     nodes = draft.snapshot.job.spec.trainer.nodes
     if attempt.nodes == 1 or attempt.nodes != nodes or draft.status.fruitless_attempts >= COLD_AFTER:
@@ -25,6 +28,10 @@ def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str,
     kept = {
         member.rank: member.born
         for member in seen.members
-        if member.goes_on and member.pod and member.pod.program == made_for and member.pod.node not in avoid
+        if member.goes_on and member.pod and _may_go_on(member.pod, made_for, avoid)
     }
     return kept if len(set(kept.values())) < MAX_GROUPS else {}
+
+
+def _may_go_on(pod: PodView, made_for: str, avoid: tuple[str, ...]) -> bool:
+    return pod.program == made_for and pod.node not in avoid and find_start_trouble(pod) is None

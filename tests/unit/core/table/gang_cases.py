@@ -7,6 +7,7 @@ from tests.support.decisions.snapshots import (
     TIERS,
     at,
     attempt,
+    container,
     job,
     node,
     nodes,
@@ -25,6 +26,7 @@ from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.pod_manifest import program
 
 WORLD = World(address="10.0.0.1", port=30001)
 
@@ -55,6 +57,11 @@ def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float =
 
 BOTH = (member(1, 0), member(1, 1))
 START = two(1, STARTING, scheduled_at=at(-60))
+MADE_FOR = program(given(START).job)
+ONE_REFUSED = (
+    member(1, 0, program=MADE_FOR),
+    member(1, 1, program=MADE_FOR, trainer=container(waiting="ErrImagePull", message="x: not found")),
+)
 LATE = two(1, STARTING, scheduled_at=at(-3000))
 REPORT = replace(stepped(), pod_uid="u-vit-1-0", checkpoint=SAVED)
 TRAINS = two(1, RUNNING, fenced=True, first_step=500, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))
@@ -87,6 +94,9 @@ CASES = (
          given(START, *BOTH, members=says(BOTH[0]) | says(BOTH[1], heard=-100)), (), {"state": STARTING}),
     Case("one of two launchers is not ready for very long", given(LATE, *BOTH, members=says(BOTH[0])),
          ("not met",), {"state": INTENDED, "attempt": 2}),
+    Case("the image of one of two is refused",
+         given(two(1, STARTING, scheduled_at=at(-120)), *ONE_REFUSED, members=says(BOTH[0])),
+         ("bad container",), {"state": INTENDED, "attempt": 2, "retry": at(10), "deleted": [("u-vit-1-1", None)]}),
     Case("no operator took the calls of the launchers for very long",
          given(LATE, *BOTH, members=says(BOTH[0]), listening_since=at(-10)), (), {"state": STARTING}),
     Case("a pod that was taken over is lost before the start",
