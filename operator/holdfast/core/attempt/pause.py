@@ -6,12 +6,14 @@ from typing import Literal
 
 from holdfast.api.attempt import EndReason
 from holdfast.api.profile import ProfileTier
+from holdfast.api.status import Ledger
 from holdfast.core.attempt import placement
 from holdfast.core.books import ledger
 from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
-from holdfast.core.draft import Draft
+from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import fresh_ranks
+from holdfast.core.turn import take_turn
 
 PauseReason = Literal[EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED]
 
@@ -38,8 +40,15 @@ def budget_forecast(draft: Draft) -> BudgetForecast | None:
     return draft.memo("budget", lambda: _forecast(draft))
 
 
+def costs_so_far(draft: Draft) -> Ledger:
+    """The ledger up to now, with the nodes that a training on several nodes holds while it waits for the others."""
+    waiting = [turn for role in Role if (turn := take_turn(draft, role)) and turn.attempt.scheduled_at is None]
+    held = {str(turn.role): ledger.hold(turn.attempt, turn.held(draft.now)) for turn in waiting}
+    return ledger.as_of(draft.status.model_copy(update=held), draft.snapshot.grid, draft.now)
+
+
 def _forecast(draft: Draft) -> BudgetForecast | None:
-    spec, config, tiers = draft.snapshot.job.spec, draft.snapshot.config, draft.snapshot.grid
+    spec, config = draft.snapshot.job.spec, draft.snapshot.config
     answer, tier, successor = placement.ask(draft), _tier(draft), draft.status.successor
     if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
         return None
@@ -50,7 +59,7 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
     leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(
         spec.capacity.budget,
-        ledger.as_of(draft.status, tiers, draft.now).spent,
+        costs_so_far(draft).spent,
         answer.outlook.view,
         seen,
         leaving=leaving / timedelta(seconds=1),

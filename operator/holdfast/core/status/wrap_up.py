@@ -5,7 +5,7 @@ from holdfast.api.status import Phase
 from holdfast.core.attempt.clock_ahead import TOLERATED
 from holdfast.core.attempt.drain import delete_again, has_to_leave
 from holdfast.core.attempt.line import waiting_for
-from holdfast.core.attempt.pause import pause_reason
+from holdfast.core.attempt.pause import costs_so_far, pause_reason
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.decision import DeleteJob, HoldPod, ReleasePod, UnprotectPod
@@ -128,7 +128,7 @@ def _update_costs(draft: Draft) -> None:
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
     if draft.changed:
-        draft.set(ledger=ledger.as_of(draft.status, tiers, draft.now))
+        draft.set(ledger=costs_so_far(draft))
         draft.set(forecast=forecast(draft))
 
 

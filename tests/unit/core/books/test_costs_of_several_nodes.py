@@ -7,6 +7,8 @@ from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import TIERS
 
+from holdfast.api.status import Phase
+
 
 def test_nodes_that_wait_for_the_last_one_are_paid_for():
     """Breaks if a training that waits long for its last node, and gives the others back, looks free."""
@@ -47,3 +49,22 @@ def test_every_node_is_paid_for():
     world.train()
     assert float(world.status.ledger.spent) == pytest.approx(4 * 2 * 1.02)
     assert float(world.status.history[0].node_hours) == pytest.approx(4)
+
+
+def test_nodes_that_wait_for_the_last_one_use_up_the_budget():
+    """Breaks if a training that never gets its last node spends more than its budget on the others."""
+    tier = {**TIERS[0], "acquireTimeout": "24h"}
+    world = GangWorld(spec={"capacity": {"tiers": [tier], "budget": "5"}})
+    world.free = ["n1", "n2"]
+    world.settle()
+    for _ in range(30):
+        assert world.status.phase is Phase.ACQUIRING
+        world.now = world.last.requeue_at
+        world.settle()
+        if world.status.phase is not Phase.ACQUIRING:
+            break
+    assert world.status.phase is Phase.SUSPENDED
+    assert world.status.reason == "BudgetExceeded"
+    assert not world.pods
+    assert 4 < world.status.ledger.spent <= 5
+    assert float(world.status.ledger.spent) == pytest.approx(float(world.status.history[0].node_hours) * 1.02, abs=1e-3)
