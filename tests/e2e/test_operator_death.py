@@ -12,6 +12,7 @@ from tests.support.cluster.training_jobs import (
     Job,
     Pool,
     Raw,
+    brief,
     job_manifest,
     kinds,
     restarts,
@@ -51,6 +52,8 @@ class Group:
     They train slowly before that, so that none is done while others still start, and fast afterwards.
     """
 
+    command: Sequence[str] = ("sh", "-c", TRAIN)
+
     def __init__(self, cluster: Cluster, namespace: str, pool: Pool) -> None:
         self.cluster, self.namespace, self.pool = cluster, namespace, pool
         self.jobs: list[Job] = []
@@ -59,15 +62,17 @@ class Group:
 
     def submit(self, names_of_jobs: Sequence[str]) -> None:
         """Apply jobs of these names at once."""
-        resources = {"cpu": "100m", "memory": "512Mi"}
-        spec = {"trainer": {"resources": resources, "acceleratorsPerNode": 0}}
         for name in names_of_jobs:
             manifest = job_manifest(
-                self.cluster, self.namespace, name, [self.tier], ["sh", "-c", TRAIN], **spec, **PLAN
+                self.cluster, self.namespace, name, [self.tier], self.command, trainer=self.trainer(name), **PLAN
             )
             self.jobs.append(Job(self.cluster, self.namespace, name, manifest))
         apply(self.cluster, s3_secret(self.cluster), namespace=self.namespace)
         apply(self.cluster, *(job.manifest for job in self.jobs))
+
+    def trainer(self, name: str) -> Raw:
+        """What spec.trainer of this job is beside image and command."""
+        return {"resources": {"cpu": "100m", "memory": "512Mi"}, "acceleratorsPerNode": 0}
 
     def statuses(self) -> dict[str, Raw]:
         """The status of each job."""
@@ -78,8 +83,12 @@ class Group:
     def wait_training(self, unless: Callable[[], set[str]]) -> None:
         """Until each job has reported a step, or is one of `unless`."""
 
-        everyone = {job.name for job in self.jobs}
-        wait_for(lambda: everyone <= self.training() | unless(), 150, "every job to train", every=0.5)
+        def none_is_missing() -> bool:
+            late = {job.name for job in self.jobs} - self.training() - unless()
+            assert not late, {name: brief(status) for name, status in self.statuses().items() if name in late}
+            return True
+
+        wait_for(none_is_missing, 150, "every job to train", every=0.5)
 
     def wait_first_steps(self) -> None:
         """Until each job's first attempt has done a step, whether or not an operator has heard of it."""
@@ -107,26 +116,27 @@ class Group:
         final = {name for name, s in self.statuses().items() if s.get("phase") in ("Completed", "Failed")}
         return final - held
 
-
-def assert_failed_over_once(job: Job) -> None:
-    """One loss, no step lost, none trained twice, nothing left behind."""
-    status = job.status()
-    assert status["phase"] == "Completed", status
-    assert restarts(status) == (1, 0, 0), status["history"]
-    loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
-    last = status["history"][-1]
-    assert last["kind"] == "Completed"
-    assert loss.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(loss['number'])[-2000:]}"
-    printed = job.logs(last["number"])
-    resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
-    # Perhaps no operator got a report of the last attempt; then none knows that the attempt before it came further.
-    assert resumed == loss["lastStep"] or ("firstStep" not in last and resumed > loss["lastStep"]), status["history"]
-    assert f"total {STEPS * (STEPS + 1) // 2}" in printed
-    known = {entry["number"] for entry in status["history"]}
-    for pod in job.pods():
-        assert int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]) in known
-        assert pod["status"]["phase"] in ("Succeeded", "Failed")
-        assert not pod["metadata"].get("finalizers")
+    @staticmethod
+    def assert_failed_over_once(job: Job) -> None:
+        """One loss, no step lost, none trained twice, nothing left behind."""
+        status = job.status()
+        assert status["phase"] == "Completed", status
+        assert restarts(status) == (1, 0, 0), status["history"]
+        loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
+        last = status["history"][-1]
+        assert last["kind"] == "Completed"
+        assert loss.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(loss['number'])[-2000:]}"
+        printed = job.logs(last["number"])
+        resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
+        # Perhaps no operator got a report of the last attempt; then none knows that the attempt before it came further.
+        unheard = "firstStep" not in last and resumed > loss["lastStep"]
+        assert resumed == loss["lastStep"] or unheard, status["history"]
+        assert f"total {STEPS * (STEPS + 1) // 2}" in printed
+        known = {entry["number"] for entry in status["history"]}
+        for pod in job.pods():
+            assert int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]) in known
+            assert pod["status"]["phase"] in ("Succeeded", "Failed")
+            assert not pod["metadata"].get("finalizers")
 
 
 def writes_of_a_failover(group: Group) -> list[Raw]:
@@ -134,8 +144,8 @@ def writes_of_a_failover(group: Group) -> list[Raw]:
     group.submit(["clean"])
     group.wait_training(set)
     group.reclaim()
-    wait_for(lambda: len(group.over()) == 1, 60, "the job to complete", every=0.5)
-    assert_failed_over_once(group.jobs[0])
+    wait_for(lambda: len(group.over()) == 1, 90, "the job to complete", every=0.5)
+    group.assert_failed_over_once(group.jobs[0])
     return group.jobs[0].writes()
 
 
@@ -150,44 +160,53 @@ def predecessor(pod: Raw) -> int:
     return int(env.get("HOLDFAST_PREDECESSOR", 0))
 
 
+def kill_after_each_write(make_operator: Make, make_group: Callable[[], Group]) -> list[Job]:
+    """Run a failover once, then once for each of its writes, with an operator that is killed right after that write.
+
+    Return the jobs of the second part; each failed over once.
+    """
+    operator = make_operator(patience=STEADY, workers=64).start()
+    writes = writes_of_a_failover(make_group())
+    assert len(writes) >= 12, "a failover is an intent, a pod, its way to training, twice, and an end in between"
+    first_step = next(n for n, w in enumerate(writes, 1) if '"firstStep"' in json.dumps(w["requestObject"]))
+    operator.stop()
+
+    # The operator of these jobs stops dead for each of them after another write, then it is killed.
+    early, late = make_group(), make_group()
+    freeze = {f"w{number}": number for number in range(1, len(writes) + 1)}
+    operator.start(freeze=freeze)
+    late.submit([name for name, number in freeze.items() if number >= first_step])
+    early.submit([name for name, number in freeze.items() if number < first_step])
+
+    def frozen() -> set[str]:
+        return {line["job"] for line in operator.log_lines() if line["message"] == FROZEN}
+
+    late.wait_training(unless=frozen)
+    late.wait_first_steps()
+    late.reclaim()
+    # On a busy machine some writes of the clean run fall into one; then some jobs are past their turn.
+    left = lambda: frozen() | early.training() | late.over()  # noqa: E731
+    wait_for(lambda: left() >= freeze.keys(), 90, "each job to be left after its write", every=0.5)
+    assert len(frozen()) >= len(freeze) - 6, "nearly all were left in the middle"
+    operator.bury()
+
+    operator.start()
+    early.wait_training(unless=set)
+    early.reclaim()
+    jobs = [*early.jobs, *late.jobs]
+    wait_for(lambda: len(early.over() | late.over()) == len(jobs), 150, "every job to complete", every=0.5)
+    for job in jobs:
+        early.assert_failed_over_once(job)
+    return jobs
+
+
 @pytest.mark.thorough
 def test_operator_killed_after_each_write_of_a_failover(
     cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool]
 ) -> None:
     """Breaks if two writes must both happen: then a pod has no intent, a loss counts twice, a pod is never released."""
-    operator = lone_operator(patience=STEADY, workers=64).start()
     with PodWatch(cluster, namespace) as watch:
-        writes = writes_of_a_failover(Group(cluster, namespace, pools()))
-        assert len(writes) >= 12, "a failover is an intent, a pod, its way to training, twice, and an end in between"
-        first_step = next(n for n, w in enumerate(writes, 1) if '"firstStep"' in json.dumps(w["requestObject"]))
-        operator.stop()
-
-        # The operator of these jobs stops dead for each of them after another write, then it is killed.
-        early, late = (Group(cluster, namespace, pools()) for _ in range(2))
-        freeze = {f"w{number}": number for number in range(1, len(writes) + 1)}
-        operator.start(freeze=freeze)
-        late.submit([name for name, number in freeze.items() if number >= first_step])
-        early.submit([name for name, number in freeze.items() if number < first_step])
-
-        def frozen() -> set[str]:
-            return {line["job"] for line in operator.log_lines() if line["message"] == FROZEN}
-
-        late.wait_training(unless=frozen)
-        late.wait_first_steps()
-        late.reclaim()
-        # On a busy machine some writes of the clean run fall into one; then some jobs are past their turn.
-        left = lambda: frozen() | early.training() | late.over()  # noqa: E731
-        wait_for(lambda: left() >= freeze.keys(), 90, "each job to be left after its write", every=0.5)
-        assert len(frozen()) >= len(freeze) - 6, "nearly all were left in the middle"
-        operator.bury()
-
-        operator.start()
-        early.wait_training(unless=set)
-        early.reclaim()
-        jobs = [*early.jobs, *late.jobs]
-        wait_for(lambda: len(early.over() | late.over()) == len(jobs), 90, "every job to complete", every=0.5)
-        for job in jobs:
-            assert_failed_over_once(job)
+        kill_after_each_write(lone_operator, lambda: Group(cluster, namespace, pools()))
         for name, alive in watch.most_alive().items():
             oldest, *followers = sorted(alive, key=attempt_of)
             assert len(followers) <= 1, f"pods of {name} that lived at once"

@@ -1,0 +1,180 @@
+"""Trainings on several nodes that do not get all of them, cannot start, or are suspended and deleted meanwhile."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_people import collector, commits, wait_gone
+from tests.e2e.test_successors import on_tier
+from tests.support.cluster.gangs import Gang, train
+from tests.support.cluster.small_gangs import COMMAND, environment
+from tests.support.cluster.training_jobs import Pool, Raw, restarts, submit
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.waiting import wait_for
+
+from holdfast.local.cluster import Cluster
+
+__all__ = ["collector"]
+
+STEPS = 2000  # more than it takes in the test
+WRONG_IMAGE = "holdfast.dev/unknown:1"
+NOTICE = timedelta(seconds=30)
+
+
+def tier(pool: Pool) -> Raw:
+    """A tier of all nodes of the pool that are not cordoned."""
+    return pool.tier("spot", acquireTimeout="3m", nodeSelector={"test/pool": pool.name})
+
+
+def gang(
+    cluster: Cluster, namespace: str, tiers: Sequence[Raw], folder: Path, name: str = "job", **capacity: Any
+) -> Gang:
+    """A small training on two nodes, which is slow."""
+    trainer = {
+        "nodes": 2,
+        "acceleratorsPerNode": 1,
+        "resources": {"cpu": "100m", "memory": "512Mi"},
+        "env": environment(folder / name, STEPS),
+    }
+    asked = {"tiers": list(tiers), **capacity}
+    job = submit(cluster, namespace, tiers, COMMAND, name, trainer=trainer, goal={"steps": STEPS}, capacity=asked)
+    return Gang(cluster, namespace, name, job.manifest)
+
+
+def wait_for_a_part(job: Gang, number: int) -> Raw:
+    """Until one of two pods of this attempt runs, and the other one has no node; returns the other one."""
+
+    def other() -> Raw | None:
+        pods = [pod for name, pod in job.by_name().items() if name.startswith(f"{job.name}-{number}-")]
+        waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+        running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        return waiting[0] if len(waiting) == len(running) == 1 else None
+
+    found = wait_for(other, 60, f"one of two pods of {job.name} to run")
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("collector")
+def test_suspended_and_deleted_with_a_part_of_the_nodes_and_one_image_is_refused(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
+) -> None:
+    """Breaks if a pod outlives the request, or if the refused image of one pod costs the pod that has started."""
+    cluster.kubectl("cordon", pool.node("spot-2"), pool.node("dedicated-1"))
+    job = gang(cluster, namespace, [tier(pool)], tmp_path)
+    wait_for_a_part(job, 1)
+    job.patch({"suspend": True})
+    status = job.wait_phase("Suspended")
+    wait_for(lambda: not job.alive(), 30, "both pods to go")
+    assert [(one["kind"], one["reason"]) for one in status["history"]] == [("Stopped", "Suspended")]
+
+    job.patch({"suspend": False})
+    again = job.wait("another attempt", lambda s: (s.get("current") or {}).get("number", 0) > 1)["attempt"]
+    waits = wait_for_a_part(job, again)["metadata"]["name"]
+    cluster.kubectl("set", "image", "pod", waits, "-n", namespace, f"trainer={WRONG_IMAGE}")
+    (kept,) = [name for name in job.alive() if name != waits]
+    cluster.kubectl("uncordon", pool.node("spot-2"), pool.node("dedicated-1"))
+    status = job.wait_step(2, 90)
+    loss = status["history"][-1]
+    assert (loss["kind"], loss["rank"]) == ("Loss", int(waits[-1]))
+    assert loss["reason"] in ("ErrImagePull", "ImagePullBackOff")
+    assert WRONG_IMAGE in loss["message"]
+    assert restarts(status) == (1, 1, 0)
+    assert job.alive() == sorted([kept, f"job-{status['attempt']}-{waits[-1]}"])
+
+    job.patch({"suspend": True})
+    job.wait_phase("Suspended")
+    wait_for(lambda: not job.alive(), 30, "both pods to end")
+    job.delete("--wait=false")
+    wait_gone(job)
+
+    cluster.kubectl("cordon", pool.node("spot-2"), pool.node("dedicated-1"))
+    other = gang(cluster, namespace, [tier(pool)], tmp_path, "other")
+    wait_for_a_part(other, 1)
+    other.delete("--wait=false")
+    wait_gone(other)
+
+
+def test_without_a_new_node_all_go_to_the_next_tier_and_back_once_all_nodes_are_there(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pools: Callable[[], Pool], tmp_path: Path
+) -> None:
+    """Breaks if the others wait for ever for a node, or if the training leaves before the better tier has all nodes."""
+    better, other = pools(), pools()
+    tiers = [better.tier("spot"), {**other.tier("spot"), "name": "dedicated", "kind": "Dedicated"}]
+    job = gang(cluster, namespace, tiers, tmp_path, returnPolicy="Eager")
+    job.wait_checkpoint(20, 90)
+    lost = job.node_of("job-1-1")
+    cluster.crash(lost)
+    cluster.kubectl("delete", "node", lost)
+
+    status = job.wait("training on the next tier", on_tier("dedicated"), 90)
+    number = status["current"]["number"]
+    used = {f"job-{number}-{rank}": job.node_of(f"job-{number}-{rank}") for rank in range(2)}
+    assert set(used.values()) == {other.node("spot-1"), other.node("spot-2")}
+    assert (status["history"][0]["kind"], status["history"][0]["rank"]) == ("Loss", 1)
+    assert restarts(status)[0] == 1
+    job.wait("a successor that waits", lambda s: (s.get("successor") or {}).get("tier", {}).get("name") == "spot", 30)
+
+    cluster.restore(lost)
+
+    status = job.wait("training on the better tier", on_tier("spot"), 90)
+    number = status["current"]["number"]
+    used = {f"job-{number}-{rank}": job.node_of(f"job-{number}-{rank}") for rank in range(2)}
+    assert set(used.values()) == {better.node("spot-1"), better.node("spot-2")}
+    returned = next(one for one in status["history"] if one["reason"] == "Returning")
+    assert (returned["tier"], returned["kind"], returned.get("stepsLost", 0)) == ("dedicated", "Stopped", 0)
+    assert status["current"]["resumedStep"] == returned["lastStep"]
+    assert restarts(status)[0] == 1
+    job.delete("--wait=false")
+
+
+FAILS = """
+if [ "$RANK" = 1 ]; then echo "rank 1 has no data" >&2; exit 3; fi
+exec sleep 600
+"""
+
+
+def test_restarts_without_a_step_leave_a_node_then_start_anew_and_then_end_the_job(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if a broken node, or what is broken in a pod, is kept, or if the job does not say why it failed."""
+    trainer = {"nodes": 2, "acceleratorsPerNode": 1, "resources": {"cpu": "100m", "memory": "512Mi"}}
+    limits = {"maxFailures": 20, "maxFruitless": 4}
+    job = submit(cluster, namespace, [tier(pool)], ["sh", "-c", FAILS], trainer=trainer, failure=limits)
+    status = job.wait_phase("Failed", "Completed", timeout=150)
+    history = status["history"]
+    assert [(one["kind"], one["rank"]) for one in history] == [("Failure", 1)] * 4
+    assert history[0]["node"] == history[1]["node"] != history[2]["node"]
+    created = [write["requestObject"]["metadata"]["name"] for write in job.writes() if write["verb"] == "create"]
+    assert created == ["job-1-0", "job-1-1", "job-3-1", "job-4-0", "job-4-1"]
+    said = next(one["message"] for one in status["conditions"] if one["type"] == "Failed")
+    for words in ("4 attempts in a row made no progress", "(rank 1)", history[3]["node"], "rank 1 has no data"):
+        assert words in said
+    wait_for(lambda: not any(pod["metadata"].get("finalizers") for pod in job.pods()), 30, "all pods to be released")
+
+
+@pytest.mark.training
+def test_the_last_save_before_a_node_goes_fits_into_a_notice_of_30_seconds(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
+) -> None:
+    """Breaks if the training waits for a node that does not come, or if one rank leaves before all have saved."""
+    cluster.kubectl("cordon", pool.node("dedicated-1"))
+    job = train(cluster, namespace, tier(pool), tmp_path, 2, checkpoint={"every": "1h"})
+    job.wait_step(20, 120)
+    assert not commits(cluster, namespace)
+    goes_at = datetime.now(UTC) + NOTICE
+    cluster.reclaim(job.node_of("job-1-1"), NOTICE)
+    status = job.wait("the end of the attempt", lambda s: s.get("history"), 60)
+    (loss,) = status["history"]
+    assert (loss["kind"], loss["reason"], loss["rank"]) == ("Loss", "SpotInterruption", 1)
+    assert loss.get("stepsLost", 0) == 0
+    assert commits(cluster, namespace) == [loss["lastStep"]]
+    assert datetime.fromisoformat(status["checkpoint"]["committedAt"]) < goes_at
+
+    cluster.kubectl("uncordon", pool.node("dedicated-1"))
+    job.hurry()
+    status = job.wait_completed()
+    assert status["history"][1]["resumedStep"] == loss["lastStep"]
+    assert restarts(status) == (1, 0, 0)
