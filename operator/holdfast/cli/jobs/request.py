@@ -117,6 +117,13 @@ def move_argument(job: TrainingJob, tier: str | None, node: str | None) -> str:
             f"{name} has {nodes} nodes: name the one to leave with --node, or a tier with --tier",
             hint=f"holdfast describe {name} --members shows the nodes",
         )
+    current = job.status.current
+    if node and (current is None or current.state is not AttemptState.RUNNING):
+        now = f"its attempt {current.number} is {current.state}" if current else "it has no attempt"
+        raise CliError(
+            f"{name} does not train now ({now}): it can leave node {node} only while it trains",
+            hint=f"holdfast watch {name} shows when it trains",
+        )
     return f"node={node}" if node else tier or ""
 
 

@@ -59,8 +59,10 @@ def _leave_node(turn: Turn, node: str) -> None:
         text = f"the training has {turn.attempt.nodes} nodes: name the one to leave (--node), or a tier (--tier)"
     elif node not in used:
         text = f"no pod of the training is on a node named {node!r}"
+    elif turn.attempt.state is AttemptState.DRAINING:
+        text = f"the training saves and leaves already; request it again when it trains, if it still uses node {node}"
     elif turn.attempt.state is not AttemptState.RUNNING:
-        text = f"the program does not run yet, so it cannot leave node {node}; request it again later"
+        text = f"the program does not run yet, so it cannot leave node {node}; request it again when it trains"
     else:
         drain.drain_to_move(turn, None, node)
         return

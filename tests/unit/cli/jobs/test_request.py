@@ -60,6 +60,16 @@ def test_a_move_says_which_of_several_nodes_it_leaves(
         assert request.move_argument(job, tier, node) == argument
 
 
+@pytest.mark.parametrize("state", ["Intended", "Acquiring", "Starting", "Draining", None])
+def test_one_of_several_nodes_is_left_only_while_the_job_trains(state: str | None) -> None:
+    """Breaks if the command waits ten minutes for a request that the operator has refused."""
+    job = running_job({"current": {**CURRENT, "state": state} if state else None})
+    trainer = job.spec.trainer.model_copy(update={"nodes": 4})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"trainer": trainer})})
+    with pytest.raises(CliError, match=f"{state or 'no attempt'}.*only while it trains"):
+        request.move_argument(job, None, "n2")
+
+
 def test_move_waits_for_a_later_attempt_that_runs() -> None:
     outcome = request.move_outcome(running_job(), "id-2")
     handled = {"requests": {"move": "id-2"}}

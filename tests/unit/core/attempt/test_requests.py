@@ -8,10 +8,15 @@ from holdfast.api.names import ANNOTATION_MOVE
 
 
 def move(world: GangWorld, argument: str) -> None:
-    """Somebody requests a move."""
-    changed = world.job.metadata.model_copy(update={"annotations": {ANNOTATION_MOVE: f"r1 {argument}"}})
-    world.job = world.job.model_copy(update={"metadata": changed})
+    """Somebody requests a move, which is decided at once."""
+    request(world, f"r1 {argument}")
     world.settle()
+
+
+def request(world: GangWorld, words: str) -> None:
+    """Somebody requests a move: the id of the request, and its argument."""
+    changed = world.job.metadata.model_copy(update={"annotations": {ANNOTATION_MOVE: words}})
+    world.job = world.job.model_copy(update={"metadata": changed})
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -40,3 +45,21 @@ def test_a_move_that_names_no_node_of_several_is_refused(argument, words):
     assert [one.reason for one in events] == ["MoveRefused"]
     assert words in events[0].message
     assert world.status.current.drain is None
+
+
+@pytest.mark.parametrize(("state", "words"), [("Starting", "does not run yet"), ("Draining", "leaves already")])
+def test_one_of_several_nodes_is_left_only_while_the_program_trains(state, words):
+    """Breaks if a request that has no effect says nothing, or says what is not true."""
+    world = GangWorld() if state == "Starting" else running()
+    if state == "Starting":
+        world.decide()
+        world.schedule()
+    else:
+        move(world, f"node={world.node_of(1)}")
+    node = next(pod.node for pod in world.pods.values() if pod.node)
+    events = []
+    decide, world.decide = world.decide, lambda: events.extend(decide().events)
+    request(world, f"r2 node={node}")
+    world.decide()
+    assert world.status.current.state == state
+    assert [words in one.message for one in events if one.reason == "MoveRefused"] == [True]
