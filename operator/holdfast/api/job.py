@@ -26,7 +26,9 @@ from holdfast.api.strings import (
     Endpoint,
     EndReasonText,
     MetricName,
+    MountPath,
     ObjectName,
+    PathPattern,
     Region,
     RelativePath,
     Resume,
@@ -196,6 +198,10 @@ def _shorter_than_every(checkpoint: "Checkpoint") -> bool:
     return period is not None and most is not None and most < period
 
 
+def _is_reserved(folder: str | None) -> bool:
+    return folder is not None and folder.split("/")[1] in ("holdfast", "dev", "proc", "sys")
+
+
 _LONG_ENOUGH = f"{cel_instant('self.maxLoss')} >= {cel_instant('self.every')}"
 
 
@@ -204,6 +210,13 @@ class Checkpoint(Model):
 
     storage: Storage
     """Where checkpoints are stored. It can only be changed while the job is suspended."""
+    folder: MountPath | None = None
+    """Folder in the trainer, such as /outputs, into which a program writes its checkpoints that knows nothing of
+    Holdfast. A process beside the program saves each complete checkpoint, and puts the newest one back before the
+    program starts. The program decides how often it saves. Default: the program saves with holdfast_train."""
+    pattern: PathPattern | None = None
+    """Which files or folders in the field folder are checkpoints, such as run-*/step-*; each match is one. Default:
+    those of Hugging Face, Accelerate, Lightning, torch.save, torch.distributed.checkpoint and Orbax are recognised."""
     every: Every = Every(period=timedelta(minutes=10))
     """How often to save: a number of steps such as 500 steps, a duration such as 10m, or auto. With auto, Daly's
     formula chooses the interval that loses the least time, from the measured time of a save and the loss rate of the
@@ -239,6 +252,30 @@ class Checkpoint(Model):
             got_cel="string(self.uploadRate)",
             got=lambda checkpoint: str(checkpoint.upload_rate),
             field=".uploadRate",
+        ),
+        Rule(
+            allowed="/holdfast, /dev, /proc, /sys and all paths below them cannot be the folder: choose another path",
+            cel="!has(self.folder) || !self.folder.matches('^/(holdfast|dev|proc|sys)(/.*)?$')",
+            is_met=lambda checkpoint: not _is_reserved(checkpoint.folder),
+            got_cel="self.folder",
+            got=lambda checkpoint: checkpoint.folder,
+            field=".folder",
+        ),
+        Rule(
+            allowed="pattern needs folder: set folder to the path into which the program writes its checkpoints",
+            cel="!has(self.pattern) || has(self.folder)",
+            is_met=lambda checkpoint: checkpoint.pattern is None or checkpoint.folder is not None,
+            got_cel="self.pattern",
+            got=lambda checkpoint: checkpoint.pattern,
+            field=".pattern",
+        ),
+        Rule(
+            allowed="maxLoss does not go with folder, because the program decides how often it saves: leave it out",
+            cel="!has(self.maxLoss) || !has(self.folder)",
+            is_met=lambda checkpoint: checkpoint.max_loss is None or checkpoint.folder is None,
+            got_cel="self.maxLoss",
+            got=lambda checkpoint: format_duration(checkpoint.max_loss),
+            field=".maxLoss",
         ),
     )
 
@@ -339,6 +376,13 @@ class TrainingJobSpec(Model):
             is_met=lambda spec: not _missing_accelerators(spec),
             got=lambda spec: "no accelerator in " + _missing_accelerators(spec)[0],
             field=".capacity.tiers",
+        ),
+        Rule(
+            allowed="checkpoint.folder needs one node: set trainer.nodes to 1, or save with holdfast_train",
+            cel="!has(self.checkpoint.folder) || self.trainer.nodes == 1",
+            is_met=lambda spec: spec.checkpoint.folder is None or spec.trainer.nodes == 1,
+            got=lambda spec: f"{spec.trainer.nodes} nodes",
+            field=".checkpoint.folder",
         ),
         Rule(
             allowed="trainer must not change while the job runs: suspend the job first (spec.suspend: true)",

@@ -55,6 +55,7 @@ _WORD: Final = "[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
 # One part of a path. It may start with one dot: .cache is allowed, and neither . nor .. is.
 _PART: Final = r"\.?[A-Za-z0-9_=@+-][A-Za-z0-9_.=@+-]*"
 _PARTS: Final = f"{_PART}(/{_PART})*"
+_GLOB: Final = r"\.?[A-Za-z0-9_=@+*?\[-][A-Za-z0-9_.=@+*?\[\]!-]*"
 
 AnyText = Annotated[str, Text("text", 4096, shortest=0)]
 LongText = Annotated[str, Text("text", 32768, shortest=0)]
@@ -68,6 +69,9 @@ EnvPrefix = Annotated[str, Text("the start of a variable's name", 128, "([-._a-z
 Image = Annotated[str, Text("a container image without spaces", 512, r"[^\s]+")]
 AbsolutePath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end", 512, f"/({_PARTS})?")]
 MountPath = Annotated[str, Text("an absolute path without '.', '..' and a slash at its end, not /", 512, f"/{_PARTS}")]
+PathPattern = Annotated[
+    str, Text("a relative path such as run-*/step-*, with *, ? and [...] in its parts", 256, f"{_GLOB}(/{_GLOB})*")
+]
 RelativePath = Annotated[
     str, Text("a path such as vision/vit-faces, without slash at its ends, empty parts, '.' and '..'", 512, _PARTS)
 ]

@@ -200,6 +200,12 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
         ),
         {"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         *_storage_env(job),
+        *_plain(
+            {
+                "HOLDFAST_CHECKPOINT_FOLDER": job.spec.checkpoint.folder,
+                "HOLDFAST_CHECKPOINT_PATTERN": job.spec.checkpoint.pattern,
+            }
+        ),
     ]
 
 

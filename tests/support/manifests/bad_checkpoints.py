@@ -161,6 +161,45 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "999k",
         "uploadRate must be at least 1M",
     ),
+    Bad(
+        "folder-relative", {f"{_CHECKPOINT}/folder": "outputs"}, "spec.checkpoint.folder", "outputs", "spec.checkpoint"
+    ),
+    Bad("folder-root", {f"{_CHECKPOINT}/folder": "/"}, "spec.checkpoint.folder", '"/"', "spec.checkpoint"),
+    Bad(
+        "folder-reserved",
+        {f"{_CHECKPOINT}/folder": "/holdfast/bin"},
+        "spec.checkpoint.folder",
+        "/holdfast/bin",
+        "cannot be the folder: choose another path",
+    ),
+    Bad(
+        "pattern-without-folder",
+        {f"{_CHECKPOINT}/pattern": "run-*/step-*"},
+        "spec.checkpoint.pattern",
+        "run-*/step-*",
+        "pattern needs folder",
+    ),
+    Bad(
+        "pattern-upwards",
+        {f"{_CHECKPOINT}/folder": "/outputs", f"{_CHECKPOINT}/pattern": "../x"},
+        "spec.checkpoint.pattern",
+        "../x",
+        "spec.checkpoint",
+    ),
+    Bad(
+        "folder-with-max-loss",
+        {f"{_CHECKPOINT}/folder": "/outputs", f"{_CHECKPOINT}/maxLoss": "15m"},
+        "spec.checkpoint.maxLoss",
+        "15m",
+        "maxLoss does not go with folder",
+    ),
+    Bad(
+        "folder-on-several-nodes",
+        {f"{_CHECKPOINT}/folder": "/outputs", "spec/trainer/nodes": 2},
+        "spec.checkpoint.folder",
+        "checkpoint.folder needs one node",
+        "set trainer.nodes to 1",
+    ),
     Bad("max-loss-too-long", {f"{_CHECKPOINT}/maxLoss": "8d"}, "spec.checkpoint.maxLoss", "8d", "between 1s and 7d"),
     Bad(
         "best-metric",

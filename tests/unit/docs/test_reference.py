@@ -25,7 +25,14 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     config = replace(CONFIG, progress_url="https://holdfast:8443")
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
     several = build_pod(full, attempt(3, tier=tier(), nodes=2), config, 7200.0)
-    containers = [*pod["spec"]["initContainers"], *pod["spec"]["containers"], *several["spec"]["containers"]]
+    folder = {"storage": full.spec.checkpoint.storage, "folder": "/outputs", "pattern": "run-*"}
+    as_it_is = build_pod(job(checkpoint=folder), attempt(3, tier=tier()), config, 7200.0)
+    containers = [
+        *as_it_is["spec"]["containers"],
+        *pod["spec"]["initContainers"],
+        *pod["spec"]["containers"],
+        *several["spec"]["containers"],
+    ]
     there = {variable["name"] for container in containers for variable in container["env"]}
     listed = set(re.findall(r"`((?:HOLDFAST|PET)_[A-Z0-9_]+)`", prose(DOCS / "reference" / "environment.md")))
     assert listed == there | BY_LAUNCHER

@@ -23,6 +23,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.pod.launcher.verdict_files import write_verdict
 from holdfast_train.pod.launcher_file import launcher_file
+from holdfast_train.pod.library_copy import copy_library
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.opening import open_retrying
@@ -95,6 +96,8 @@ def run(patience: float) -> None:
     folder = os.environ.get("HOLDFAST_LAUNCHER_DIR")
     if folder:
         say(f"copied the launcher to {copy_launcher(folder)}")
+        if os.environ.get("HOLDFAST_CHECKPOINT_FOLDER"):
+            say(f"copied the library to {copy_library(folder)}")
     environment = Environment.read()
     if environment is None:
         raise EnvironmentVariableError(

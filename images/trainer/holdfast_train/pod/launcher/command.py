@@ -50,4 +50,9 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
         if folder:
             environment["HOLDFAST_VERDICT_DIR"] = folder
         with progress_relay(environment, folder) as variables:
-            return classify(Program(command, variables, grace).run(folder))
+            program = Program(command, variables, grace)
+            if environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
+                from .folder_writer import run_with_folder  # noqa: PLC0415 - other jobs need none of its imports
+
+                return classify(run_with_folder(program, environment, folder))
+            return classify(program.run(folder))

@@ -49,6 +49,11 @@ class Program:
         self._regrouped_at: float | None = None
         self.signalled_at: float | None = None
 
+    @property
+    def deadline(self) -> float:
+        """When all has to be saved, by time.monotonic(): before the end of the grace; infinite without a signal."""
+        return self._deadline
+
     def listen(self) -> None:
         """Take signals from now on. Must be called from the main thread."""
         signal.signal(signal.SIGALRM, lambda *_: self._forward(signal.SIGKILL))

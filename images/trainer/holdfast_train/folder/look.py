@@ -1,0 +1,80 @@
+"""One look at a folder: its files, without their content. Symbolic links are never followed."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["MOST_ENTRIES", "OWN", "File", "TooManyFilesError", "look"]
+
+MOST_ENTRIES: Final = 1_000_000
+OWN: Final = ".holdfast-"  # names of files and folders that the writer makes, and that no look sees
+
+
+class TooManyFilesError(Exception):
+    """The folder has more than MOST_ENTRIES files and folders."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file or a symbolic link. `path`: below the folder, with slashes. `link`: where a symbolic link points to.
+
+    `size` in bytes, 0 of a link. `mode`: the permission bits. `is_other`: a device, a pipe or a socket.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    mode: int
+    link: str | None = None
+    is_other: bool = False
+
+    @property
+    def signature(self) -> tuple[str, int, int, str | None]:
+        """Equal for two looks if the file did not change in between, as far as its size and its time say."""
+        return self.path, self.size, self.mtime_ns if self.link is None else 0, self.link
+
+
+def look(root: Path, most: int = MOST_ENTRIES) -> dict[str, File]:
+    """The files below `root` by their paths. What vanishes during the look is left out.
+
+    OSError if `root` cannot be read, TooManyFilesError if it has more than `most` entries.
+    """
+    found: dict[str, File] = {}
+    waiting, count = [""], 0
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > most:
+                        raise TooManyFilesError(f"{root} has more than {most} files and folders")
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name.startswith(OWN):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                    elif (file := _file(entry, path)) is not None:
+                        found[path] = file
+        except (FileNotFoundError, NotADirectoryError):
+            if not folder:
+                raise
+    return found
+
+
+def _file(entry: os.DirEntry[str], path: str) -> File | None:
+    try:
+        known = entry.stat(follow_symlinks=False)
+        link = str(Path(entry.path).readlink()) if stat.S_ISLNK(known.st_mode) else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == 22:  # EINVAL of readlink: it was a link a moment ago
+            return None
+        raise
+    mode = stat.S_IMODE(known.st_mode)
+    if link is not None:
+        return File(path, 0, known.st_mtime_ns, mode, link)
+    return File(path, known.st_size, known.st_mtime_ns, mode, None, not stat.S_ISREG(known.st_mode))

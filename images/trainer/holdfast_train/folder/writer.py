@@ -1,0 +1,324 @@
+"""The writer process of a pod with `checkpoint.folder`: puts back, watches, commits. The launcher starts it.
+
+It talks with the launcher in lines of JSON. Its output: `ready` when the program may start, `refused` if it must not,
+`fenced` if it has to end, `done` after `finish`. Its input: `finish` when the program has ended. When the input ends,
+the launcher is gone, and so is the writer.
+"""
+
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any, Final
+
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
+from holdfast_train.commitlog.quarantine import BROKEN
+from holdfast_train.environment import Environment
+from holdfast_train.errors import (
+    AlreadyCompleteError,
+    EnvironmentVariableError,
+    FencedError,
+    HoldfastTrainError,
+    StorageError,
+    StorageUnreachableError,
+)
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.index import escapes
+from holdfast_train.folder.layouts import Unit
+from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
+from holdfast_train.folder.reading import UnitChangedError
+from holdfast_train.folder.watch import Watch
+from holdfast_train.pod.rank_verdict import write_rank_verdict
+from holdfast_train.pod.reporter import Order, Reporter
+from holdfast_train.progress import Progress
+from holdfast_train.restore.candidates import Candidates, start
+from holdfast_train.say import say
+from holdfast_train.storage.opening import open_retrying
+from holdfast_train.storage.rate_limit import RateLimit
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
+
+__all__ = ["FolderWriter", "main"]
+
+RETRY_SECONDS: Final = 15.0  # after a commit that failed
+BURST_BYTES: Final = 8 << 20  # of the rate limit
+FAREWELL_SECONDS: Final = 2.0  # for the last report
+HAND_OVER_SECONDS: Final = 3.0  # at most, and inside what is left of the grace
+
+
+class FolderWriter:
+    """The writer of one pod. `out` and `inbox`: the lines to the launcher, and its commands."""
+
+    def __init__(self, environment: Environment, root: Path, pattern: str | None, out: IO[str]) -> None:
+        if environment.checkpoint_uri is None:
+            raise EnvironmentVariableError("HOLDFAST_CHECKPOINT_URI is not set; checkpoint.folder needs a storage")
+        self._environment = environment
+        self._root = root
+        self._out = out
+        self.inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.deadline = math.inf
+        self._storage = open_retrying(environment, environment.checkpoint_uri)
+        self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
+        self._watch = Watch(root, pattern)
+        self._progress = Progress()
+        self._reporter: Reporter | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._commits: FolderCommits | None = None
+        self._retry_at = 0.0
+        self._saved: Saved | None = None  # by this attempt
+        self._saved_step: int | None = None
+
+    def tell(self, state: str, **more: Any) -> None:
+        """Send one line to the launcher."""
+        self._out.write(json.dumps({"state": state, **more}) + "\n")
+        self._out.flush()
+
+    def finish_by(self, seconds: float | None) -> None:
+        """The program has ended, and the writer has `seconds` more. Any thread may call this."""
+        self.deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self._rate.limit = None
+
+    # Before the program starts.
+
+    def prepare(self) -> None:
+        """Raise the fence, and put the newest good checkpoint back. HoldfastTrainError says what is wrong."""
+        make_folder(self._root)
+        checkpoints = start(self._environment, self._storage)
+        self._checkpoints = checkpoints
+        self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
+        if not self._watch.has_pattern:
+            for name in set_aside_incomplete(self._root):
+                say(f"{name} in {self._root} is not complete; it is renamed: the program must not resume from it")
+        self._put_back(Candidates(self._environment, self._storage, checkpoints))
+        if self._environment.operator_url is not None:
+            self._reporter = Reporter(self._environment, self._progress, self._on_order)
+            self._reporter.start()
+
+    def _put_back(self, candidates: Candidates) -> None:
+        assert self._commits is not None
+        while (found := candidates.newest()) is not None:
+            try:
+                with self._storage.within(PATIENCE_SECONDS):
+                    known = read_index(self._storage, found)
+                    is_new = put_back(self._storage, known, self._root)
+            except BROKEN as error:
+                candidates.report_broken(found, error)
+                continue
+            note = candidates.accept(found)
+            self._commits.before = known if found.uri.startswith(f"{self._storage.uri}/") else None
+            self._watch.note_committed(known.unit)
+            what = "is put back" if is_new else "is there already"
+            say(f"the checkpoint {known.unit.name or 'files'} (step {_words(known.unit.step)}) {what} in {self._root}")
+            if known.unit.step is not None:
+                self._progress.resumed_from = {"step": known.unit.step, "uri": found.uri, "note": note}
+            return
+        say(f"no checkpoint to put back into {self._root}; the program starts with what is there")
+
+    # Beside the program.
+
+    def run(self) -> int:
+        """Watch until the program has ended. The exit code."""
+        self._progress.state = "training"
+        pause = self._watch.pause
+        while True:
+            try:
+                command = self.inbox.get(timeout=pause)
+            except queue.Empty:
+                self._look(is_last=False)
+                pause = self._watch.pause
+                continue
+            if command is None:
+                return 1
+            self._finish(command)
+            self.tell("done")
+            return 0
+
+    def _check(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise StorageUnreachableError("the time to save before the pod ends is over")
+
+    def _look(self, *, is_last: bool, clean: bool = False) -> bool:
+        """Commit the newest complete checkpoint, if it is not committed yet. False if a later look has to try again."""
+        unit = self._watch.next_unit(is_last=is_last, clean=clean)
+        if unit is None:
+            return True
+        if not is_last and time.monotonic() < self._retry_at:
+            return False
+        return self._try(unit)
+
+    def _try(self, unit: Unit) -> bool:
+        assert self._commits is not None
+        if (bad := escapes(unit)) is not None:
+            self._watch.refuse(unit)
+            what = "leads out of it" if bad.link is not None else "is neither a file nor a folder"
+            self._failed(f"the checkpoint {unit.name!r} is not saved: {bad.path!r} {what}")
+            return True
+        try:
+            saved = self._commits.commit(unit)
+        except (FencedError, AlreadyCompleteError):
+            raise
+        except UnitChangedError as error:
+            say(f"the checkpoint {unit.name!r} is not saved yet: {error}")
+            return False
+        except (StorageError, OSError) as error:
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._failed(
+                f"the checkpoint {unit.name!r} is not saved: {error}; the next try is in {RETRY_SECONDS:.0f} s"
+            )
+            return False
+        self._take(unit, saved)
+        return True
+
+    def _failed(self, why: str) -> None:
+        if self._progress.save_error != why[:256]:  # an outage of hours needs one line
+            say(why)
+        self._progress.save_error = why[:256]
+        self._poke()
+
+    def _take(self, unit: Unit, saved: Saved) -> None:
+        self._watch.note_committed(unit)
+        self._saved, self._saved_step = saved, unit.step
+        self._progress.save_error = None
+        mib = saved.uploaded / (1 << 20)
+        say(
+            f"the checkpoint {unit.name or 'files'} (step {_words(unit.step)}) is saved: "
+            f"{mib:.1f} MiB uploaded, {saved.reused / (1 << 20):.1f} MiB were there, {saved.seconds:.1f} s"
+        )
+        if unit.step is not None:
+            self._progress.checkpoint = {
+                "step": unit.step,
+                "uri": saved.uri,
+                "bytes": saved.size,
+                "seconds": f"{saved.seconds:.3f}",
+                "committedAt": saved.committed_at,
+            }
+        self._write_verdict("running", "")
+        self._poke()
+
+    def _poke(self) -> None:
+        if self._reporter is not None:
+            self._reporter.poke()
+
+    def _on_order(self, order: Order) -> None:
+        if order.type == "drain":  # for a program that knows no orders it is SIGTERM, which the launcher passes on
+            say(f"the operator orders to leave ({order.reason}): the program gets SIGTERM")
+            os.kill(os.getppid(), signal.SIGTERM)
+
+    # After the program.
+
+    def _finish(self, command: dict[str, Any]) -> None:
+        """Commit what is complete, and write how it ended."""
+        assert self._checkpoints is not None
+        signalled, code = bool(command["signalled"]), command["code"]
+        left = self.deadline - time.monotonic()
+        before = self._saved
+        with self._storage.within(min(PATIENCE_SECONDS, max(left, 0.0)), at_most=left):
+            is_all = self._commit_rest(clean=code == 0)
+        step = _words(self._saved_step)
+        if signalled:
+            self._leave(is_saved=self._saved is not before)
+        elif code == 0 and not is_all:
+            self._write_verdict(
+                "failed", f"the last checkpoint is not saved: {self._progress.save_error}", "StorageFailed"
+            )
+        elif code == 0:
+            with self._storage.within(PATIENCE_SECONDS):
+                self._checkpoints.complete(self._saved_step or self._last_step())
+            self._progress.state = "completed"
+            self._write_verdict("completed", f"the program ended with exit code 0; saved step: {step}", "Completed")
+        if self._reporter is not None:
+            self._reporter.finish(FAREWELL_SECONDS)
+
+    def _last_step(self) -> int:
+        assert self._checkpoints is not None
+        commits = self._checkpoints.log.state.commits
+        return commits[-1].step if commits else 0
+
+    def _commit_rest(self, *, clean: bool) -> bool:
+        """Commit until nothing is left, or a try fails. True if nothing is left."""
+        for _ in range(3):  # more than one only if a process that outlives the program still writes
+            if self._watch.next_unit(is_last=True, clean=clean) is None:
+                return True
+            if not self._look(is_last=True, clean=clean):
+                continue
+        return self._watch.next_unit(is_last=True, clean=clean) is None
+
+    def _leave(self, *, is_saved: bool) -> None:
+        assert self._checkpoints is not None
+        self._progress.state = "left"
+        step = _words(self._saved_step)
+        if is_saved:
+            self._write_verdict("saved", f"notice to leave: the checkpoint of step {step} is saved")
+        else:
+            have = "none" if self._saved is None else f"that of step {step}"
+            self._write_verdict("left", f"notice to leave: no new checkpoint; the newest of this attempt is {have}")
+        left = min(HAND_OVER_SECONDS, max(0.0, self.deadline - time.monotonic()))
+        try:
+            with self._storage.within(left, at_most=left):
+                self._checkpoints.hand_over()
+        except StorageError as error:
+            say(f"the handover is not recorded ({error}); the next attempt raises its fence without it")
+
+    def _write_verdict(self, result: Any, message: str, reason: str = "") -> None:
+        folder = self._environment.verdict_folder
+        write_rank_verdict(folder, 0, result, reason=reason, message=message, saved_step=self._saved_step)
+
+    def refuse(self, error: HoldfastTrainError) -> int:
+        """Write the verdict of `error`. The exit code."""
+        say(f"{error.reason}: {error}")
+        self._write_verdict(error.outcome, str(error), error.reason)
+        self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
+        if self._reporter is not None:
+            self._reporter.finish(FAREWELL_SECONDS)
+        return error.exit_code
+
+
+def _words(step: int | None) -> str:
+    return "unknown" if step is None else str(step)
+
+
+def _listen(writer: FolderWriter) -> None:
+    """Pass the launcher's commands on; None at the end of its input."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        writer.finish_by(command["seconds"])
+        writer.inbox.put(command)
+    writer.inbox.put(None)
+    if math.isinf(writer.deadline):  # the launcher is gone, and the program too: nothing may go on
+        os._exit(1)
+
+
+def main() -> int:
+    """The process. Its environment is that of the pod."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # they are for the program
+        signal.signal(number, signal.SIG_IGN)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    environment = Environment.read()
+    folder = os.environ.get("HOLDFAST_CHECKPOINT_FOLDER")
+    if environment is None or not folder:
+        say("HOLDFAST_JOB and HOLDFAST_CHECKPOINT_FOLDER must be set; the launcher of a pod starts this process")
+        return 78
+    writer = FolderWriter(environment, Path(folder), os.environ.get("HOLDFAST_CHECKPOINT_PATTERN") or None, out)
+    threading.Thread(target=_listen, args=(writer,), name="holdfast-launcher", daemon=True).start()
+    try:
+        writer.prepare()
+    except HoldfastTrainError as error:
+        code = writer.refuse(error)
+        writer.tell("refused", exitCode=code)
+        return code
+    writer.tell("ready")
+    try:
+        return writer.run()
+    except HoldfastTrainError as error:
+        code = writer.refuse(error)
+        writer.tell("fenced")
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""`copy_library`: the library and what it needs, without torch, for a writer in an image that has none of it."""
+
+import importlib.util
+import shutil
+import uuid
+from pathlib import Path
+from typing import Final
+
+from holdfast_train.errors import EnvironmentVariableError
+from holdfast_train.pod.launcher.folder_writer import LIBRARY
+
+__all__ = ["copy_library"]
+
+MODULES: Final = (
+    "holdfast_train",
+    "awscrt",
+    "_awscrt",
+    "boto3",
+    "botocore",
+    "dateutil",
+    "jmespath",
+    "s3transfer",
+    "six",
+    "urllib3",
+)
+SERVICES: Final = ("s3", "sso", "sso-oidc", "sts")  # of botocore's data: S3, and ways to get a cloud identity
+
+
+def copy_library(folder: str | Path) -> Path:
+    """Copy the modules to `folder`/library, completely or not at all. EnvironmentVariableError if that fails."""
+    target = Path(folder) / LIBRARY
+    temporary = target.with_name(f".{LIBRARY}-{uuid.uuid4().hex}")
+    try:
+        temporary.mkdir()
+        for name in MODULES:
+            _copy(name, temporary)
+        if target.exists():  # of an init container that was started again
+            shutil.rmtree(target)
+        temporary.rename(target)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise EnvironmentVariableError(f"HOLDFAST_LAUNCHER_DIR: cannot write {target}: {error.strerror}") from error
+    return target
+
+
+def _copy(name: str, folder: Path) -> None:
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise EnvironmentVariableError(f"the image of the init container lacks the module {name}; use a whole image")
+    source = Path(found.origin)
+    if found.submodule_search_locations is None:
+        shutil.copy2(source, folder / source.name)
+    else:
+        shutil.copytree(source.parent, folder / name, ignore=_left_out)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """What is not copied: compiled files of one Python, and the data of services that nothing here calls."""
+    parts = Path(folder).parts[-2:]
+    kept = parts != ("botocore", "data")
+    services = set() if kept else {n for n in names if (Path(folder) / n).is_dir() and n not in SERVICES}
+    return services | {name for name in names if name == "__pycache__"}

@@ -1,0 +1,139 @@
+"""checkpoint.folder over real storage: kills at any moment, and an outage."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.trainer.conftest import S3Server
+from tests.support.trainer.folders import content, hugging_face, identity, pod
+from tests.support.waiting import wait_for
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.environment import Credentials
+from holdfast_train.folder.put_back import put_back, read_index
+from holdfast_train.storage.base import Storage
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.s3 import S3Storage
+
+KILLS = 6
+
+
+class Writer:
+    """A writer process without a launcher."""
+
+    def __init__(self, root: Path, uri: str, attempt: int, place: Path, **more: str) -> None:
+        self.errors = place / f"stderr-{attempt}"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast_train.folder.writer"],
+                env=pod(root, uri, attempt, place / "log", **more),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def is_ready(self) -> bool:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return bool(line) and json.loads(line)["state"] == "ready"
+
+    def said(self, text: str) -> bool:
+        return text in self.errors.read_text()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture(params=["s3", "volume"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str], Storage]]:
+    if request.param == "volume":
+        (tmp_path / "volume").mkdir()
+        yield f"file://{tmp_path}/volume/job", {}, FolderStorage(tmp_path / "volume" / "job")
+        return
+    server: S3Server = request.getfixturevalue("s3")
+    prefix = f"folder/{uuid.uuid4().hex}"
+    keys = Credentials(server.access_key, server.secret_key)
+    storage = S3Storage(server.bucket, prefix, endpoint=server.endpoint, region=None, credentials=keys)
+    yield f"s3://{server.bucket}/{prefix}", server.variables, storage
+
+
+def put_into(storage: Storage, root: Path) -> None:
+    """Put the newest checkpoint of `storage` into the empty folder `root`, as a person who reads it."""
+    root.mkdir()
+    checkpoints = Checkpoints(storage, identity(99), Keep())
+    checkpoints.log.refresh()
+    found = checkpoints.newest()
+    assert found is not None
+    assert put_back(storage, read_index(storage, found), root)
+
+
+# Breaks if a kill leaves a checkpoint in the log with wrong bytes, or half of one in the folder.
+def test_killed_at_any_moment(store: tuple[str, dict[str, str], Storage], tmp_path: Path) -> None:
+    uri, variables, storage = store
+    moments = random.Random(7)
+    wanted: dict[int, dict[str, bytes]] = {}
+    for attempt in range(1, KILLS + 1):
+        root = tmp_path / f"outputs-{attempt}"
+        writer = Writer(root, uri, attempt, tmp_path, **variables)
+        assert writer.is_ready()
+        for path in root.glob("checkpoint-*"):
+            step = int(path.name.rpartition("-")[2])
+            assert content(path) == wanted[step], "other bytes than the program wrote"
+        step = attempt * 10
+        wanted[step] = content(hugging_face(root, step, os.urandom(40 << 20)))
+        if attempt == 1:
+            wait_for(lambda: writer.said("is saved"), 60, "the first commit")  # noqa: B023
+        else:
+            wait_for(lambda: moments.random() < 0.02 or writer.said("is saved"), 60, "a moment")  # noqa: B023
+        writer.kill()
+    put_into(storage, tmp_path / "last")
+    (path,) = (tmp_path / "last").iterdir()
+    assert content(path) == wanted[int(path.name.rpartition("-")[2])]
+
+
+# Breaks if a checkpoint is given up because the storage does not answer, or if nothing is said of it.
+def test_outage(s3: S3Server, tmp_path: Path) -> None:
+    root, prefix = tmp_path / "outputs", f"folder/{uuid.uuid4().hex}"
+    writer = Writer(root, f"s3://{s3.bucket}/{prefix}", 1, tmp_path, **s3.variables)
+    try:
+        assert writer.is_ready()
+        s3.kill()
+        hugging_face(root, 5)
+        wait_for(lambda: writer.said("'checkpoint-5' is not saved"), 90, "the outage to be noticed")
+        s3.start()
+        wait_for(lambda: writer.said("checkpoint-5 (step 5) is saved"), 90, "the commit after it")
+    finally:
+        writer.kill()
+    keys = Credentials(s3.access_key, s3.secret_key)
+    storage = S3Storage(s3.bucket, prefix, endpoint=s3.endpoint, region=None, credentials=keys)
+    log = CommitLog(storage, identity())
+    assert [commit.step for commit in log.refresh().commits] == [5]
+
+
+# Breaks if a look at very many files takes the time of the program, or a checkpoint with them cannot be saved.
+@pytest.mark.thorough
+def test_very_many_files(tmp_path: Path) -> None:
+    root = tmp_path / "outputs"
+    path = hugging_face(root, 5)
+    for number in range(100_000):
+        (path / "sub" / str(number)).write_bytes(b"%d" % number)
+    (tmp_path / "volume").mkdir()
+    writer = Writer(root, f"file://{tmp_path}/volume/job", 1, tmp_path)
+    try:
+        assert writer.is_ready()
+        wait_for(lambda: writer.said("is saved"), 240, "the commit")
+    finally:
+        writer.kill()
+    put_into(FolderStorage(tmp_path / "volume" / "job"), tmp_path / "last")
+    assert (tmp_path / "last" / "checkpoint-5" / "sub" / "99999").read_bytes() == b"99999"

@@ -1,0 +1,86 @@
+"""Commits of a folder: what is uploaded again, what retention deletes, and what a failure leaves."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.folders import hugging_face, identity
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.errors import FencedError
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.layouts import Unit, find
+from holdfast_train.folder.look import look
+from holdfast_train.folder.put_back import put_back, read_index
+from holdfast_train.folder.reading import UnitChangedError
+from holdfast_train.storage.folder import FolderStorage
+
+
+class Place:
+    """A storage and a folder."""
+
+    def __init__(self, place: Path, keep: int = 2) -> None:
+        self.storage = FolderStorage(place / "store")
+        self.root = place / "outputs"
+        self.checkpoints = Checkpoints(self.storage, identity(), Keep(last=keep))
+        self.checkpoints.start("Auto")
+        self.commits = FolderCommits(self.checkpoints, self.storage, self.root)
+
+    def unit(self, step: int) -> Unit:
+        return next(u for u in find(look(self.root)) if u.step == step)
+
+    @property
+    def stored(self) -> int:
+        return sum(entry.size for entry in self.storage.entries("data/"))
+
+
+# Breaks if an unchanged file is uploaded with each checkpoint, if it keeps whole old checkpoints, or is deleted in use.
+def test_unchanged_files(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    uploaded = []
+    for step in range(1, 7):
+        hugging_face(place.root, step, bytes([step]) * 3_000_000)
+        uploaded.append(place.commits.commit(place.unit(step)).uploaded)
+    assert [round(size / 100_000) for size in uploaded] == [42, 42, 30, 30, 30, 30]
+    assert 7_200_000 < place.stored < 7_210_000
+    assert [c.step for c in place.checkpoints.log.state.commits] == [5, 6]
+    found = place.checkpoints.newest()
+    assert found is not None
+    assert found.manifest.metrics == {"loss": "1.25"}
+    other = tmp_path / "other"
+    other.mkdir()
+    assert put_back(place.storage, read_index(place.storage, found), other)
+    assert (other / "checkpoint-6" / "tokenizer.json").read_bytes() == b"t" * 1_200_000
+
+
+def test_all_unchanged(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for step in (1, 2, 3):
+        hugging_face(place.root, step, b"frozen" * 1_000_000)
+        uploaded = place.commits.commit(place.unit(step)).uploaded
+    assert uploaded < 10_000
+    assert place.stored < 7_210_000  # one copy of the large files
+
+
+# Breaks if a checkpoint is committed that changed during its upload, or if its bytes stay.
+def test_change_during_the_upload(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    path = hugging_face(place.root, 1)
+    unit = place.unit(1)
+    (path / "trainer_state.json").write_text("{}")
+    with pytest.raises(UnitChangedError):
+        place.commits.commit(unit)
+    assert not place.checkpoints.log.state.commits
+    place.commits.commit(place.unit(1))
+    assert place.stored < 2_710_000
+
+
+def test_fenced(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    hugging_face(place.root, 1)
+    newer = Checkpoints(place.storage, identity(2), Keep())
+    newer.start("Auto")
+    with pytest.raises(FencedError):
+        place.commits.commit(place.unit(1))
+    newer.log.refresh()
+    assert not newer.log.state.commits

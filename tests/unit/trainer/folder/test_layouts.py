@@ -1,0 +1,102 @@
+"""Which files are one checkpoint, of which step, and when it is complete."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.folders import archive, hugging_face
+
+from holdfast_train.folder.layouts import find, is_marked, metrics_of, step_of
+from holdfast_train.folder.look import look
+
+
+def write(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"content")
+
+
+def incomplete_trainer(root: Path) -> None:
+    hugging_face(root, 500)
+    write(root, "checkpoint-500/checkpoint-is-incomplete.txt")
+
+
+def torn_trainer(root: Path) -> None:
+    (hugging_face(root, 500) / "trainer_state.json").write_text('{"global_step": 5')
+
+
+def torn_archive(root: Path) -> None:
+    path = archive(root / "step=7.ckpt", b"x" * 1000)
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+# Breaks if a layout is not recognised, has another step, or is taken before its own mark is there.
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda root: hugging_face(root, 500), [("checkpoint-500", "HuggingFace", 500, True)]),
+        (lambda root: hugging_face(root / "run", 5), [("run/checkpoint-5", "HuggingFace", 5, True)]),
+        (incomplete_trainer, [("checkpoint-500", "HuggingFace", 500, False)]),
+        (torn_trainer, [("checkpoint-500", "HuggingFace", 500, False)]),
+        (
+            lambda root: write(root, "checkpoint-9/pytorch_model_fsdp_0/.metadata", "model.pt"),
+            [("checkpoint-9", "HuggingFace", 9, False)],
+        ),
+        (lambda root: write(root, "checkpoint_3/model.bin"), [("checkpoint_3", "Accelerate", 3, False)]),
+        (lambda root: write(root, "checkpoint_3/random_states_0.pkl"), [("checkpoint_3", "Accelerate", 3, True)]),
+        (lambda root: write(root, "step-40/__0_0.distcp"), []),
+        (lambda root: write(root, "step-40/__0_0.distcp", "step-40/.metadata"), [("step-40", "Distributed", 40, True)]),
+        (lambda root: write(root, "12/_CHECKPOINT_METADATA", "12/d/x"), [("12", "Orbax", 12, True)]),
+        (lambda root: write(root, "12.orbax-checkpoint-tmp-1/_CHECKPOINT_METADATA"), []),
+        (lambda root: archive(root / "epoch=1-step=700.ckpt"), [("", "Files", 700, True)]),
+        (lambda root: archive(root / "a/last.ckpt"), [("a", "Files", None, True)]),
+        (torn_archive, [("", "Files", 7, False)]),
+        (lambda root: write(root, "model.safetensors", "log.txt", ".metadata"), []),
+    ],
+)
+def test_layouts(tmp_path: Path, make: Callable[[Path], object], found: list[tuple[object, ...]]) -> None:
+    make(tmp_path)
+    units = find(look(tmp_path))
+    assert [(u.name, u.layout, u.step, is_marked(tmp_path, u)) for u in units] == found
+
+
+# Breaks if files that belong together are saved apart, or an old one is saved with a new one.
+def test_files_of_one_step(tmp_path: Path) -> None:
+    for name in ("model-10.pt", "optim-10.pt", "model-20.pt", "optim-20.pt", "best.pt"):
+        archive(tmp_path / name)
+    (unit,) = find(look(tmp_path))
+    assert (unit.step, [f.path for f in unit.files]) == (20, ["best.pt", "model-20.pt", "optim-20.pt"])
+
+
+def test_pattern(tmp_path: Path) -> None:
+    write(tmp_path, "run-1/step-5/a", "run-1/step-5/b/c", "run-1/other", "run-2/step-6", "step-7")
+    units = find(look(tmp_path), "run-*/step-*")
+    assert [(u.name, u.step, u.is_folder, len(u.files)) for u in units] == [
+        ("run-1/step-5", 5, True, 2),
+        ("run-2/step-6", 6, False, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("epoch=3-step=900-v1.ckpt", 900),
+        ("checkpoint-12", 12),
+        ("global_step40", 40),
+        ("000123.pt", 123),
+        ("iter_0000007", 7),
+        ("epoch=02-val_loss=0.32.ckpt", None),
+        ("epoch=4.ckpt", None),
+        ("model_0.5.pt", None),
+        ("last.ckpt", None),
+        ("resnet50.pt", None),
+    ],
+)
+def test_step(name: str, step: int | None) -> None:
+    assert step_of(name) == step
+
+
+def test_metrics(tmp_path: Path) -> None:
+    hugging_face(tmp_path, 3)
+    (unit,) = find(look(tmp_path))
+    assert metrics_of(tmp_path, unit) == {"loss": "1.25"}

@@ -1,0 +1,59 @@
+"""Which checkpoint is committed next."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.folders import archive, hugging_face
+
+from holdfast_train.folder.watch import QUIET_SECONDS, Watch
+
+
+# Breaks if a checkpoint that still changes is taken, or one is taken twice.
+def test_two_looks(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, None)
+    path = hugging_face(tmp_path, 10)
+    assert watch.next_unit() is None
+    (path / "rng_state.pth").write_bytes(b"late")
+    assert watch.next_unit() is None
+    unit = watch.next_unit()
+    assert unit is not None
+    assert (unit.name, len(unit.files)) == ("checkpoint-10", 5)
+    watch.note_committed(unit)
+    assert watch.next_unit() is None
+    hugging_face(tmp_path, 20)
+    last = watch.next_unit(is_last=True)  # the program has ended: nothing changes any more
+    assert last is not None
+    assert last.name == "checkpoint-20"
+
+
+def test_the_newest_counts(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, None)
+    for step in (30, 10, 20):
+        hugging_face(tmp_path, step)
+    watch.next_unit()
+    unit = watch.next_unit()
+    assert unit is not None
+    assert unit.name == "checkpoint-20"
+    watch.note_committed(unit)
+    assert watch.next_unit() is None  # those before it are not worth an upload
+
+
+def test_without_a_mark(tmp_path: Path) -> None:
+    now = 0.0
+    watch = Watch(tmp_path, "*.npz", clock=lambda: now)
+    (tmp_path / "state.npz").write_bytes(b"content")
+    archive(tmp_path / "model.pt")
+    watch.next_unit()
+    now = QUIET_SECONDS - 1
+    assert watch.next_unit() is None
+    assert watch.next_unit(is_last=True) is None  # it may have been killed while it wrote
+    assert watch.next_unit(is_last=True, clean=True) is not None
+    now = QUIET_SECONDS
+    assert watch.next_unit() is not None
+
+
+def test_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    watch = Watch(tmp_path / "gone", None)
+    assert watch.next_unit() is None
+    assert watch.next_unit() is None
+    assert capsys.readouterr().err.count("cannot be read") == 1

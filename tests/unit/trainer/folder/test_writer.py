@@ -1,0 +1,140 @@
+"""The writer process under the launcher, beside a program that knows nothing of Holdfast."""
+
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.trainer.folders import command, content, identity, pod
+from tests.support.waiting import wait_for
+
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.storage.folder import FolderStorage
+
+
+class Pod:
+    """One pod with a folder of its own."""
+
+    def __init__(
+        self, place: Path, attempt: int, *, saves_on_signal: bool = False, last: int = 1000, **more: str
+    ) -> None:
+        self.root, self.log = place / f"outputs-{attempt}", place / f"log-{attempt}"
+        self.errors = place / f"stderr-{attempt}"
+        env = pod(self.root, f"file://{place}/store/job", attempt, self.log, **more)
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                command(self.root, saves_on_signal=saves_on_signal, last=last),
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def go(self, step: int) -> None:
+        (self.root / f"go-{step}").touch()
+
+    def end(self) -> dict[str, object]:
+        try:
+            self.process.wait(timeout=60)
+        finally:
+            self.process.kill()
+        found: dict[str, object] = json.loads(self.log.read_text())
+        return found
+
+    def said(self, text: str) -> bool:
+        return text in self.errors.read_text()
+
+
+def log(place: Path) -> CommitLog:
+    found = CommitLog(FolderStorage(place / "store/job"), identity())
+    found.refresh()
+    return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "store").mkdir()
+    return tmp_path
+
+
+# Breaks if a checkpoint is not committed beside the program, not put back, or if what did not change is uploaded again.
+def test_from_attempt_to_attempt(place: Path) -> None:
+    first = Pod(place, 1)
+    assert [first.line(), first.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: first.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    first.go(10)
+    assert first.line() == "step 20"
+    wait_for(lambda: first.said("checkpoint-20 (step 20) is saved"), 30, "the second commit")
+    first.go(20)
+    assert first.line() == "step 30"
+    wait_for(
+        lambda: first.said("checkpoint-30 (step 30) is saved: 0.6 MiB uploaded, 1.9 MiB were there"), 30, "the third"
+    )
+    before = content(first.root / "checkpoint-30")
+    first.process.send_signal(signal.SIGTERM)
+    verdict = first.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("drained", "LeftWithoutSaving", 30)
+    assert log(place).state.handed_over
+    shutil.rmtree(first.root)
+
+    second = Pod(place, 2, saves_on_signal=True)
+    assert second.line() == "resumed 30"
+    assert content(second.root / "checkpoint-30") == before
+    assert second.line() == "step 40"
+    second.process.send_signal(signal.SIGTERM)
+    verdict = second.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("drained", "SavedAndLeft", 41)
+    assert "step 41" in str(verdict["message"])
+
+    third = Pod(place, 3, last=51)
+    assert [third.line(), third.line()] == ["resumed 41", "step 51"]
+    verdict = third.end()
+    assert (verdict["outcome"], verdict["savedStep"], third.process.returncode) == ("completed", 51, 0)
+    assert log(place).state.complete == 51
+
+    fourth = Pod(place, 4)
+    assert fourth.line() == ""
+    assert (fourth.end()["reason"], fourth.process.returncode) == ("AlreadyComplete", 0)
+
+
+# Breaks if an attempt that is fenced commits, or if its program goes on.
+def test_fenced(place: Path) -> None:
+    old = Pod(place, 1)
+    assert [old.line(), old.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: old.said("is saved"), 30, "the first commit")
+    newer = CommitLog(FolderStorage(place / "store/job"), identity(2))
+    newer.own("Auto")
+    newer.raise_fence()
+    old.go(10)
+    verdict = old.end()
+    assert (verdict["outcome"], verdict["reason"]) == ("fenced", "Fenced")
+    assert [commit.step for commit in log(place).state.commits] == [10]
+
+
+# Breaks if the program starts without what it should resume from.
+def test_refused_before_the_program(place: Path) -> None:
+    pod = Pod(place, 1, HOLDFAST_CHECKPOINT_RESUME="Yes")
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], pod.process.returncode) == (
+        "misconfigured",
+        "EnvironmentInvalid",
+        78,
+    )
+    assert pod.line() == ""
+
+
+# Breaks if the last checkpoint of a program that crashes is lost.
+def test_crash(place: Path) -> None:
+    pod = Pod(place, 1)
+    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
+    (pod.root / "go-10").mkdir()
+    (pod.root / "checkpoint-20").mkdir()  # the program fails to make it
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["savedStep"]) == ("failed", 10)
+    assert [commit.step for commit in log(place).state.commits] == [10]
