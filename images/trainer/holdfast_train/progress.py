@@ -20,6 +20,7 @@ class Progress:
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
+        self.folder = False  # True in the writer of checkpoint.folder, which knows checkpoints and no steps
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
 
     def resume(self, step: int, uri: str, note: str) -> None:

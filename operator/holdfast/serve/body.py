@@ -95,6 +95,7 @@ class ProgressBody(_Part):
     memory_warning: Annotated[str, Field(max_length=256)] | None = None
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    folder: bool = False  # the writer of checkpoint.folder sent it: it knows checkpoints, and no steps
     sent_at: datetime | None = None
 
 

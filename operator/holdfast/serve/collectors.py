@@ -12,7 +12,7 @@ from holdfast.api.attempt import Recovery
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.status import Phase, TierTotals
-from holdfast.core.books.ledger import by_tier
+from holdfast.core.books.ledger import by_tier, counts_steps
 
 LABELS = ("namespace", "job")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
@@ -169,14 +169,13 @@ def _tier_attempts(job: JobView) -> Samples:
 
 def _recovery(job: JobView) -> Samples:
     ledger = job.status.ledger
-    known = [name for name in PHASES if name != "replay" or not ledger.uncounted_restarts]
+    known = [name for name in PHASES if name != "replay" or counts_steps(job.status)]
     return {(name,): getattr(ledger.recovery, name).total_seconds() for name in known}
 
 
 def _steps_lost(job: JobView) -> int | None:
     """None if it is not known: the program does not say where it resumes."""
-    ledger = job.status.ledger
-    return None if ledger.uncounted_restarts else ledger.steps_lost
+    return job.status.ledger.steps_lost if counts_steps(job.status) else None
 
 
 # Money is a gauge although it seldom falls: an attempt whose end is seen late costs less than was computed before, and

@@ -45,17 +45,20 @@ class ReportBook:
         """Store a report and return it merged with the one before.
 
         `relayed`: the launcher sent it for a program without Holdfast's library. Once the library has reported for an
-        attempt, a relayed report changes nothing.
+        attempt, a relayed report changes nothing. The writer of checkpoint.folder reports what the launcher does not
+        know, so their reports are put together.
         """
         self.received += 1
         before = self._reports.get(body.pod_uid)
         if before is not None and before.attempt != body.attempt:
             before = None  # another attempt works in the same pod
-        if before is not None and before.relayed is not relayed:
-            if relayed:
+        if before is not None:
+            is_library = not (before.relayed or before.folder)
+            if relayed and is_library:
                 return before
-            before = None
-        report = self._reports[body.pod_uid] = replace(_merge(before, body, now), relayed=relayed)
+            if is_library is not (not relayed and not body.folder):
+                before = None
+        report = self._reports[body.pod_uid] = _together(before, _merge(before, body, now), body, relayed=relayed)
         if before is None or _urgent(before, report):
             self._woken[job] = now
             self._wake(job, True)
@@ -79,6 +82,21 @@ def _urgent(before: Report, after: Report) -> bool:
     )
 
 
+def _together(before: Report | None, report: Report, body: ProgressBody, *, relayed: bool) -> Report:
+    """The report with what its sender does not know: the launcher knows no checkpoints, the writer knows no steps."""
+    if before is None:
+        return replace(report, relayed=relayed, folder=body.folder)
+    known = {"relayed": relayed or before.relayed, "folder": body.folder or before.folder}
+    report = replace(report, **known, ignored_step=before.ignored_step)
+    if relayed and before.folder:
+        report = replace(report, save_error=before.save_error, memory_warning=before.memory_warning)
+    if body.folder and before.relayed:
+        report = replace(report, seconds_per_step=before.seconds_per_step)
+    if report.folder and report.first_step is not None and report.first_step <= (report.resumed_step or 0):
+        report = replace(report, resumed_step=None, ignored_step=report.resumed_step)
+    return report
+
+
 def _first_step(reported: FirstStep | None, resumed: int, step: int, now: datetime) -> tuple[int, datetime]:
     """The first step of the pod's own, and when it was trained.
 
@@ -97,7 +115,9 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     resumed = body.resumed_from.step if body.resumed_from else before.resumed_step if before else None
     first_step, first_step_at = (before.first_step, before.first_step_at) if before else (None, None)
     # Right after its start a trainer reports the step at which it resumed: another attempt trained that step.
-    if first_step is None and step is not None and step > (resumed or 0):
+    # A program that did not resume from the checkpoint that was put back begins at an earlier one.
+    began_anew = before is not None and before.folder and step is not None and 0 < step < (resumed or 0)
+    if first_step is None and step is not None and (step > (resumed or 0) or began_anew):
         first_step, first_step_at = _first_step(body.first_step, resumed or 0, step, now)
     acknowledged = max(body.acknowledged, before.acknowledged if before else 0)
     is_new = acknowledged > (before.acknowledged if before else 0)

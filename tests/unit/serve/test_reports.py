@@ -49,6 +49,40 @@ def test_the_library_counts_more_than_the_relay() -> None:
     assert (desk.report.step, desk.report.relayed) == (51, True)
 
 
+RESUMED = {"step": 20, "uri": "s3://b/p", "note": ""}
+
+
+# Breaks if the step of a program hides what is saved of its folder, or the writer of the folder hides the step.
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_relay_and_the_writer_of_the_folder_are_one_report(order: tuple[int, int]) -> None:
+    desk = Desk()
+    says: list[dict[str, Any]] = [
+        {"relayed": True, "step": 25, "steps": 90, "loss": "1.5", "secondsPerStep": "0.5"},
+        {"folder": True, "resumedFrom": RESUMED, "saveError": "full"},
+    ]
+    for number in (*order, *order):
+        desk.say(**says[number])
+    report = desk.report
+    assert (report.step, report.steps, report.loss, report.seconds_per_step) == (25, 90, "1.5", "0.5")
+    assert (report.resumed_step, report.first_step, report.save_error) == (20, 25, "full")
+    assert (report.relayed, report.folder, report.ignored_step) == (True, True, None)
+    desk.say(folder=True, checkpoint=SAVED)
+    desk.say(relayed=True, step=26)
+    assert (report.save_error, desk.report.save_error, desk.report.checkpoint.step) == ("full", None, 5)
+    assert desk.report.first_step == 25
+
+
+# Breaks if a program that does not resume from the folder is said to have lost nothing.
+def test_a_program_that_begins_anew_beside_what_was_put_back() -> None:
+    desk = Desk()
+    desk.say(folder=True, resumedFrom=RESUMED)
+    assert desk.report.resumed_step == 20
+    desk.say(relayed=True, step=3)
+    desk.say(folder=True, resumedFrom=RESUMED)
+    desk.say(relayed=True, step=30)
+    assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (None, 20, 3)
+
+
 def test_the_first_report_and_the_first_step_wake_at_once() -> None:
     desk = Desk()
     desk.say()

@@ -12,8 +12,7 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import Unit, metrics_of
-from holdfast_train.folder.look import File
-from holdfast_train.folder.reading import UnitChangedError, check_unchanged, read_piece
+from holdfast_train.folder.reading import Reading, UnitChangedError
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage
@@ -57,7 +56,8 @@ class FolderCommits:
         fresh = CheckpointName.new(unit.step or 0, attempt)
         self._checkpoints.prepare()
         try:
-            first, parts = self._upload(unit, name, fresh)
+            with Reading(self._root, unit.files) as reading:
+                first, parts = self._upload(unit, reading, name, fresh)
             written = Manifest(
                 name=name,
                 step=unit.step or 0,
@@ -82,10 +82,11 @@ class FolderCommits:
         self._checkpoints.sweep()
         return saved
 
-    def _upload(self, unit: Unit, name: CheckpointName, fresh: CheckpointName) -> tuple[Part, tuple[Part, ...]]:
-        files = {file.path: file for file in unit.files}
+    def _upload(
+        self, unit: Unit, reading: Reading, name: CheckpointName, fresh: CheckpointName
+    ) -> tuple[Part, tuple[Part, ...]]:
         pieces = index.cut(unit.files)
-        same = self._unchanged(unit, pieces, files)
+        same = self._unchanged(unit, pieces, reading)
         kept = _worth_keeping(self.before, same)
 
         def put(number: int) -> Part:
@@ -93,7 +94,7 @@ class FolderCommits:
             if earlier is not None and CheckpointName.of_key(earlier.key) in kept:
                 return earlier
             self._check()
-            data = read_piece(self._root, files, piece)
+            data = reading.read(piece)
             sums = chunk_sums(data)
             if earlier is not None and sums != earlier.crc64nvme:
                 raise UnitChangedError(f"{piece.spans[0][0]} changed while it was read")
@@ -108,13 +109,13 @@ class FolderCommits:
                 parts = tuple(pool.map(put, range(len(pieces))))
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
-        check_unchanged(self._root, files)
+        reading.check_unchanged()
         data = index.encode(unit)
         sums = chunk_sums(data)
         self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
         return Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums), parts
 
-    def _unchanged(self, unit: Unit, pieces: list[Piece], files: dict[str, File]) -> dict[int, Part]:
+    def _unchanged(self, unit: Unit, pieces: list[Piece], reading: Reading) -> dict[int, Part]:
         """The parts of the checkpoint before this one that have the same bytes, by the numbers of `pieces`."""
         known = self.before.known() if self.before is not None else {}
         found: dict[int, Part] = {}
@@ -123,7 +124,7 @@ class FolderCommits:
             if earlier is None:
                 continue
             self._check()
-            if chunk_sums(read_piece(self._root, files, piece)) == earlier.crc64nvme:
+            if chunk_sums(reading.read(piece)) == earlier.crc64nvme:
                 found[number] = earlier
         return found
 

@@ -129,8 +129,10 @@ def escapes(unit: Unit) -> File | None:
 
 
 def _stays(unit: Unit, path: str, link: str) -> bool:
-    if link.startswith("/") or not unit.is_folder:
+    if link.startswith("/"):
         return False
+    if not unit.is_folder:
+        return any(file.path == f"{unit.name}/{link}".lstrip("/") for file in unit.files)
     depth = len(PurePosixPath(path).parts) - 1 - len(PurePosixPath(unit.name).parts)
     for part in PurePosixPath(link).parts:
         depth += -1 if part == ".." else 1

@@ -6,7 +6,7 @@
 - torch.distributed.checkpoint: a folder with `.metadata`.
 - Orbax: a folder with `_CHECKPOINT_METADATA`; a name with `.orbax-checkpoint-tmp` never is one.
 - Lightning, torch.save: the `.ckpt`, `.pt` and `.pth` files of one folder, those with the newest number and those
-  without one. Each is a whole ZIP archive.
+  without one. Each is a whole ZIP archive. A link to one of them belongs to them, such as Lightning's `last.ckpt`.
 - `checkpoint.pattern`: a file or a folder whose path matches. Each of these files is a whole ZIP archive; if it has
   other files, nothing has changed for 30 s.
 
@@ -123,14 +123,20 @@ def _roots(files: Mapping[str, File]) -> dict[str, Layout]:
 def _of_files(loose: Iterable[File]) -> list[Unit]:
     """One checkpoint for each folder: its files with the newest number, and those without one."""
     by_folder: dict[str, dict[int | None, list[File]]] = {}
+    links: list[File] = []
     for file in loose:
         folder, _, name = file.path.rpartition("/")
-        by_folder.setdefault(folder, {}).setdefault(step_of(name), []).append(file)
+        if file.link is None:
+            by_folder.setdefault(folder, {}).setdefault(step_of(name), []).append(file)
+        else:
+            links.append(file)
     units = []
     for folder, by_step in sorted(by_folder.items()):
         numbered = [step for step in by_step if step is not None]
         newest = max(numbered, key=lambda step: max(f.mtime_ns for f in by_step[step]), default=None)
         chosen = [*by_step.get(None, ()), *(by_step[newest] if newest is not None else ())]
+        names = {file.path for file in chosen}
+        chosen += [link for link in links if f"{link.path.rpartition('/')[0]}/{link.link}".lstrip("/") in names]
         units.append(Unit(folder, "Files", newest, tuple(sorted(chosen, key=lambda f: f.path)), False))
     return units
 
@@ -161,7 +167,8 @@ def is_marked(root: Path, unit: Unit) -> bool:
     if unit.layout == "Orbax":
         return "_CHECKPOINT_METADATA" in names
     if unit.layout == "Files":
-        return all(file.link is None and _is_archive(root / file.path) for file in unit.files)
+        whole = [_is_archive(root / file.path) for file in unit.files if file.link is None]
+        return bool(whole) and all(whole)
     return all(_is_archive(root / f.path) for f in unit.files if f.link is None and f.path.endswith(SUFFIXES))
 
 

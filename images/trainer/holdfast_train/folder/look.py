@@ -20,7 +20,8 @@ class TooManyFilesError(Exception):
 class File:
     """A file or a symbolic link. `path`: below the folder, with slashes. `link`: where a symbolic link points to.
 
-    `size` in bytes, 0 of a link. `mode`: the permission bits. `is_other`: a device, a pipe or a socket.
+    `size` in bytes, 0 of a link. `mode`: the permission bits. `is_other`: a device, a pipe, a socket, or a
+    folder that cannot be read.
     """
 
     path: str
@@ -61,6 +62,10 @@ def look(root: Path, most: int = MOST_ENTRIES) -> dict[str, File]:
         except (FileNotFoundError, NotADirectoryError):
             if not folder:
                 raise
+        except PermissionError:  # such as lost+found at the top of a volume
+            if not folder:
+                raise
+            found[folder] = File(folder, 0, 0, 0, None, True)
     return found
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from holdfast_train.folder.layouts import SUFFIXES, Unit, find, is_marked
 from holdfast_train.folder.look import TooManyFilesError, look
-from holdfast_train.say import say
 
 __all__ = ["Watch"]
 
@@ -28,7 +27,7 @@ class Watch:
         ] = {}  # by name: signature, and since when it is this one
         self._done: dict[str, tuple[object, ...]] = {}  # committed, or refused
         self._newest = 0  # the time of the newest commit's youngest file
-        self._complaint = ""
+        self.complaint = ""  # why the last look failed
         self.pause = LOOK_SECONDS
 
     @property
@@ -40,6 +39,21 @@ class Watch:
         """`unit` is in the storage: it, and checkpoints before it, are not committed again."""
         self._done[unit.name] = unit.signature
         self._newest = max(self._newest, unit.newest)
+
+    def begin(self, resumed: Unit | None) -> Unit | None:
+        """Take what is in the folder before the program runs. The newest complete checkpoint, if it is not `resumed`.
+
+        What is older than `resumed` is never committed: after it, it would be the newest checkpoint of the log. Times
+        of another machine are compared here and not later, because its clock may be ahead.
+        """
+        newest = None
+        for unit in find(look(self._root), self._pattern):
+            is_older = resumed is not None and unit.newest <= resumed.newest
+            if is_older or (resumed is not None and unit.signature == resumed.signature):
+                self._done[unit.name] = unit.signature
+            elif is_marked(self._root, unit) and (newest is None or unit.newest > newest.newest):
+                newest = unit
+        return newest
 
     def refuse(self, unit: Unit) -> None:
         """Leave `unit` alone until it changes."""
@@ -54,19 +68,15 @@ class Watch:
         try:
             units = find(look(self._root), self._pattern)
         except (OSError, TooManyFilesError) as error:
-            self._complain(f"checkpoint.folder: {self._root} cannot be read: {error}; looking again")
+            self.complaint = f"checkpoint.folder: {self._root} cannot be read: {error}; looking again"
             return None
+        self.complaint = ""
         ready = [unit for unit in units if self._is_ready(unit, is_last=is_last, clean=clean)]
         gone = self._seen.keys() - {unit.name for unit in units}
         for name in gone:
             del self._seen[name]
         self.pause = max(LOOK_SECONDS, SHARE * (self._clock() - started))
         return max(ready, key=lambda unit: (unit.newest, unit.name), default=None)
-
-    def _complain(self, why: str) -> None:
-        if why != self._complaint:
-            say(why)
-        self._complaint = why
 
     def _is_ready(self, unit: Unit, *, is_last: bool, clean: bool) -> bool:
         signature, now = unit.signature, self._clock()
@@ -85,5 +95,5 @@ class Watch:
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._complain(f"checkpoint.folder: {unit.name!r} cannot be read: {error}")
+            self.complaint = f"checkpoint.folder: {unit.name!r} cannot be read: {error}"
             return False

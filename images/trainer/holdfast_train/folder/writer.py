@@ -30,6 +30,7 @@ from holdfast_train.errors import (
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.index import escapes
 from holdfast_train.folder.layouts import Unit
+from holdfast_train.folder.look import TooManyFilesError
 from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
 from holdfast_train.folder.reading import UnitChangedError
 from holdfast_train.folder.watch import Watch
@@ -65,12 +66,14 @@ class FolderWriter:
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
         self._watch = Watch(root, pattern)
         self._progress = Progress()
+        self._progress.folder = True
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
         self._retry_at = 0.0
         self._saved: Saved | None = None  # by this attempt
         self._saved_step: int | None = None
+        self._saved_at = 0.0  # when the program wrote that checkpoint, in seconds since 1970
 
     def tell(self, state: str, **more: Any) -> None:
         """Send one line to the launcher."""
@@ -86,6 +89,12 @@ class FolderWriter:
 
     def prepare(self) -> None:
         """Raise the fence, and put the newest good checkpoint back. HoldfastTrainError says what is wrong."""
+        try:
+            self._prepare()
+        except (OSError, TooManyFilesError) as error:
+            raise EnvironmentVariableError(f"checkpoint.folder: {self._root} cannot be read: {error}") from error
+
+    def _prepare(self) -> None:
         make_folder(self._root)
         checkpoints = start(self._environment, self._storage)
         self._checkpoints = checkpoints
@@ -110,13 +119,21 @@ class FolderWriter:
                 continue
             note = candidates.accept(found)
             self._commits.before = known if found.uri.startswith(f"{self._storage.uri}/") else None
-            self._watch.note_committed(known.unit)
+            newer = self._watch.begin(known.unit)
             what = "is put back" if is_new else "is there already"
             say(f"the checkpoint {known.unit.name or 'files'} (step {_words(known.unit.step)}) {what} in {self._root}")
-            if known.unit.step is not None:
-                self._progress.resumed_from = {"step": known.unit.step, "uri": found.uri, "note": note}
+            if newer is not None:
+                say(f"{newer.name or 'a file'} in {self._root} is newer, and complete: the program may resume from it")
+            self._resume_at(newer or known.unit, found.uri if newer is None else f"file://{self._root}", note)
             return
+        there = self._watch.begin(None)
         say(f"no checkpoint to put back into {self._root}; the program starts with what is there")
+        if there is not None:
+            self._resume_at(there, f"file://{self._root}", "")
+
+    def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
+        if unit.step is not None:
+            self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
 
     # Beside the program.
 
@@ -143,9 +160,14 @@ class FolderWriter:
 
     def _look(self, *, is_last: bool, clean: bool = False) -> bool:
         """Commit the newest complete checkpoint, if it is not committed yet. False if a later look has to try again."""
+        before = self._watch.complaint
         unit = self._watch.next_unit(is_last=is_last, clean=clean)
+        if self._watch.complaint:
+            self._failed(self._watch.complaint)
+        elif before and self._progress.save_error == before[:256]:
+            self._progress.save_error = None
         if unit is None:
-            return True
+            return not self._watch.complaint
         if not is_last and time.monotonic() < self._retry_at:
             return False
         return self._try(unit)
@@ -154,7 +176,7 @@ class FolderWriter:
         assert self._commits is not None
         if (bad := escapes(unit)) is not None:
             self._watch.refuse(unit)
-            what = "leads out of it" if bad.link is not None else "is neither a file nor a folder"
+            what = "leads out of it" if bad.link is not None else "is neither a file nor a folder that can be read"
             self._failed(f"the checkpoint {unit.name!r} is not saved: {bad.path!r} {what}")
             return True
         try:
@@ -181,7 +203,7 @@ class FolderWriter:
 
     def _take(self, unit: Unit, saved: Saved) -> None:
         self._watch.note_committed(unit)
-        self._saved, self._saved_step = saved, unit.step
+        self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
         self._progress.save_error = None
         mib = saved.uploaded / (1 << 20)
         say(
@@ -213,14 +235,13 @@ class FolderWriter:
     def _finish(self, command: dict[str, Any]) -> None:
         """Commit what is complete, and write how it ended."""
         assert self._checkpoints is not None
-        signalled, code = bool(command["signalled"]), command["code"]
+        signalled_at, code = command["signalledAt"], command["code"]
         left = self.deadline - time.monotonic()
-        before = self._saved
         with self._storage.within(min(PATIENCE_SECONDS, max(left, 0.0)), at_most=left):
             is_all = self._commit_rest(clean=code == 0)
         step = _words(self._saved_step)
-        if signalled:
-            self._leave(is_saved=self._saved is not before)
+        if signalled_at is not None:
+            self._leave(signalled_at)
         elif code == 0 and not is_all:
             self._write_verdict(
                 "failed", f"the last checkpoint is not saved: {self._progress.save_error}", "StorageFailed"
@@ -229,7 +250,8 @@ class FolderWriter:
             with self._storage.within(PATIENCE_SECONDS):
                 self._checkpoints.complete(self._saved_step or self._last_step())
             self._progress.state = "completed"
-            self._write_verdict("completed", f"the program ended with exit code 0; saved step: {step}", "Completed")
+            message = f"the program ended with exit code 0; saved step: {step}"
+            self._write_verdict("completed", message, "Completed", step=self._saved_step)
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
 
@@ -247,15 +269,18 @@ class FolderWriter:
                 continue
         return self._watch.next_unit(is_last=True, clean=clean) is None
 
-    def _leave(self, *, is_saved: bool) -> None:
+    def _leave(self, signalled_at: float) -> None:
+        """Write the verdict and hand over. A program that saves on the signal loses no step, others may lose some."""
         assert self._checkpoints is not None
         self._progress.state = "left"
         step = _words(self._saved_step)
-        if is_saved:
-            self._write_verdict("saved", f"notice to leave: the checkpoint of step {step} is saved")
+        if self._saved is not None and self._saved_at >= signalled_at:
+            message = f"notice to leave: the checkpoint of step {step}, which the program wrote then, is saved"
+            self._write_verdict("saved", message, step=self._saved_step)
         else:
             have = "none" if self._saved is None else f"that of step {step}"
-            self._write_verdict("left", f"notice to leave: no new checkpoint; the newest of this attempt is {have}")
+            message = f"notice to leave: the program wrote no checkpoint then; the newest of this attempt is {have}"
+            self._write_verdict("left", message)
         left = min(HAND_OVER_SECONDS, max(0.0, self.deadline - time.monotonic()))
         try:
             with self._storage.within(left, at_most=left):
@@ -263,9 +288,9 @@ class FolderWriter:
         except StorageError as error:
             say(f"the handover is not recorded ({error}); the next attempt raises its fence without it")
 
-    def _write_verdict(self, result: Any, message: str, reason: str = "") -> None:
-        folder = self._environment.verdict_folder
-        write_rank_verdict(folder, 0, result, reason=reason, message=message, saved_step=self._saved_step)
+    def _write_verdict(self, result: Any, message: str, reason: str = "", *, step: int | None = None) -> None:
+        folder, saved = self._environment.verdict_folder, self._saved_step
+        write_rank_verdict(folder, 0, result, reason=reason, message=message, step=step, saved_step=saved)
 
     def refuse(self, error: HoldfastTrainError) -> int:
         """Write the verdict of `error`. The exit code."""

@@ -148,6 +148,7 @@ class Reporter:
             "memoryWarning": progress.memory_warning,
             "acknowledged": self._acknowledged,
             "pid": os.getpid(),
+            "folder": progress.folder,
             "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 

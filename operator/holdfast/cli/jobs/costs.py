@@ -9,6 +9,7 @@ from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Ledger
 from holdfast.cli.ui import formats
+from holdfast.core.books.ledger import counts_steps
 
 
 def costs(job: TrainingJob) -> RenderableType | None:
@@ -18,7 +19,7 @@ def costs(job: TrainingJob) -> RenderableType | None:
     if ledger.by_tier:
         lines.append(_table(job))
     if ledger.seconds_lost or ledger.recovery.replay:
-        lines.append(Text(recovery(ledger.recovery, counted=not ledger.uncounted_restarts)))
+        lines.append(Text(recovery(ledger.recovery, counted=counts_steps(job.status))))
     return Group(*lines) if lines else None
 
 
@@ -74,6 +75,6 @@ def _table(job: TrainingJob) -> Table:
             f"{one.node_hours:,.3f}",
             formats.money(one.spent),
             formats.count(one.steps),
-            formats.NOTHING if job.status.ledger.uncounted_restarts else formats.count(one.steps_lost),
+            formats.count(one.steps_lost) if counts_steps(job.status) else formats.NOTHING,
         )
     return table

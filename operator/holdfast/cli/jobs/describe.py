@@ -22,6 +22,7 @@ from holdfast.cli.jobs.members import read_pods, table
 from holdfast.cli.jobs.timeline import timeline
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
+from holdfast.core.books.ledger import counts_steps
 from holdfast.core.observe.pods import PodView
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 
@@ -148,6 +149,13 @@ def _training(job: TrainingJob, attempt: Attempt) -> str:
     """What is known of the program decides what can be promised."""
     if view.uses_checkpoints(job):
         return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
+    if folder := job.spec.checkpoint.folder:
+        doing = "trains" if attempt.first_step is not None else "runs"
+        return (
+            f"The program {doing}, and each complete checkpoint that it writes into {folder} is saved. If its node is "
+            "taken away, the program is asked to leave, and starts again on another node, with the newest of them in "
+            "that folder."
+        )
     doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
     return (
         f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
@@ -214,7 +222,7 @@ def totals(job: TrainingJob) -> str:
     restarts, ledger = job.status.restarts, job.status.ledger
     failures = f"{restarts.failures} of {job.spec.failure.max_failures} allowed failures"
     seconds = ledger.seconds_lost.total_seconds()
-    known = not ledger.uncounted_restarts
+    known = counts_steps(job.status)
     twice = f"{formats.count(ledger.steps_lost)} steps done twice" if known else "steps done twice are not known"
     lost = f"{twice}, {seconds:.1f}s without training"
     return f"{restarts.losses} losses ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"

@@ -17,7 +17,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
 from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, saved_last_step
 from holdfast.core.books.history import append, has_run
 from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
@@ -368,6 +368,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps=last - first + 1 if last is not None and first is not None and last >= first else 0,
+        steps_lost=0 if report and report.folder and saved_last_step(turn.pod) else None,
         cost=charge(attempt, scheduled_at, ended_at),
     )
 

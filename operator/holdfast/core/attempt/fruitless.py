@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import STORAGE_BROKEN, End
+from holdfast.core.attempt.why_ended import SAVED_AND_LEFT, STORAGE_BROKEN, End
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import NOTICE_REASONS
@@ -24,7 +24,6 @@ from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import Turn
 
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
-SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 COUNTED = (EndKind.LOSS, EndKind.FAILURE)
 TRIES = 3  # fruitless attempts on a tier until it rests
 # Losses in which the node has no part: the storage, another attempt, or the way to the operator is the cause.

@@ -329,8 +329,20 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
         resumed_step=report.resumed_step,
     )
     draft.set(tiers=knowledge.record_first_step(draft.status.tiers, turn.attempt))
-    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=not report.relayed)
+    known = _says_where_it_resumed(report)
+    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=known, old=report.relayed)
     draft.set(fruitless_losses=0)
     if report.resumed_step is not None:
         note = f" ({report.resume_note})" if report.resume_note else ""
         draft.event("Resumed", f"attempt {turn.attempt.number} resumed at step {report.resumed_step}{note}")
+    if report.ignored_step is not None:
+        text = (
+            f"attempt {turn.attempt.number} began at step {report.first_step} or before it, although the checkpoint of "
+            f"step {report.ignored_step} was put back into checkpoint.folder: let the program resume from it"
+        )
+        draft.event("NotResumed", text, warning=True)
+
+
+def _says_where_it_resumed(report: Report) -> bool:
+    """False for a program of which nobody knows at which step it began."""
+    return not report.relayed or (report.folder and report.ignored_step is None)

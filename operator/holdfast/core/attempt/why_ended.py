@@ -17,6 +17,7 @@ from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.observe.verdict import Verdict, parse_verdict
 
 MESSAGE_LIMIT = 1024
+SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,13 @@ def _first_code(v: Verdict) -> int | None:
     found = _FIRST_CODE.search("\n".join(v.last_lines))
     code = int(found[1]) if found else None
     return code if code is None or code >= 0 else 128 - code
+
+
+def saved_last_step(pod: PodView | None) -> bool:
+    """True if the pod's program saved its last step before it left, as its launcher says."""
+    trainer = pod.trainer if pod else None
+    found = parse_verdict(trainer.message) if trainer and trainer.ended else None
+    return found is not None and found.outcome == "drained" and found.reason == SAVED_AND_LEFT
 
 
 def _step(e: Evidence) -> int | None:

@@ -49,11 +49,18 @@ def has_run(draft: Draft) -> bool:
 
 
 def settle_loss(
-    draft: Draft, attempt: Attempt, first_step_at: datetime, resumed_step: int | None, *, counted: bool = True
+    draft: Draft,
+    attempt: Attempt,
+    first_step_at: datetime,
+    resumed_step: int | None,
+    *,
+    counted: bool = True,
+    old: bool = False,
 ) -> None:
     """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps.
 
     `counted`: the program said where it resumed, or that it began anew. Otherwise the repeated steps are not known.
+    `old`: last steps may be some steps old, so one that is not after the checkpoint shows nothing of repeated steps.
     """
     history = draft.status.history
     index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
@@ -64,6 +71,8 @@ def settle_loss(
     if before.reason in (EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED):
         # The suspension was the user's choice: only the restart counts.
         since = max(since, attempt.raised_at)
+    if old and before.steps_lost is None and (before.last_step or 0) <= (resumed_step or 0):
+        counted = False
     lost = max((before.last_step or 0) - (resumed_step or 0), 0) if counted else None
     recovery = split(before, since, attempt, first_step_at, lost or 0)
     settled = _with_resumed_step(before, resumed_step).model_copy(

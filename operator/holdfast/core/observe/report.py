@@ -40,3 +40,5 @@ class Report:
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
     relayed: bool = False  # by the launcher, for a program without Holdfast's library: it resumes at a step of its own
+    folder: bool = False  # the writer of checkpoint.folder put back what the program resumes from, and saves
+    ignored_step: int | None = None  # it put this step back, and the program began at an earlier one

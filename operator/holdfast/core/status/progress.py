@@ -71,6 +71,8 @@ def _newest(draft: Draft) -> Report | None:
 def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
     goal = draft.snapshot.job.spec.goal.steps or report.steps
     step = report.step if report.step is not None else draft.status.progress.step
+    if report.step is None and report.folder and report.checkpoint is not None:
+        step = max(step, report.checkpoint.step)  # the program tells no step, and has done these at least
     if draft.status.phase is Phase.COMPLETED:
         running = False
     return Progress(

@@ -134,3 +134,10 @@ def test_what_is_not_known_of_a_program_without_the_library_is_not_told() -> Non
     assert "steps done twice are not known, 40.0s without training" in text
     assert " 40.0s " in text
     assert not any(word in text for word in ("0 steps", "goodput", "of training done twice", "none yet"))
+
+
+# Breaks if a program that tells no steps is said to have done none of them twice.
+def test_a_program_that_tells_no_steps() -> None:
+    ledger = {**RUNNING["ledger"], "stepsLost": 0, "goodput": None, "byTier": []}
+    assert "0 steps done twice" not in shown({"checkpoint": None, "ledger": ledger})
+    assert "0 steps done twice" in shown({"checkpoint": None, "ledger": ledger, "library": True})

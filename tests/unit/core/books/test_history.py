@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decisions.snapshots import (
@@ -72,9 +73,9 @@ def test_an_end_is_counted_once_however_often_it_is_seen():
     assert again.status.ledger.attempts == 1
 
 
-def settle(*history, resumed, relayed=False):
+def settle(*history, resumed, **report):
     before = job(status(attempt(5, raised_at=at(-450)), history=history))
-    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed, relayed=relayed)])).status
+    return settled(snapshot(before, pod(5), reports=[stepped(5, resumed_step=resumed, **report)])).status
 
 
 def test_the_first_step_settles_the_last_interruption():
@@ -118,6 +119,25 @@ def test_steps_lost_are_not_known_of_a_program_without_the_library():
     assert settle(last, resumed=450).ledger.uncounted_restarts == 0
 
 
+# Breaks if a program in a folder is said to have lost no step although its last report is older than its checkpoint.
+@pytest.mark.parametrize(
+    ("last", "already", "ignored", "lost"),
+    [
+        (480, None, None, 30),
+        (450, None, None, None),
+        (448, None, None, None),
+        (450, 0, None, 0),
+        (480, None, 450, None),
+    ],
+)
+def test_steps_lost_of_a_program_with_a_folder(last, already, ignored, lost):
+    before = record(4, first_step=1, last_step=last, last_step_at=at(-700), steps=last, steps_lost=already)
+    resumed = 450 if ignored is None else None
+    after = settle(before, resumed=resumed, relayed=True, folder=True, ignored_step=ignored)
+    assert (after.history[0].steps_lost, after.ledger.uncounted_restarts) == (lost, int(lost is None))
+    assert after.ledger.steps_lost == (lost or 0)
+
+
 def test_a_suspension_is_not_lost_time():
     last = record(4, reason="Suspended", kind=EndKind.STOPPED, last_step=480, last_step_at=at(-90_000))
     assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
@@ -138,6 +158,14 @@ def test_the_verdict_has_steps_that_no_report_had():
     before = job(status(attempt(fenced=True, first_step=500)))
     view = ended(1, 0, verdict("drained", "SavedAndLeft", step=705), deleted_at=at(0))
     assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705
+
+
+# Breaks if a program that saves its last step on SIGTERM is said to have lost steps, or one that does not none.
+@pytest.mark.parametrize(("reason", "lost"), [("SavedAndLeft", 0), ("LeftWithoutSaving", None)])
+def test_the_record_of_a_program_with_a_folder(reason, lost):
+    view = ended(1, 0, verdict("drained", reason, step=705), deleted_at=at(0))
+    given = snapshot(job(status(attempt(first_step=500))), view, reports=[stepped(relayed=True, folder=True)])
+    assert settled(given).status.history[0].steps_lost == lost
 
 
 def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():

@@ -8,6 +8,7 @@ from tests.support.decisions.snapshots import (
     job,
     pending,
     pod,
+    report,
     settled,
     snapshot,
     status,
@@ -103,6 +104,13 @@ def test_a_checkpoint_is_remembered():
     assert take(checkpoint=SAVED).status.checkpoint == CheckpointStatus(
         step=600, uri=SAVED.uri, bytes=4096, committed_at=at(-20)
     )
+
+
+# Breaks if a program that tells no step is shown at step 0 although it has saved a later one.
+def test_a_program_without_steps_shows_that_of_its_checkpoint():
+    given = snapshot(job(status(attempt())), pod(), reports=[report(folder=True, checkpoint=SAVED)])
+    shown = settled(given).status.progress
+    assert (shown.step, shown.eta) == (600, None)
 
 
 def test_a_checkpoint_that_does_not_fit_breaks_nothing():

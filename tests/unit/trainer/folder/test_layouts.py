@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.folders import archive, hugging_face
 
+from holdfast_train.folder.index import escapes
 from holdfast_train.folder.layouts import find, is_marked, metrics_of, step_of
 from holdfast_train.folder.look import look
 
@@ -66,6 +67,19 @@ def test_files_of_one_step(tmp_path: Path) -> None:
         archive(tmp_path / name)
     (unit,) = find(look(tmp_path))
     assert (unit.step, [f.path for f in unit.files]) == (20, ["best.pt", "model-20.pt", "optim-20.pt"])
+
+
+# Breaks if the files of Lightning with save_last="link" are never saved, or are put back without the link.
+def test_link_to_the_last(tmp_path: Path) -> None:
+    archive(tmp_path / "a/epoch=0-step=10.ckpt")
+    archive(tmp_path / "a/epoch=1-step=20.ckpt")
+    (tmp_path / "a/last.ckpt").symlink_to("epoch=1-step=20.ckpt")
+    (tmp_path / "a/first.ckpt").symlink_to("epoch=0-step=10.ckpt")
+    (tmp_path / "a/out.ckpt").symlink_to("../epoch=1-step=20.ckpt")
+    (unit,) = find(look(tmp_path))
+    assert [file.path for file in unit.files] == ["a/epoch=1-step=20.ckpt", "a/last.ckpt"]
+    assert is_marked(tmp_path, unit)
+    assert escapes(unit) is None
 
 
 def test_pattern(tmp_path: Path) -> None:

@@ -31,3 +31,20 @@ def test_bounded(tmp_path: Path) -> None:
     assert len(look(tmp_path, most=11)) == 11
     with pytest.raises(TooManyFilesError, match="more than 10"):
         look(tmp_path, most=10)
+
+
+# Breaks if the folder lost+found of a volume, which only root can read, hides all checkpoints.
+def test_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "a").touch()
+    scan = os.scandir
+
+    def scandir(path: Path) -> object:  # root can read all, so the refusal is made here
+        if str(path).endswith("lost+found"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = look(tmp_path)
+    assert set(found) == {"a", "lost+found"}
+    assert found["lost+found"].is_other

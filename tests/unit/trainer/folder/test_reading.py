@@ -7,25 +7,31 @@ import pytest
 
 from holdfast_train.folder.index import cut
 from holdfast_train.folder.look import look
-from holdfast_train.folder.reading import UnitChangedError, check_unchanged, read_piece
+from holdfast_train.folder.reading import Reading, UnitChangedError
+
+OPEN = pytest.mark.parametrize("most", [0, 1, 16])
 
 
-def test_reading(tmp_path: Path) -> None:
+@OPEN
+def test_reading(tmp_path: Path, most: int) -> None:
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "b").write_bytes(b"three")
     files = look(tmp_path)
     (piece,) = cut([files["a"], files["b"]])
-    assert read_piece(tmp_path, files, piece) == b"onethree"
-    check_unchanged(tmp_path, files)
+    before = set(Path("/proc/self/fd").iterdir())
+    with Reading(tmp_path, files.values(), most) as reading:
+        assert reading.read(piece) == b"onethree"
+        reading.check_unchanged()
+    assert set(Path("/proc/self/fd").iterdir()) == before
 
 
 # Breaks if bytes of two moments are taken for one checkpoint.
+@OPEN
 @pytest.mark.parametrize("change", ["grow", "touch", "delete", "link"])
-def test_change(tmp_path: Path, change: str) -> None:
+def test_change_before(tmp_path: Path, change: str, most: int) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"one")
     files = look(tmp_path)
-    (piece,) = cut(list(files.values()))
     if change == "grow":
         path.write_bytes(b"longer")
     elif change == "touch":
@@ -36,6 +42,28 @@ def test_change(tmp_path: Path, change: str) -> None:
         (tmp_path / "b").write_bytes(b"one")
         path.symlink_to(tmp_path / "b")
     with pytest.raises((UnitChangedError, OSError)):
-        read_piece(tmp_path, files, piece)
-    with pytest.raises(UnitChangedError):
-        check_unchanged(tmp_path, files)
+        Reading(tmp_path, files.values(), most)
+
+
+@OPEN
+def test_change_meanwhile(tmp_path: Path, most: int) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    files = look(tmp_path)
+    with Reading(tmp_path, files.values(), most) as reading:
+        path.write_bytes(b"longer")
+        with pytest.raises(UnitChangedError):
+            reading.read(cut(list(files.values()))[0])
+        with pytest.raises(UnitChangedError):
+            reading.check_unchanged()
+
+
+# Breaks if a program that keeps one checkpoint deletes each before it is saved.
+def test_deleted_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    files = look(tmp_path)
+    with Reading(tmp_path, files.values()) as reading:
+        (tmp_path / "a").unlink()
+        (tmp_path / "a").write_bytes(b"another one")
+        assert reading.read(cut(list(files.values()))[0]) == b"one"
+        reading.check_unchanged()

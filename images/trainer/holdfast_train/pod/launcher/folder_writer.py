@@ -97,7 +97,7 @@ class FolderWriter:
         assert self._process is not None
         assert self._process.stdin is not None
         left = seconds_left()
-        command: dict[str, Any] = {"signalled": end.signalled_at is not None, "code": end.code}
+        command: dict[str, Any] = {"signalledAt": end.signalled_at, "code": end.code}
         command["seconds"] = None if left == float("inf") else max(0.0, left)
         try:
             self._process.stdin.write(json.dumps({"do": "finish", **command}) + "\n")
