@@ -321,6 +321,7 @@ def main() -> int:
     """The process. Its environment is that of the pod."""
     for number in (signal.SIGTERM, signal.SIGINT):  # they are for the program
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # the launcher has blocked them
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     environment = Environment.read()

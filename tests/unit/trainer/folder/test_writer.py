@@ -6,6 +6,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.support.trainer.folders import command, content, identity, pod
 from tests.support.waiting import wait_for
@@ -138,3 +139,29 @@ def test_crash(place: Path) -> None:
     verdict = pod.end()
     assert (verdict["outcome"], verdict["savedStep"]) == ("failed", 10)
     assert [commit.step for commit in log(place).state.commits] == [10]
+
+
+# Breaks if a job completes although its last checkpoints are in no storage, or if the program ends with its writer.
+def test_writer_is_killed(place: Path) -> None:
+    pod = Pod(place, 1, last=20)
+    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: pod.said("is saved"), 30, "the first commit")
+    children = psutil.Process(pod.process.pid).children()
+    (writer,) = [child for child in children if "folder.writer" in " ".join(child.cmdline())]
+    writer.kill()
+    wait_for(lambda: pod.said("the program runs on"), 30, "the launcher to say it")
+    pod.go(10)
+    assert pod.line() == "step 20"
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("failed", "FolderWriterEnded", 10)
+
+
+# Breaks if a program that keeps one checkpoint is never saved, because it deletes each during its upload.
+def test_program_that_deletes_its_checkpoints(place: Path) -> None:
+    pod = Pod(place, 1, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1500000")
+    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: any((place / "store/job").rglob("r0.*")), 30, "the upload to begin")
+    shutil.rmtree(pod.root / "checkpoint-10")
+    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the commit")
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.end()["savedStep"] == 10

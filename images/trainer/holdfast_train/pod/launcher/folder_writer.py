@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from .program import MISCONFIGURED, Program, refusal
-from .verdict import End
+from .verdict import End, RankVerdict
 from .verdict_files import read_rank_verdicts, say
 
 LIBRARY = "library"  # the folder beside the launcher
+ENDED = "the process that saves checkpoint.folder ended before the program: its last checkpoints are not saved"
+OVER = ("refused", "fenced", "done")  # the last word of the writer
 LOOK_SECONDS = 0.2  # between two looks whether a signal came
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.folder.writer import main; sys.exit(main())"
@@ -37,7 +39,11 @@ def run_with_folder(program: Program, environment: dict[str, str], folder: str |
         return refused
     end = program.run(folder, on_start=lambda: writer.on_fenced(program.end_left))
     writer.finish(end, lambda: program.deadline - time.monotonic())
-    return end._replace(ranks=read_rank_verdicts(folder))
+    ranks = read_rank_verdicts(folder)
+    if end.code == 0 and end.signalled_at is None and all(rank.result == "running" for rank in ranks):
+        saved = max((rank.saved_step for rank in ranks if rank.saved_step is not None), default=None)
+        ranks = (RankVerdict(0, "failed", "FolderWriterEnded", ENDED, None, saved, time.time()),)
+    return end._replace(ranks=ranks)
 
 
 class FolderWriter:
@@ -53,14 +59,18 @@ class FolderWriter:
     def start(self, folder: str | None, signalled_at: Callable[[], float | None]) -> End | None:
         """Start the writer, and wait until the program may start: None. Otherwise the end without a program."""
         library = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", START, library],
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=_ignore_signals,  # noqa: PLW1509 - this process has one thread; a signal must not end the writer
-        )
+        # The writer inherits that these signals wait, until it ignores them: they are for the program.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", START, library],
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         threading.Thread(target=self._read, name="holdfast-folder", daemon=True).start()
         while True:
             try:
@@ -103,7 +113,7 @@ class FolderWriter:
             self._process.stdin.write(json.dumps({"do": "finish", **command}) + "\n")
             self._process.stdin.flush()
         except OSError:
-            say("the process that saves checkpoint.folder has ended too early: the last checkpoints are not saved")
+            say(ENDED)
             return
         while seconds_left() > 0:
             try:
@@ -118,15 +128,14 @@ class FolderWriter:
     def _read(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
+        is_over = False
         for line in self._process.stdout:
             state = json.loads(line)["state"]
             if state == "fenced":
                 self._is_fenced = True
                 self._end_program()
             self._lines.put(state)
+            is_over = state in OVER
+        if not is_over:
+            say("the process that saves checkpoint.folder has ended: the program runs on, and is not saved")
         self._lines.put(None)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
