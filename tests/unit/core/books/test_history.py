@@ -160,6 +160,14 @@ def test_the_verdict_has_steps_that_no_report_had():
     assert settled(snapshot(before, view, reports=[stepped(step=700)])).status.history[0].last_step == 705
 
 
+# Breaks if nobody is told that a program does not resume from what was put back.
+def test_a_program_that_does_not_resume_is_told():
+    news = stepped(5, resumed_step=None, relayed=True, folder=True, ignored_step=450)
+    decision = settled(snapshot(job(status(attempt(5, raised_at=at(-450)))), pod(5), reports=[news]))
+    (event,) = [event for event in decision.events if event.reason == "NotResumed"]
+    assert "step 450 was put back" in event.message
+
+
 # Breaks if a program that saves its last step on SIGTERM is said to have lost steps, or one that does not none.
 @pytest.mark.parametrize(("reason", "lost"), [("SavedAndLeft", 0), ("LeftWithoutSaving", None)])
 def test_the_record_of_a_program_with_a_folder(reason, lost):
