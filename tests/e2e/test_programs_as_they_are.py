@@ -43,10 +43,15 @@ def reclaim(cluster: Cluster, job: Job) -> None:
         job.wait(f"loss {count + 1}", lambda s: restarts(s)[0] > count, 60)  # noqa: B023
 
 
+def _saved(status: Raw) -> int:
+    step: int = status.get("checkpoint", {}).get("step", 0)
+    return step
+
+
 def _goes_on(status: Raw, losses: int) -> bool:
-    current, saved = status.get("current") or {}, status.get("checkpoint", {}).get("step", 0)
+    current, saved = status.get("current") or {}, _saved(status)
     resumed, step = current.get("resumedStep", 0), status.get("progress", {}).get("step", 0)
-    return restarts(status)[0] == losses and "firstStep" in current and resumed < saved < step
+    return restarts(status)[0] == losses and "node" in status and "firstStep" in current and resumed < saved < step
 
 
 def alone(folder: Path, program: str, *arguments: str) -> str:
@@ -122,7 +127,7 @@ def test_a_plain_program_is_reclaimed_three_times(
     job = start(cluster, namespace, pool, tmp_path / "notes", "plain.py", "0.2", *([mode] * bool(mode)))
     least = 1
     for count in range(LOSSES):
-        seen = job.wait_checkpoint(least, 120)
+        seen = job.wait("a new checkpoint", lambda s: s.get("node") and _saved(s) >= least, 120)  # noqa: B023
         assert seen["progress"]["step"] == seen["checkpoint"]["step"]
         least = seen["checkpoint"]["step"] + SAVE_STEPS + 1
         cluster.reclaim(seen["node"], timedelta(seconds=20))

@@ -86,8 +86,8 @@ def _together(before: Report | None, report: Report, body: ProgressBody, *, rela
     """The report with what its sender does not know: the launcher knows no checkpoints, the writer knows no steps."""
     if before is None:
         return replace(report, relayed=relayed, folder=body.folder)
-    known = {"relayed": relayed or before.relayed, "folder": body.folder or before.folder}
-    report = replace(report, **known, ignored_step=before.ignored_step)
+    relayed_once, has_folder = relayed or before.relayed, body.folder or before.folder
+    report = replace(report, relayed=relayed_once, folder=has_folder, ignored_step=before.ignored_step)
     if relayed and before.folder:
         report = replace(report, save_error=before.save_error, memory_warning=before.memory_warning)
     if body.folder and before.relayed:

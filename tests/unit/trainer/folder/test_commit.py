@@ -1,6 +1,8 @@
 """Commits of a folder: what is uploaded again, what retention deletes, and what a failure leaves."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.trainer.folders import hugging_face, identity
@@ -73,6 +75,24 @@ def test_change_during_the_upload(tmp_path: Path) -> None:
     assert not place.checkpoints.log.state.commits
     place.commits.commit(place.unit(1))
     assert place.stored < 2_710_000
+
+
+# Breaks if a program that keeps one checkpoint is never saved, because it deletes each during its upload.
+def test_deletion_during_the_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    path = hugging_face(place.root, 1)
+    unit, write = place.unit(1), place.storage.write
+
+    def delete_and_write(*arguments: Any, **more: Any) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        write(*arguments, **more)
+
+    monkeypatch.setattr(place.storage, "write", delete_and_write)
+    place.commits.commit(unit)
+    found = place.checkpoints.newest()
+    assert found is not None
+    assert put_back(place.storage, read_index(place.storage, found), place.root)
+    assert (path / "model.safetensors").read_bytes() == b"w" * 1_500_000
 
 
 def test_fenced(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Putting back: whole or not at all, and never over what the program has finished since."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from tests.support.trainer.folders import archive, content, hugging_face
 from tests.unit.trainer.folder.test_commit import Place
 
-from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError
+from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageFullError
 from holdfast_train.folder.index import Index
 from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look
@@ -102,3 +104,32 @@ def test_checkpoint_of_the_library(tmp_path: Path) -> None:
     found.manifest.program.clear()  # type: ignore[attr-defined]
     with pytest.raises(NotFromFolderError, match="leave out"):
         read_index(place.storage, found)
+
+
+# Breaks if a volume without room looks like a broken checkpoint, or keeps half of one.
+def test_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    hugging_face(place.root, 7)
+    known = committed(place)
+    shutil.rmtree(place.root)
+    place.root.mkdir()
+    write, room = os.pwrite, [1_000_000]
+
+    def pwrite(descriptor: int, data: memoryview, at: int) -> int:
+        room[0] -= len(data)
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with pytest.raises(StorageFullError, match="no room for the checkpoint checkpoint-7 of"):
+        put_back(place.storage, known, place.root)
+    assert not list(place.root.iterdir())
+
+
+# Breaks if what a killed put-back left is taken for a checkpoint, or stays.
+def test_killed_put_back(tmp_path: Path) -> None:
+    hugging_face(tmp_path / ".holdfast-put-back-1", 7)
+    assert not find(look(tmp_path))
+    make_folder(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -154,14 +154,3 @@ def test_writer_is_killed(place: Path) -> None:
     assert pod.line() == "step 20"
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("failed", "FolderWriterEnded", 10)
-
-
-# Breaks if a program that keeps one checkpoint is never saved, because it deletes each during its upload.
-def test_program_that_deletes_its_checkpoints(place: Path) -> None:
-    pod = Pod(place, 1, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1500000")
-    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: any((place / "store/job").rglob("r0.*")), 30, "the upload to begin")
-    shutil.rmtree(pod.root / "checkpoint-10")
-    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the commit")
-    pod.process.send_signal(signal.SIGTERM)
-    assert pod.end()["savedStep"] == 10
