@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from holdfast_train.errors import MisconfiguredStorageError
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
 from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
@@ -61,7 +62,15 @@ class Lazy:
 
 
 def outline(tree: Tree, found: Manifest) -> Any:
-    """The value that `tree`, of the manifest `found`, describes, with a Lazy for each tensor and array."""
+    """The value that `tree`, of the manifest `found`, describes, with a Lazy for each tensor and array.
+
+    MisconfiguredStorageError if the checkpoint has files and no state.
+    """
+    if found.state is None:
+        raise MisconfiguredStorageError(
+            f"the checkpoint {found.name} was saved with checkpoint.folder: it has the files of a program, and no "
+            f"objects of a Run; set checkpoint.folder again, or give the job a prefix of its own"
+        )
     return unpack(tree, {entry.name: entry for entry in found.tensors}, Lazy)
 
 

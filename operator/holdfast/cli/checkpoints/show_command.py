@@ -63,7 +63,7 @@ def show(
     if under is not None:
         listed = tuple(t for t in read.tensors if _dotted(t.name).startswith(_dotted(under)))
         if not listed:
-            there = f"its objects are {', '.join(objects(read))}"
+            there = f"its objects are {', '.join(objects(read)) or 'files, without tensors'}"
             raise CliError(f"no tensor of {read.name} begins with {under}; {there}", code=ExitCode.NOT_FOUND)
 
     def print_answer(out: Console) -> None:
@@ -88,7 +88,8 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
     }
     if shared := {name: size for name, size in found.sizes.items() if name != found.name}:
         names = ", ".join(map(str, sorted(shared)))
-        facts["frozen parameters"] = f"{format_size(sum(shared.values()))} in {names}"
+        what = "unchanged files" if found.state is None else "frozen parameters"
+        facts[what] = f"{format_size(sum(shared.values()))} in {names}"
     out.print(Text(str(found.name), style="bold"), soft_wrap=True)
     out.print(_grid(facts))
     for title, mapping in (("versions", found.versions), ("program", found.program), ("metrics", found.metrics)):
@@ -96,7 +97,8 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
             _section(out, title, _grid(mapping))
     held = by_object(found).items()
     lines = [[Text(name), Text(formats.count(n)), Text(format_size(size))] for name, (n, size) in held]
-    _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
+    if found.state is not None:  # otherwise it has the files of a checkpoint.folder
+        _section(out, "objects", Fitting(OBJECT_COLUMNS, lines) if lines else Text("none"))
     largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
     if largest:
         _section(out, "largest tensors", _table(largest))
@@ -108,7 +110,9 @@ def several(things: Sequence[Any], what: str) -> str:
 
 
 def objects(found: Manifest) -> list[str]:
-    """The names of the objects that the program gave to its Run, in its order."""
+    """The names of the objects that the program gave to its Run, in its order; none if it has no Run."""
+    if found.state is None:
+        return []
     state: Any = found.state  # not unpacked: its types would need torch, and only names are wanted
     return [name for name, _ in dict(state["$dict"])["objects"]["$dict"]]
 

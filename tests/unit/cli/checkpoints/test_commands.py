@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.trainer import stores
+from tests.support.trainer.folders import hugging_face
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
@@ -22,6 +23,9 @@ from holdfast.cli.main import app
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Identity
+from holdfast_train.folder import layouts
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.look import look
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.folder import FolderStorage
 
@@ -331,3 +335,26 @@ def test_completion_of_steps(folder: FolderStorage, tmp_path: Path) -> None:
     assert complete(unparsed, "3") == ["30"]
     nowhere: Any = Context(place=f"file://{tmp_path}/none")
     assert complete(nowhere, "") == ["latest"]
+
+
+# Breaks if a checkpoint of checkpoint.folder, which has files and no tensors, cannot be looked at.
+def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path / "job")
+    made = Checkpoints(storage, identity(1), Keep(9))
+    made.start("Auto")
+    commits = FolderCommits(made, storage, tmp_path / "outputs")
+    for step in (10, 20, 30):
+        hugging_face(tmp_path / "outputs", step)
+        commits.commit(next(unit for unit in layouts.find(look(tmp_path / "outputs")) if unit.step == step))
+    shown = holdfast("show", storage.uri)
+    assert shown.exit_code == 0, shown.output
+    assert "checkpoint-30" in shown.output
+    assert "unchanged files" in shown.output
+    assert not any(word in shown.output for word in ("frozen", "OBJECTS"))
+    assert json.loads(holdfast("show", storage.uri, "--json").output)["step"] == 30
+    refused = holdfast("show", storage.uri, "--under", "model")
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    for command in ("list", "verify"):
+        done = holdfast(command, storage.uri)
+        assert done.exit_code == 0, done.output
+        assert "000000000030-a1" in done.output

@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 import torch
 from tests.support.trainer import stores
+from tests.support.trainer.folders import hugging_face
 from tests.support.trainer.stores import MemoryStorage, identity
 from torch import nn
 
 import holdfast_train
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
-from holdfast_train.errors import NoCheckpointError, StateError
+from holdfast_train.errors import MisconfiguredStorageError, NoCheckpointError, StateError
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.layouts import find
+from holdfast_train.folder.look import look
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Shard, TensorEntry
@@ -283,3 +287,13 @@ def cut(storage: Any, manifest: Manifest, entry: TensorEntry, start: Any, shape:
     filling.add_box(entry, (start, shape), made)
     filling.run(storage, manifest)
     return made
+
+
+# Breaks if a program with a Run takes a prefix with checkpoints of checkpoint.folder for a broken one.
+def test_checkpoint_of_a_folder(tmp_path: Path, folder: FolderStorage) -> None:
+    made = Checkpoints(folder, identity(), Keep())
+    made.start("Auto")
+    hugging_face(tmp_path / "outputs", 5)
+    FolderCommits(made, folder, tmp_path / "outputs").commit(find(look(tmp_path / "outputs"))[0])
+    with pytest.raises(MisconfiguredStorageError, match="has the files of a program"):
+        holdfast_train.load(folder.uri)
