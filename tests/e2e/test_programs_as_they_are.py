@@ -1,4 +1,7 @@
-"""Programs that know nothing of Holdfast, with checkpoint.folder: they lose their nodes, and end as if they had not."""
+"""Programs that know nothing of Holdfast: what is shown of them is true, or not there.
+
+With checkpoint.folder they lose their nodes, and end as if they had not.
+"""
 
 import os
 import subprocess
@@ -11,8 +14,10 @@ import pytest
 import yaml
 from rich.console import Console
 from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.as_it_is import SAVE_STEPS
 from tests.support.trainer.stores import REPOSITORY
+from tests.support.waiting import wait_for
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.jobs import describe
@@ -20,19 +25,22 @@ from holdfast.local.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("operator")
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/as-it-is.yaml").read_text(encoding="utf-8"))["spec"]
-STEPS = 200
+STEPS = {"as_it_is.py": 200, "plain.py": 120}
 LOSSES = 3
+WITHOUT_FOLDER = str(REPOSITORY / "tests/support/trainer/hugging_face.py")
 
 
 def start(cluster: Cluster, namespace: str, pool: Pool, notes: Path, *program: str) -> Job:
     """The job of the example, with this program."""
-    folder = EXAMPLE["checkpoint"]["folder"]
-    command = ["python", str(REPOSITORY / "tests/support/trainer" / program[0]), folder, str(STEPS), *program[1:]]
+    folder, steps = EXAMPLE["checkpoint"]["folder"], str(STEPS[program[0]])
+    command = ["python", str(REPOSITORY / "tests/support/trainer" / program[0]), folder, steps, *program[1:]]
     env = [{"name": "NOTES", "value": str(notes)}]
     trainer = {"volumes": EXAMPLE["trainer"]["volumes"], "env": env}
     checkpoint = {name: value for name, value in EXAMPLE["checkpoint"].items() if name != "storage"}
     tiers = [pool.tier(kind) for kind in ("spot", "dedicated", "cpu")]
-    return submit(cluster, namespace, tiers, command, trainer=trainer, checkpoint=checkpoint, goal={"steps": STEPS})
+    return submit(
+        cluster, namespace, tiers, command, trainer=trainer, checkpoint=checkpoint, goal={"steps": int(steps)}
+    )
 
 
 def reclaim(cluster: Cluster, job: Job) -> None:
@@ -59,7 +67,7 @@ def alone(folder: Path, program: str, *arguments: str) -> str:
     path = REPOSITORY / "tests/support/trainer" / program
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBEFLOW_")}
     made = subprocess.run(
-        [sys.executable, str(path), str(folder), str(STEPS), *arguments],
+        [sys.executable, str(path), str(folder), str(STEPS[program]), *arguments],
         env=environment, capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     return result(made.stdout)
@@ -102,7 +110,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
     assert "each complete checkpoint that it writes into /outputs is saved" in text
     assert ("0 steps done twice" in text) is (mode == "jit")
     done = job.wait_phase("Completed", timeout=120)
-    assert done["checkpoint"]["step"] == done["progress"]["step"] == STEPS
+    assert done["checkpoint"]["step"] == done["progress"]["step"] == STEPS["as_it_is.py"]
     ran = [record for record in done["history"] if "firstStep" in record]
     assert [record["kind"] for record in ran] == ["Loss"] * LOSSES + ["Completed"]
     twice = retrained([record.get("resumedStep", 0) for record in ran], tmp_path / "notes")
@@ -124,7 +132,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
 def test_a_plain_program_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
 ) -> None:
-    job = start(cluster, namespace, pool, tmp_path / "notes", "plain.py", "0.2", *([mode] * bool(mode)))
+    job = start(cluster, namespace, pool, tmp_path / "notes", "plain.py", "0.5", *([mode] * bool(mode)))
     least = 1
     for count in range(LOSSES):
         seen = job.wait("a new checkpoint", lambda s: s.get("node") and _saved(s) >= least, 120)  # noqa: B023
@@ -135,7 +143,7 @@ def test_a_plain_program_is_reclaimed_three_times(
     job.wait("a node", lambda s: s["phase"] == "Running", 60)
     assert "steps done twice are not known" in shown(job)
     done = job.wait_phase("Completed", timeout=120)
-    assert (done["checkpoint"]["step"], done["progress"]["step"]) == (STEPS, STEPS)
+    assert (done["checkpoint"]["step"], done["progress"]["step"]) == (STEPS["plain.py"],) * 2
     assert not {"goodput", "savedVersusDedicated"} & set(done["ledger"])
     ran = [record["number"] for record in done["history"] if record.get("startedAt")]
     begun = [int(first) for first, _ in notes_of(tmp_path / "notes")]
@@ -143,3 +151,50 @@ def test_a_plain_program_is_reclaimed_three_times(
     assert len(twice) == LOSSES
     assert all(0 <= steps <= SAVE_STEPS for steps in twice), twice
     assert result(job.logs(ran[-1])) == alone(tmp_path / "alone", "plain.py", "0", *([mode] * bool(mode)))
+
+
+def metrics(operator: OperatorProcess, namespace: str) -> set[str]:
+    """What the operator's page of metrics has of the job: names without `holdfast_job_`."""
+    found: set[str] = set()
+
+    def read() -> bool:
+        code, page = operator.get("/metrics")
+        series = [line.partition("{") for line in page.splitlines() if f'namespace="{namespace}"' in line]
+        found.update(name.removeprefix("holdfast_job_") for name, _, _ in series)
+        return code == 200
+
+    wait_for(read, 20, "a page of metrics")
+    return found
+
+
+# Breaks if no step of it is shown, or if a figure is shown of what nobody knows: where it resumes, what it saves.
+def test_an_unmodified_trainer_is_shown_and_moves(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
+) -> None:
+    command = ["python", WITHOUT_FOLDER, str(tmp_path / "output"), "150", "0.2"]
+    tiers = [pool.tier("spot", pricePerNodeHour="10"), pool.tier("cpu", pricePerNodeHour="1")]
+    job = submit(cluster, namespace, tiers, command, goal={"steps": 150})
+    running = job.wait_step(11, 120)
+    assert running["progress"]["steps"] == 150
+    assert float(running["progress"]["loss"]) > 0
+    assert {"steps_lost_total", "loss"} <= metrics(operator, namespace)
+
+    cluster.reclaim(running["node"], timedelta(seconds=6))
+    moved = job.wait("a step of the next attempt", lambda s: s["ledger"].get("uncountedRestarts") == 1, 120)
+    assert moved["progress"]["step"] > 10
+    told = job.wait("the time that is left", lambda s: s["attempt"] == 2 and s["progress"].get("eta"), 60)
+    assert "goodput" not in told["ledger"]
+    assert told["ledger"].get("stepsLost", 0) == 0
+    assert not {"goodput_ratio", "steps_lost_total", "saved"} & metrics(operator, namespace)
+    console = Console(width=160, force_terminal=False)
+    with console.capture() as screen:
+        describe.show(console, TrainingJob.parse(job.get()), [], datetime.now(UTC))
+    shown = " ".join(screen.get().split())
+    assert "Nothing shows that it uses Holdfast's checkpoints" in shown
+    assert "not known to Holdfast" in shown
+    assert "steps done twice are not known" in shown
+    assert "goodput" not in shown
+    done = job.wait_phase("Completed", timeout=120)
+    assert [record["kind"] for record in done["history"]] == ["Loss", "Completed"]
+    assert "checkpoint" not in done
+    assert "done at step 150" in job.logs(2)

@@ -198,10 +198,7 @@ def _shorter_than_every(checkpoint: "Checkpoint") -> bool:
     return period is not None and most is not None and most < period
 
 
-def _is_reserved(folder: str | None) -> bool:
-    return folder is not None and folder.split("/")[1] in ("holdfast", "dev", "proc", "sys")
-
-
+_RESERVED = ("holdfast", "dev", "proc", "sys")
 _LONG_ENOUGH = f"{cel_instant('self.maxLoss')} >= {cel_instant('self.every')}"
 
 
@@ -256,7 +253,7 @@ class Checkpoint(Model):
         Rule(
             allowed="/holdfast, /dev, /proc, /sys and all paths below them cannot be the folder: choose another path",
             cel="!has(self.folder) || !self.folder.matches('^/(holdfast|dev|proc|sys)(/.*)?$')",
-            is_met=lambda checkpoint: not _is_reserved(checkpoint.folder),
+            is_met=lambda checkpoint: (checkpoint.folder or "/-").split("/")[1] not in _RESERVED,
             got_cel="self.folder",
             got=lambda checkpoint: checkpoint.folder,
             field=".folder",
