@@ -1,4 +1,4 @@
-"""Trainings on several nodes that cost little CPU: rank 0 trains without torch, the others wait until it is done.
+"""Trainings on several nodes that cost little CPU: rank 0 trains without torch, the others end when it does.
 
 Their pods and launchers are real. So many of them fit on one machine.
 """
@@ -13,8 +13,10 @@ PROGRAM = """
 import os, pathlib, time
 from holdfast_train import Run
 from holdfast_train.examples.stub import Counter
+from holdfast_train.pod.rank_verdict import write_rank_verdict
 
 steps, done = int(os.environ["STEPS"]), pathlib.Path(os.environ["DONE"])
+left = done.with_name(f"{done.name}-left-{os.environ['HOLDFAST_ATTEMPT']}")
 pace = 0.001 if done.with_name("fast").exists() else 0.1  # a program keeps the pace that it began with
 if os.environ["RANK"] == "0":
     del os.environ["WORLD_SIZE"], os.environ["HOLDFAST_NODES"]  # a Run of its own, without a process group
@@ -26,11 +28,12 @@ if os.environ["RANK"] == "0":
             print(f"step {step + 1} ", flush=True)
             time.sleep(pace)
     print(f"total {counter.total} ", flush=True)
-    if run.step == steps:
-        done.touch()
+    (done if run.step == steps else left).touch()
 else:
-    while not done.exists():
+    while not (done.exists() or left.exists()):
         time.sleep(0.2)
+    result = "completed" if done.exists() else "saved"
+    write_rank_verdict(os.environ["HOLDFAST_VERDICT_DIR"], int(os.environ["RANK"]), result)
 """
 COMMAND = ("python", "-c", PROGRAM)
 
