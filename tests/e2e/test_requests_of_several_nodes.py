@@ -10,7 +10,7 @@ from tests.e2e.test_people import collector, commits, wait_gone
 from tests.e2e.test_successors import on_tier
 from tests.support.cluster.gangs import Gang, train
 from tests.support.cluster.small_gangs import COMMAND, environment
-from tests.support.cluster.training_jobs import Pool, Raw, restarts, submit
+from tests.support.cluster.training_jobs import Pool, Raw, restarts, storage_log, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -66,7 +66,7 @@ def wait_for_a_part(job: Gang, number: int) -> Raw:
 
 
 @pytest.mark.usefixtures("collector")
-def test_suspended_and_deleted_with_a_part_of_the_nodes_and_one_image_is_refused(
+def test_suspended_and_deleted_at_any_time_and_one_image_is_refused(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
 ) -> None:
     """Breaks if a pod outlives the request, or if the refused image of one pod costs the pod that has started."""
@@ -103,6 +103,15 @@ def test_suspended_and_deleted_with_a_part_of_the_nodes_and_one_image_is_refused
     wait_for_a_part(other, 1)
     other.delete("--wait=false")
     wait_gone(other)
+
+    cluster.kubectl("uncordon", pool.node("spot-2"))
+    third = gang(cluster, namespace, pool, tmp_path, name="third", every="1h")
+    third.wait_step(5, 60)
+    third.delete("--wait=false")
+    wait_gone(third)
+    saved = [one.commit.step for one in storage_log(cluster, f"{namespace}/third") if one.commit]
+    assert len(saved) == 1
+    assert saved[0] >= 5
 
 
 def test_a_budget_and_a_deadline_stop_all_nodes_after_one_save(
