@@ -13,7 +13,7 @@ from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import Unit, metrics_of
 from holdfast_train.folder.reading import Reading, UnitChangedError
-from holdfast_train.format.manifest import Manifest, Part
+from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
@@ -65,7 +65,7 @@ class FolderCommits:
                 job_uid=self._checkpoints.identity.job_uid,
                 at=now(),
                 versions={},
-                program={index.MARK: unit.name},
+                program={OF_FOLDER: unit.name},
                 metrics=metrics_of(self._root, unit),
                 parts=(first, *parts),
                 tensors=(),

@@ -12,9 +12,8 @@ from holdfast_train.folder.layouts import Layout, Unit
 from holdfast_train.folder.look import File
 from holdfast_train.format.manifest import PART_BYTES, Part
 
-__all__ = ["MARK", "Index", "Piece", "below", "cut", "decode", "encode", "escapes"]
+__all__ = ["Index", "Piece", "below", "cut", "decode", "encode", "escapes"]
 
-MARK: Final = "checkpoint.folder"  # in `program` of the manifest of a checkpoint that has an index
 SMALL_BYTES: Final = 1 << 20  # smaller files share a part, and are uploaded again with each checkpoint
 
 

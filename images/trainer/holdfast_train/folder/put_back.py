@@ -11,10 +11,10 @@ from typing import Final
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import EnvironmentVariableError, MisconfiguredStorageError, StorageFullError
 from holdfast_train.folder import index
-from holdfast_train.folder.index import MARK, Index, Piece
+from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import INCOMPLETE, Unit, find, is_marked
 from holdfast_train.folder.look import OWN, File, look
-from holdfast_train.format.manifest import Part, check_chunks
+from holdfast_train.format.manifest import OF_FOLDER, Part, check_chunks
 from holdfast_train.storage.base import Storage
 
 __all__ = ["NotFromFolderError", "make_folder", "put_back", "read_index", "set_aside_incomplete"]
@@ -50,7 +50,7 @@ def make_folder(root: Path) -> None:
 
 def read_index(storage: Storage, found: Found) -> Index:
     """The index of `found`. CheckpointCorruptError if it is broken, NotFromFolderError if it has none."""
-    if MARK not in found.manifest.program or not found.manifest.parts:
+    if OF_FOLDER not in found.manifest.program or not found.manifest.parts:
         raise NotFromFolderError(
             f"{found.uri} was not saved with checkpoint.folder, and has no files to put back; give the job a prefix of "
             f"its own (spec.checkpoint.storage), or leave out checkpoint.folder"

@@ -48,10 +48,11 @@ def _copy(name: str, folder: Path) -> None:
     if found is None or found.origin is None:
         raise EnvironmentVariableError(f"the image of the init container lacks the module {name}; use a whole image")
     source = Path(found.origin)
-    if found.submodule_search_locations is None:
-        shutil.copy2(source, folder / source.name)
-    else:
+    # Not by found.submodule_search_locations: six, a single file, says once it is imported that it is a package.
+    if source.name == "__init__.py":
         shutil.copytree(source.parent, folder / name, ignore=_left_out)
+    else:
+        shutil.copy2(source, folder / source.name)
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:

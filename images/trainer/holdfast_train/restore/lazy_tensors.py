@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast_train.errors import MisconfiguredStorageError
-from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.manifest import OF_FOLDER, Manifest
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
 from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
 from holdfast_train.restore.chunk_reader import NOTHING, Fill, Held, read
@@ -66,7 +66,7 @@ def outline(tree: Tree, found: Manifest) -> Any:
 
     MisconfiguredStorageError if the checkpoint has files and no state.
     """
-    if found.state is None:
+    if OF_FOLDER in found.program:
         raise MisconfiguredStorageError(
             f"the checkpoint {found.name} was saved with checkpoint.folder: it has the files of a program, and no "
             f"objects of a Run; set checkpoint.folder again, or give the job a prefix of its own"

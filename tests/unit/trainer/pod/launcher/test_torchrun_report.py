@@ -83,7 +83,7 @@ def test_everything_else_stays_as_it_is(errors: list[str], output: list[str], ke
 
 # Breaks if this version of torchrun prints another report.
 def test_a_real_torchrun(tmp_path: Path) -> None:
-    code = "import sys; print('the data server is away', file=sys.stderr); sys.exit(42)"
+    code = "import sys; sys.stderr.write('the data server is away\\n'); sys.exit(42)"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"]
     process = start(tmp_path / "log", *torchrun, sys.executable, "-c", code, OMP_NUM_THREADS="1")
     _, errors = process.communicate(timeout=120)
