@@ -2,7 +2,7 @@
 
 It talks with the launcher in lines of JSON. Its output: `ready` when the program may start, `refused` if it must not,
 `fenced` if it has to end, `done` after `finish`. Its input: `finish` when the program has ended. When the input ends,
-the launcher is gone, and so is the writer.
+the launcher is gone, and so is the writer. With the argument `again` it takes the place of a writer that has ended.
 """
 
 import json
@@ -24,11 +24,12 @@ from holdfast_train.errors import (
     EnvironmentVariableError,
     FencedError,
     HoldfastTrainError,
+    NoCheckpointError,
     StorageError,
     StorageUnreachableError,
 )
 from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.index import escapes
+from holdfast_train.folder.index import Index, escapes
 from holdfast_train.folder.layouts import Unit
 from holdfast_train.folder.look import TooManyFilesError
 from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
@@ -87,22 +88,56 @@ class FolderWriter:
 
     # Before the program starts.
 
-    def prepare(self) -> None:
-        """Raise the fence, and put the newest good checkpoint back. HoldfastTrainError says what is wrong."""
+    def prepare(self, *, beside_program: bool = False) -> None:
+        """Raise the fence, and put the newest good checkpoint back. HoldfastTrainError says what is wrong.
+
+        `beside_program`: the program runs already, so its folder stays as it is.
+        """
         try:
-            self._prepare()
+            if beside_program:
+                self._take_over()
+            else:
+                self._begin()
         except (OSError, TooManyFilesError) as error:
             raise EnvironmentVariableError(f"checkpoint.folder: {self._root} cannot be read: {error}") from error
 
-    def _prepare(self) -> None:
+    def _begin(self) -> None:
         make_folder(self._root)
-        checkpoints = start(self._environment, self._storage)
-        self._checkpoints = checkpoints
-        self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
+        checkpoints = self._start()
         if not self._watch.has_pattern:
             for name in set_aside_incomplete(self._root):
                 say(f"{name} in {self._root} is not complete; it is renamed: the program must not resume from it")
         self._put_back(Candidates(self._environment, self._storage, checkpoints))
+        self._report()
+
+    def _take_over(self) -> None:
+        """Go on in the place of a writer that has ended: what it has committed is not committed again."""
+        checkpoints = self._start()
+        with self._storage.within(PATIENCE_SECONDS):
+            known = self._newest_index(checkpoints)
+        assert self._commits is not None
+        self._commits.before = known
+        self._watch.begin(None if known is None else known.unit)
+        attempt = self._environment.identity.attempt
+        mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
+        self._saved_step = mine[-1] if mine else None
+        self._report()
+
+    def _newest_index(self, checkpoints: Checkpoints) -> Index | None:
+        """What the newest checkpoint consists of; None if there is none, or if it is broken."""
+        try:
+            found = checkpoints.newest()
+            return None if found is None else read_index(self._storage, found)
+        except (*BROKEN, NoCheckpointError) as error:
+            say(f"the newest checkpoint cannot be compared with {self._root}: {error}")
+            return None
+
+    def _start(self) -> Checkpoints:
+        checkpoints = self._checkpoints = start(self._environment, self._storage)
+        self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
+        return checkpoints
+
+    def _report(self) -> None:
         if self._environment.operator_url is not None:
             self._reporter = Reporter(self._environment, self._progress, self._on_order)
             self._reporter.start()
@@ -278,7 +313,7 @@ class FolderWriter:
             message = f"notice to leave: the checkpoint of step {step}, which the program wrote then, is saved"
             self._write_verdict("saved", message, step=self._saved_step)
         else:
-            have = "none" if self._saved is None else f"that of step {step}"
+            have = "none" if self._saved_step is None else f"that of step {step}"
             message = f"notice to leave: the program wrote no checkpoint then; the newest of this attempt is {have}"
             self._write_verdict("left", message)
         left = min(HAND_OVER_SECONDS, max(0.0, self.deadline - time.monotonic()))
@@ -331,11 +366,15 @@ def main() -> int:
         return 78
     writer = FolderWriter(environment, Path(folder), os.environ.get("HOLDFAST_CHECKPOINT_PATTERN") or None, out)
     threading.Thread(target=_listen, args=(writer,), name="holdfast-launcher", daemon=True).start()
+    beside_program = sys.argv[1:] == ["again"]
     try:
-        writer.prepare()
+        writer.prepare(beside_program=beside_program)
     except HoldfastTrainError as error:
+        if beside_program and not isinstance(error, (FencedError, AlreadyCompleteError)):
+            say(f"{error.reason}: {error}")
+            return error.exit_code  # the launcher tries again
         code = writer.refuse(error)
-        writer.tell("refused", exitCode=code)
+        writer.tell("fenced" if beside_program else "refused", exitCode=code)
         return code
     writer.tell("ready")
     try:

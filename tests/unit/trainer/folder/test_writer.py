@@ -1,5 +1,6 @@
 """The writer process under the launcher, beside a program that knows nothing of Holdfast."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -141,16 +142,54 @@ def test_crash(place: Path) -> None:
     assert [commit.step for commit in log(place).state.commits] == [10]
 
 
-# Breaks if a job completes although its last checkpoints are in no storage, or if the program ends with its writer.
-def test_writer_is_killed(place: Path) -> None:
-    pod = Pod(place, 1, last=20)
+def _writers(pod: Pod) -> list[psutil.Process]:
+    try:
+        children = psutil.Process(pod.process.pid).children()
+        return [child for child in children if "folder.writer" in " ".join(child.cmdline())]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _writer_of(pod: Pod) -> psutil.Process:
+    return max(_writers(pod), key=lambda child: child.create_time())
+
+
+# Breaks if a training is not saved after its writer has died, or if what was saved is uploaded again.
+def test_another_writer_takes_the_place_of_one_that_dies(place: Path) -> None:
+    pod = Pod(place, 1, last=40)
     assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: pod.said("is saved"), 30, "the first commit")
-    children = psutil.Process(pod.process.pid).children()
-    (writer,) = [child for child in children if "folder.writer" in " ".join(child.cmdline())]
-    writer.kill()
-    wait_for(lambda: pod.said("the program runs on"), 30, "the launcher to say it")
+    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    _writer_of(pod).kill()
+    wait_for(lambda: pod.said("another one takes its place"), 30, "the launcher to notice")
     pod.go(10)
     assert pod.line() == "step 20"
+    wait_for(lambda: pod.said("checkpoint-20 (step 20) is saved"), 30, "a commit of the second writer")
+    assert pod.errors.read_text().count("checkpoint-10 (step 10) is saved") == 1
+    _writer_of(pod).kill()
+    pod.go(20)
+    assert pod.line() == "step 30"
+    pod.go(30)
+    assert pod.line() == "step 40"
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["savedStep"], pod.process.returncode) == ("completed", 40, 0)
+    assert log(place).state.complete == 40
+
+
+# Breaks if a program is said to be complete whose last checkpoints are in no storage, or if it ends with its writer.
+def test_writers_that_die_again_and_again(place: Path) -> None:
+    pod = Pod(place, 1, last=20)
+    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    _writer_of(pod).kill()
+    pod.go(10)
+    assert pod.line() == "step 20"
+
+    def ends() -> bool:
+        for writer in _writers(pod):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                writer.kill()
+        return pod.process.poll() is not None
+
+    wait_for(ends, 60, "the launcher to give up")
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("failed", "FolderWriterEnded", 10)

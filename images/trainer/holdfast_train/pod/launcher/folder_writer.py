@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from .verdict import End, RankVerdict
 from .verdict_files import read_rank_verdicts, say
 
 LIBRARY = "library"  # the folder beside the launcher
-ENDED = "the process that saves checkpoint.folder ended before the program: its last checkpoints are not saved"
-OVER = ("refused", "fenced", "done")  # the last word of the writer
+ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
+AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
+AGAIN_SECONDS, AGAIN_MOST = 1.0, 60.0  # the first pause before that, and the longest
 LOOK_SECONDS = 0.2  # between two looks whether a signal came
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.folder.writer import main; sys.exit(main())"
@@ -47,7 +49,7 @@ def run_with_folder(program: Program, environment: dict[str, str], folder: str |
 
 
 class FolderWriter:
-    """The writer process."""
+    """The writer process. If it ends while the program runs, another one takes its place."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
@@ -55,15 +57,34 @@ class FolderWriter:
         self._end_program: Callable[[], None] = lambda: None
         self._is_fenced = False
         self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()  # of the process and the command: every process gets the command
+        self._command = ""
+        self._has_ended = threading.Event()  # the program
+        self._is_over = False  # no other process takes the place of this one
 
     def start(self, folder: str | None, signalled_at: Callable[[], float | None]) -> End | None:
         """Start the writer, and wait until the program may start: None. Otherwise the end without a program."""
+        self._process = process = self._open()
+        threading.Thread(target=self._keep, args=(process,), name="holdfast-folder", daemon=True).start()
+        while True:
+            try:
+                state = self._lines.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                if (at := signalled_at()) is not None:
+                    process.kill()
+                    return End(None, signal.SIGTERM, at)
+                continue
+            if state == "ready":
+                return None
+            return self._refused(process.wait(), folder)
+
+    def _open(self, *arguments: str) -> subprocess.Popen[str]:
         library = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
         # The writer inherits that these signals wait, until it ignores them: they are for the program.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", START, library],
+            return subprocess.Popen(
+                [sys.executable, "-c", START, library, *arguments],
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -71,22 +92,8 @@ class FolderWriter:
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        threading.Thread(target=self._read, name="holdfast-folder", daemon=True).start()
-        while True:
-            try:
-                state = self._lines.get(timeout=LOOK_SECONDS)
-            except queue.Empty:
-                if (at := signalled_at()) is not None:
-                    self._process.kill()
-                    return End(None, signal.SIGTERM, at)
-                continue
-            if state == "ready":
-                return None
-            return self._refused(folder)
 
-    def _refused(self, folder: str | None) -> End:
-        assert self._process is not None
-        code = self._process.wait()
+    def _refused(self, code: int, folder: str | None) -> End:
         ranks = read_rank_verdicts(folder)
         if ranks:
             return End(code, None, None, ranks)
@@ -104,38 +111,64 @@ class FolderWriter:
 
     def finish(self, end: End, seconds_left: Callable[[], float]) -> None:
         """Let the writer commit what is complete, and wait for it as long as there is time."""
-        assert self._process is not None
-        assert self._process.stdin is not None
         left = seconds_left()
-        command: dict[str, Any] = {"signalledAt": end.signalled_at, "code": end.code}
+        command: dict[str, Any] = {"do": "finish", "signalledAt": end.signalled_at, "code": end.code}
         command["seconds"] = None if left == float("inf") else max(0.0, left)
-        try:
-            self._process.stdin.write(json.dumps({"do": "finish", **command}) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            say(ENDED)
-            return
+        with self._lock:
+            self._command = json.dumps(command) + "\n"
+            self._tell()
+        self._has_ended.set()
         while seconds_left() > 0:
             try:
-                if self._lines.get(timeout=LOOK_SECONDS) in ("done", None):
-                    break
+                state = self._lines.get(timeout=LOOK_SECONDS)
             except queue.Empty:
                 continue
+            if state is None and not self._is_fenced:
+                say(ENDED)
+            if state in ("done", None):
+                break
         else:
             say("the grace is over before the last checkpoint of checkpoint.folder is saved")
-        self._process.kill()
+        with self._lock:
+            self._is_over = True
+            assert self._process is not None
+            self._process.kill()
 
-    def _read(self) -> None:
+    def _tell(self) -> None:
+        """Send the command, if there is one, to the process; if that has ended, the next one gets it."""
         assert self._process is not None
-        assert self._process.stdout is not None
-        is_over = False
-        for line in self._process.stdout:
-            state = json.loads(line)["state"]
-            if state == "fenced":
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(self._command)
+            self._process.stdin.flush()
+
+    def _keep(self, process: subprocess.Popen[str]) -> None:
+        """Read what the writer says. If it ends too early, start another one; after the program's end only once."""
+        says = self._read(process)
+        pause, tries = AGAIN_SECONDS, 2 if "ready" in says else 0
+        while tries > 0 and says[-1] not in ("fenced", "done"):
+            process.wait()
+            say("the process that saves checkpoint.folder has ended too early: another one takes its place")
+            self._has_ended.wait(pause)
+            started = time.monotonic()
+            with self._lock:
+                if self._is_over:
+                    break
+                tries -= bool(self._command)
+                self._process = process = self._open(AGAIN)
+                self._tell()
+            says = self._read(process)
+            pause = AGAIN_SECONDS if time.monotonic() - started > AGAIN_MOST else min(2 * pause, AGAIN_MOST)
+        self._lines.put(None)
+
+    def _read(self, process: subprocess.Popen[str]) -> list[str]:
+        """Pass on what one process says until it ends: its states."""
+        assert process.stdout is not None
+        says = [""]
+        for line in process.stdout:
+            says.append(json.loads(line)["state"])
+            if says[-1] == "fenced":
                 self._is_fenced = True
                 self._end_program()
-            self._lines.put(state)
-            is_over = state in OVER
-        if not is_over:
-            say("the process that saves checkpoint.folder has ended: the program runs on, and is not saved")
-        self._lines.put(None)
+            self._lines.put(says[-1])
+        return says
