@@ -14,6 +14,8 @@ MAX_TIERS = 16
 MAX_MEASURED = 5
 MAX_SHAPES = 8
 MAX_REFUSALS = 8
+MAX_FAULTY = 32
+MAX_FAULTS = 4
 
 Observation = Literal["Free", "Billed"]
 
@@ -98,3 +100,27 @@ class TierKnowledge(Model):
     """The same state for each number of accelerators that pods asked for. Only set in a profile."""
     refusals: Annotated[tuple[NamespaceRefusal, ...], Field(max_length=MAX_REFUSALS)] = ()
     """Refusals that only jobs of the same namespace use. Only set in a profile."""
+
+
+class NodeFault(Model):
+    """An attempt that ended for a reason that its node may have caused."""
+
+    reason: Annotated[str, Clip(64)]
+    """Reason of the attempt's end."""
+    at: Time
+    """When it ended."""
+    namespace: Annotated[str, Clip(16)]
+    """Start of the SHA-256 sum of the namespace's name, in hexadecimal."""
+    job: Annotated[str, Clip(16)]
+    """Start of the SHA-256 sum of the job's UID, in hexadecimal."""
+    attempt: Count
+    """Number of the attempt."""
+
+
+class NodeFaults(Model):
+    """A node on which attempts ended for a reason that the node may have caused, in the last 24 hours."""
+
+    node: Annotated[str, Clip(253)]
+    """Name of the node."""
+    faults: Annotated[tuple[NodeFault, ...], Field(max_length=MAX_FAULTS)] = ()
+    """The newest of these attempts, oldest first."""

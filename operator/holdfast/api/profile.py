@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
-from holdfast.api.knowledge import MAX_TIERS, Observation, TierKnowledge
+from holdfast.api.knowledge import MAX_FAULTY, MAX_TIERS, NodeFaults, Observation, TierKnowledge
 from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.rules import Rule
@@ -177,5 +177,8 @@ class CapacityProfileStatus(Model):
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """What is known of each tier, including observations of jobs that are deleted. Old observations count less: each
     time a tier reaches 100 losses, its fields losses and nodeTime are halved."""
+    nodes: Annotated[tuple[NodeFaults, ...], Field(max_length=MAX_FAULTY), KeyedBy("node")] = ()
+    """Nodes on which attempts ended for a reason that the node may have caused. New pods avoid them where other nodes
+    are free; after two such attempts they do not use them, unless that leaves too few nodes."""
     counted: Annotated[tuple[Counted, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """The part of these counts that comes from the jobs that use the profile now. A new leader continues from it."""

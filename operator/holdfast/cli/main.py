@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "List, show, verify, compare and prune checkpoints. Works on a job, or on a storage without a cluster.",
     ),
     "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
+    "nodes": Place("holdfast.cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
     "check": Place(
         "holdfast.cli.check.command:check",
         "Check what applying FILE would do.",

@@ -7,12 +7,13 @@ from enum import StrEnum
 from operator import is_not
 from typing import Any, TypeVar
 
-from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.attempt import MAX_AVOIDED, Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
+from holdfast.core.observe.bad_nodes import suspects, to_avoid
 from holdfast.core.observe.look import look
 from holdfast.core.observe.members import fresh_ranks, groups_of, pods_by_rank
 from holdfast.core.observe.pods import PodView
@@ -147,14 +148,18 @@ class Draft:
         retry_at: datetime | None = None,
         avoid: tuple[str, ...] = (),
         keep: Mapping[int, int] | None = None,
+        any_node: bool = False,
     ) -> Attempt:
         """Raise the attempt number and return a new attempt, Intended; the caller makes it current or successor.
+
+        Besides `avoid` it avoids bad nodes, but none of the tier's nodes with `any_node`.
 
         `keep` has the pods that it takes over: the number of the attempt that created each, by rank. A pod with a
         higher number than status has means that status was lost: the new number is above that too.
         """
         number = max((self.status.attempt, *(pod.attempt for pod in self.snapshot.pods))) + 1
         self.set(attempt=number)
+        bad = () if any_node else to_avoid(self.snapshot, tier)
         nodes = self.snapshot.job.spec.trainer.nodes
         born = {**dict.fromkeys(range(nodes), number), **(keep or {})}
         return Attempt(
@@ -165,7 +170,7 @@ class Draft:
             nodes=nodes,
             members=groups_of(born, number),
             retry_at=retry_at,
-            avoid_nodes=avoid,
+            avoid_nodes=tuple(dict.fromkeys((*avoid, *bad)))[:MAX_AVOIDED],
         )
 
     def create_pods(self, attempt: Attempt) -> None:
@@ -179,9 +184,10 @@ class Draft:
         life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed) / attempt.nodes
         there = pods_by_rank(snapshot.pods, attempt)
         promised = attempt.nodes == 1 and self._promised(attempt)
+        shuns = sorted(suspects(snapshot).keys() - set(attempt.avoid_nodes))
         for rank in fresh_ranks(attempt):
             if rank not in there or attempt.nodes == 1:
-                manifest = build_pod(snapshot.job, attempt, snapshot.config, life, rank)
+                manifest = build_pod(snapshot.job, attempt, snapshot.config, life, rank=rank, shuns=shuns)
                 self.act(CreatePod(attempt.number, rank, manifest, promised))
         self.created |= {attempt.number}
 

@@ -1,7 +1,7 @@
 """The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +13,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere
+from holdfast.core.pod_affinity import pod_affinity
 
 Manifest = dict[str, Any]
 Env = list[dict[str, Any]]
@@ -48,8 +49,19 @@ def program(job: TrainingJob) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: float, rank: int = 0) -> Manifest:
-    """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now."""
+def build_pod(
+    job: TrainingJob,
+    attempt: Attempt,
+    config: OperatorConfig,
+    life: float,
+    *,
+    rank: int = 0,
+    shuns: Sequence[str] = (),
+) -> Manifest:
+    """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now.
+
+    The pod uses the nodes of `shuns` only if it gets no other one.
+    """
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
     ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
@@ -74,7 +86,7 @@ def build_pod(job: TrainingJob, attempt: Attempt, config: OperatorConfig, life: 
         spec["runtimeClassName"] = tier.runtime_class_name
     if tier.priority_class_name:
         spec["priorityClassName"] = tier.priority_class_name
-    if affinity := (_avoiding(attempt.avoid_nodes) if attempt.avoid_nodes else {}) | _apart(job, attempt):
+    if affinity := pod_affinity(job, attempt, shuns):
         spec["affinity"] = affinity
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, attempt, rank), "spec": spec}
 
@@ -364,25 +376,6 @@ def _claim(job: TrainingJob) -> str | None:
     """The path inside the claim, or None if checkpoints are not in a claim."""
     claim = job.spec.checkpoint.storage.volume_claim
     return claim.path if claim else None
-
-
-def _avoiding(nodes: tuple[str, ...]) -> Manifest:
-    # A field selector takes one value per requirement.
-    wanted = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    return {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": wanted}]}
-        }
-    }
-
-
-def _apart(job: TrainingJob, attempt: Attempt) -> Manifest:
-    """Each pod of several has a node of its own, so that the loss of a node is the loss of one rank."""
-    if attempt.nodes == 1:
-        return {}
-    own = {"matchLabels": {names.LABEL_JOB_UID: job.metadata.uid}}
-    term = {"labelSelector": own, "topologyKey": "kubernetes.io/hostname"}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _seconds(job: TrainingJob) -> int:

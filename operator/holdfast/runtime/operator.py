@@ -88,7 +88,7 @@ class Operator:
         )
         self._writer = GatedWriter(client, self._gate, TokenBucket(settings.qps, settings.burst))
         self._own_pod = OwnPod(client, self._writer, namespace=settings.namespace, name=settings.pod)
-        self._cache = Cache()
+        self._cache = Cache(settings.fault_signs())
         self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed)
         self._slots = ProgressSlots(settings.progress_writes)
         self._frames = Frames()

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.nodes import FaultSigns
 
 DEFAULT_NAMESPACE = "holdfast-system"
 Address = Annotated[
@@ -85,6 +86,21 @@ class Settings(BaseModel):
     seed: int | None = Field(None, description="seed that makes jitter repeatable")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="lowest level that is logged")
 
+    fault_conditions: str = Field(
+        "AcceleratedHardwareReady=False",
+        pattern=r"^([A-Za-z0-9./_-]+=(True|False|Unknown)(,[A-Za-z0-9./_-]+=(True|False|Unknown))*)?$",
+        max_length=2000,
+        description="conditions of nodes that say that the hardware is broken, TYPE=STATUS with commas between them",
+        examples=["AcceleratedHardwareReady=False,GpuHealthy=False"],
+    )
+    fault_taints: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9./_-]+(,[A-Za-z0-9./_-]+)*)?$",
+        max_length=2000,
+        description="keys of taints of nodes that say the same, with commas between them",
+        examples=["example.com/gpu-broken"],
+    )
+
     patience: dict[str, Seconds] = Field(
         default_factory=dict,
         description="seconds that the operator waits, by name; an unknown name lists all names",
@@ -112,6 +128,14 @@ class Settings(BaseModel):
         """The URL of the progress endpoint for pods."""
         port = self.progress_bind.rpartition(":")[2]
         return self.progress_url or f"https://holdfast.{self.namespace}.svc:{port}"
+
+    def fault_signs(self) -> FaultSigns:
+        """What says that a node is broken."""
+        pairs = (pair.partition("=") for pair in self.fault_conditions.split(",") if pair)
+        return FaultSigns(
+            conditions=frozenset((kind, state) for kind, _, state in pairs),
+            taints=frozenset(key for key in self.fault_taints.split(",") if key),
+        )
 
     def operator_config(self) -> OperatorConfig:
         """The settings that decisions depend on."""

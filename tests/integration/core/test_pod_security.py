@@ -39,3 +39,10 @@ def test_a_pod_fits_a_limit_range_that_its_trainer_fits(cluster: Cluster, namesp
     bounds = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "all"}, "spec": {"limits": [limits]}}
     apply(cluster, bounds, namespace=namespace)
     admit(cluster, namespace, {"cpu": "4", "memory": "8Gi", "ephemeralStorage": "20Gi"})
+
+
+def test_the_scheduler_prefers_nodes_without_faults(cluster: Cluster, namespace: str) -> None:
+    """Breaks if an API server refuses the nodes that a pod avoids, or uses last."""
+    pod = build_pod(job(), attempt(avoid_nodes=("bad",)), OperatorConfig(), 7200.0, shuns=["suspect", "other"])
+    pod["metadata"]["namespace"] = namespace
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))

@@ -379,7 +379,9 @@ def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_el
 def test_a_pod_of_several_nodes_leaves_the_meeting_to_its_launcher():
     """Breaks if torchrun meets alone, or at an address of the pod's start: pods outlive the programs that they run."""
     trainer_of_four = {**TRAINER, "nodes": 4}
-    made = build_pod(job(trainer=trainer_of_four), attempt(3, tier=tier(), nodes=4, predecessor=2), CONFIG, 7200.4, 2)
+    made = build_pod(
+        job(trainer=trainer_of_four), attempt(3, tier=tier(), nodes=4, predecessor=2), CONFIG, 7200.4, rank=2
+    )
     assert made["metadata"]["name"] == "vit-3-2"
     assert made["metadata"]["labels"]["holdfast.dev/rank"] == "2"
     found = env(trainer(made))

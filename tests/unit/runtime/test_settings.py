@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
+from holdfast.core.observe.nodes import FaultSigns
 from holdfast.runtime.command import settings_from
 from holdfast.runtime.errors import SettingsError
 from holdfast.runtime.settings import Settings, split_address
@@ -35,6 +36,7 @@ def test_durations_of_the_core_can_be_set_by_name() -> None:
         ({"progress_url": "http://plain"}, ", for example https://holdfast.example:8443"),
         ({"namespace": "Not A Name"}, '--namespace: "Not A Name": must match '),
         ({"health_bind": "nowhere"}, ", for example 127.0.0.1:8443, or :8443 for all addresses"),
+        ({"fault_conditions": "Ready"}, ", for example AcceleratedHardwareReady=False,GpuHealthy=False"),
         ({"patience": ["nonsense=3"]}, "--patience: nonsense: unknown duration; allowed are acknowledge_timeout, "),
         ({"patience": ["start_timeout"]}, '--patience: "start_timeout": must be NAME=SECONDS, for example start_'),
         ({"patience": ["start_timeout=x"]}, '--patience start_timeout: "x": must be a number'),
@@ -56,3 +58,12 @@ def test_addresses() -> None:
     assert split_address(":8443") == (None, 8443)
     assert split_address("127.0.0.1:0") == ("127.0.0.1", 0)
     assert split_address("[::1]:80") == ("::1", 80)
+
+
+def test_signs_of_broken_nodes() -> None:
+    assert Settings().fault_signs() == FaultSigns()
+    settings = Settings(fault_conditions="A=False,B/c=True", fault_taints="x.com/y,z")
+    assert settings.fault_signs() == FaultSigns(
+        conditions=frozenset({("A", "False"), ("B/c", "True")}), taints=frozenset({"x.com/y", "z"})
+    )
+    assert Settings(fault_conditions="").fault_signs() == FaultSigns(frozenset())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.api.errors import SpecError
-from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_PLURAL
+from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import parse_time
@@ -128,6 +128,19 @@ async def grid(client: Client, job: TrainingJob) -> tuple[Tier, ...]:
 async def get_profile(client: Client, name: str) -> CapacityProfile:
     """One profile. Raises ApiError; SpecError if this version cannot read it."""
     return CapacityProfile.parse(await client.request("GET", f"{_BASE}/{PROFILE_PLURAL}/{name}"))
+
+
+async def list_profiles(client: Client) -> list[CapacityProfile]:
+    """All profiles by name. Raises ApiError; SpecError if this version cannot read one."""
+    items, _ = await client.list_all(f"{_BASE}/{PROFILE_PLURAL}")
+    found = [CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND}) for raw in items]
+    return sorted(found, key=lambda profile: profile.metadata.name)
+
+
+async def annotate_profile(client: Client, profile: CapacityProfile, key: str, value: str) -> None:
+    """Set one annotation of a profile that has not changed since it was read. Raises ApiError."""
+    meta = {"annotations": {key: value}, "resourceVersion": profile.metadata.resource_version}
+    await client.request("PATCH", f"{_BASE}/{PROFILE_PLURAL}/{profile.metadata.name}", body={"metadata": meta})
 
 
 async def annotate(client: Client, namespace: str, name: str, key: str, value: str) -> TrainingJob:

@@ -117,7 +117,7 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     _close(turn, End(EndKind.STOPPED, reason, why))
     avoid = attempt.avoid_nodes if removed or not tried_all else ()
     retry_at = draft.now + pause if pause else attempt.retry_at if removed else None
-    raised = draft.raise_attempt(other, retry_at=retry_at, avoid=avoid)
+    raised = draft.raise_attempt(other, retry_at=retry_at, avoid=avoid, any_node=tried_all)
     draft.set(current=raised.model_copy(update={"given_back": times}))
     text = f"{words}; trying {other.name}"
     if pause:

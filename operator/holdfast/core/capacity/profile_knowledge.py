@@ -32,13 +32,13 @@ from holdfast.core.capacity.spells import (
     FRESH,
     Spell,
     loss_known_at,
-    namespace_digest,
     prevailing_spell,
     refusal_spell,
     shape_spell,
     stored_spell,
 )
 from holdfast.core.observe.demand import Demand
+from holdfast.core.observe.digest import digest
 
 RENEW: Final = timedelta(minutes=5)  # a tier's seen_at is written so often, so that it does not look old to other jobs
 SECOND: Final = timedelta(seconds=1)
@@ -179,7 +179,7 @@ def _refusals(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -
     merged = {(one.namespace, one.accelerators): refusal_spell(one) for one in before.refusals}
     spells: dict[tuple[str, int], list[Spell]] = {}
     for one in seen:
-        key = namespace_digest(one.job.namespace), one.job.demand.accelerators
+        key = digest(one.job.namespace), one.job.demand.accelerators
         spells.setdefault(key, []).append(one.spell)
     for key, found in spells.items():
         merged[key] = merge_spells(merged.get(key), found, now) or found[0]
@@ -269,7 +269,7 @@ def _timeless(status: CapacityProfileStatus) -> object:
     known = [one.model_copy(update=timed) for one in status.tiers]
     shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
     refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]
-    return known, shapes, refusals, [(one.tier, one.losses) for one in status.counted]
+    return known, shapes, refusals, status.nodes, [(one.tier, one.losses) for one in status.counted]
 
 
 def _times(status: CapacityProfileStatus) -> dict[tuple[str, str, int], datetime]:

@@ -5,16 +5,15 @@ pool, the longer a spell has lasted, the longer it goes on. So policies decide b
 where observation without a gap starts: what the tier did before is unknown.
 """
 
-import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind
 from holdfast.api.knowledge import NamespaceRefusal, Seen, ShapeKnowledge, TierKnowledge
 from holdfast.api.profile import Tier
 from holdfast.core.capacity.measured import median
+from holdfast.core.observe.digest import digest
 from holdfast.core.observe.notices import NODE_SIGNS
 
 FRESH = timedelta(minutes=15)  # Tiers are probed every 10 minutes. An older observation says nothing about now.
@@ -62,12 +61,6 @@ def refusal_spell(known: NamespaceRefusal) -> Spell:
     return Spell(Seen.REFUSED, known.since, known.seen_at)
 
 
-@lru_cache(maxsize=4096)
-def namespace_digest(name: str) -> str:
-    """Stands for a namespace in a profile's status: every user of the cluster can read profiles."""
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
 def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str) -> Spell | None:
     """What a profile tells a job of a tier, if each of its pods asks for so many accelerators; None if nothing.
 
@@ -78,7 +71,7 @@ def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str)
     if known is None or not (known.shapes or known.refusals):
         return stored_spell(known)
     told = [shape_spell(one) for one in known.shapes if _tells(shape_spell(one), one.accelerators, accelerators)]
-    mine = [one for one in known.refusals if one.namespace == namespace_digest(namespace)]
+    mine = [one for one in known.refusals if one.namespace == digest(namespace)]
     return prevailing_spell([*told, *(refusal_spell(one) for one in mine if one.accelerators <= accelerators)])
 
 

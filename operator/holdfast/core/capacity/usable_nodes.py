@@ -22,6 +22,8 @@ def why_leaving(node: NodeView) -> str:
         return f"taint {announced} is not tolerated"
     if not node.ready:
         return "not ready"
+    if node.fault:
+        return f"broken: {node.fault}"
     return "about to be removed" if node.maintenance or node.deleted_at or node.termination_at else ""
 
 

@@ -18,6 +18,31 @@ TOGETHER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
+class FaultSigns:
+    """What says that a node's hardware is broken, while the node itself stays.
+
+    `conditions` are types and statuses of conditions, by default that of the node monitoring agent of EKS; `taints` are
+    keys of taints.
+    """
+
+    conditions: frozenset[tuple[str, str]] = frozenset({("AcceleratedHardwareReady", "False")})
+    taints: frozenset[str] = frozenset()
+
+    def find(self, raw: Raw) -> str:
+        """What a Node object says of a fault; empty if it says nothing."""
+        for condition in (raw.get("status") or {}).get("conditions") or ():
+            kind, state = condition.get("type", ""), condition.get("status", "")
+            if (kind, state) in self.conditions:
+                words = condition.get("reason") or condition.get("message") or ""
+                return f"{kind}={state}" + (f": {words}" if words else "")
+        taints = (raw.get("spec") or {}).get("taints") or ()
+        return next((f"taint {taint['key']}" for taint in taints if taint["key"] in self.taints), "")
+
+
+EKS_SIGNS = FaultSigns()
+
+
+@dataclass(frozen=True, slots=True)
 class Taint:
     """A taint on a node."""
 
@@ -41,11 +66,12 @@ class NodeView:
     maintenance: str = ""  # message of a condition that announces the end of the machine (AKS VMEventScheduled)
     termination_at: datetime | None = None  # Karpenter's hard deadline
     deleted_at: datetime | None = None
+    fault: str = ""  # why its hardware is broken, in words
     allocatable: Mapping[str, str] = field(default_factory=dict)  # what it offers to pods; empty if it does not say so
 
     @classmethod
-    def parse(cls, raw: Raw) -> Self:
-        """The view of a Node object."""
+    def parse(cls, raw: Raw, faults: FaultSigns = EKS_SIGNS) -> Self:
+        """The view of a Node object. `faults`: what says that the hardware is broken."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         ready, event = conditions.get("Ready") or {}, conditions.get("VMEventScheduled") or {}
@@ -62,6 +88,7 @@ class NodeView:
             maintenance=event.get("message", "") or "VMEventScheduled" if event.get("status") == "True" else "",
             termination_at=parse_optional_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
             deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
+            fault=faults.find(raw)[:200],
             allocatable=status.get("allocatable") or {},
         )
 

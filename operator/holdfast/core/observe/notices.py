@@ -44,10 +44,12 @@ TAINTS = {
     "node.kubernetes.io/out-of-service": _Sign("NodeOutOfService", timedelta(0)),
 }
 # Reasons of notices on nodes. Notices on pods have the reasons of Kubernetes.
-NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted"))
+FAULTY = "NodeFaulty"
+NOTICE_REASONS = frozenset((*(sign.reason for sign in TAINTS.values()), "ScheduledMaintenance", "NodeDeleted", FAULTY))
 # Reasons that are signs of a node, so no tenant can cause them. Signs of a pod are left out: a tenant can evict its own
 # pod, preempt it by one of a higher priority, shorten its tolerations, or use up the disk of its node.
-NODE_SIGNS = NOTICE_REASONS | {"NodeGone", "NodeSilent"}
+# A broken node is left out too: it says nothing about the capacity of its tier.
+NODE_SIGNS = (NOTICE_REASONS - {FAULTY}) | {"NodeGone", "NodeSilent"}
 
 
 def find_notice(pod: PodView, node: NodeView | None, now: datetime, grace: timedelta) -> Notice | None:
@@ -71,7 +73,7 @@ def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
 
 
 def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
-    if node is None or not (node.taints or node.maintenance or node.deleted_at):
+    if node is None or not (node.taints or node.maintenance or node.deleted_at or node.fault):
         return None
 
     def notice(reason: str, message: str, leaves: timedelta) -> Notice:
@@ -86,4 +88,6 @@ def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
         found.append(notice("ScheduledMaintenance", f"node {node.name}: {node.maintenance}", _THIRTY_SECONDS))
     if node.deleted_at:
         found.append(notice("NodeDeleted", f"node {node.name} is being deleted", _THIRTY_SECONDS))
+    if node.fault:  # the node stays, but what it computes may be wrong
+        found.append(notice(FAULTY, f"node {node.name} is broken: {node.fault}", _TWO_MINUTES))
     return min(found, key=lambda found: found.deadline, default=None)

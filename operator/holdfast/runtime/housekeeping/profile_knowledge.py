@@ -19,6 +19,7 @@ from holdfast.api.profile import CapacityProfileStatus
 from holdfast.core.capacity import loss_counts, profile_knowledge
 from holdfast.core.capacity.knowledge import with_attempts
 from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts
+from holdfast.core.observe import bad_nodes
 from holdfast.core.observe.demand import refusal_of
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
@@ -208,7 +209,7 @@ class ProfileStatusWriter:
         now, tiers, jobs = self._now(), [tier.name for tier in profile.spec.tiers], self._jobs(profile.metadata.name)
         for job in jobs:
             count.update(job.metadata.uid, loss_counts.of_job(job.status, now))
-        return profile_knowledge.profile_status(
+        known = profile_knowledge.profile_status(
             tiers,
             profile.status,
             [self._view(job, now) for job in jobs],
@@ -216,6 +217,7 @@ class ProfileStatusWriter:
             level=count.level,
             now=now,
         )
+        return known.model_copy(update={"nodes": bad_nodes.of_profile(profile, jobs, self._cache.cluster, now)})
 
     def _view(self, job: TrainingJob, now: datetime) -> profile_knowledge.JobView:
         """What the job knows now. The words of the scheduler say why a pod of it waits."""
@@ -233,7 +235,7 @@ class ProfileStatusWriter:
         meta = profile.metadata
         body = {
             "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
-            "status": {"seenAt": None, "tiers": [], "counted": [], **status.to_object()},
+            "status": {"seenAt": None, "tiers": [], "nodes": [], "counted": [], **status.to_object()},
         }
         self._cache.put_profile(await self._writer.write("PATCH", f"{paths.PROFILES}/{meta.name}/status", body))
 

@@ -9,13 +9,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.claims import Claim
-from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.nodes import EKS_SIGNS, ClusterView, FaultSigns, NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.runtime.informer.claims import ClaimBook
 from holdfast.runtime.informer.strays import Strays
@@ -62,7 +63,8 @@ def _key(raw: Raw) -> Key:
 class Cache:
     """All objects. Use it inside one event loop; no method waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: FaultSigns = EKS_SIGNS) -> None:
+        self._faults = faults
         self.jobs: dict[Key, TrainingJob] = {}
         self.malformed: dict[Key, Malformed] = {}
         self.profiles: dict[str, CapacityProfile] = {}
@@ -222,7 +224,7 @@ class Cache:
         """Store the current version of a node. A heartbeat affects no job."""
         if not self._versions["nodes"].accept(raw):
             return set()
-        view = _parse(NodeView.parse, raw)
+        view = _parse(partial(NodeView.parse, faults=self._faults), raw)
         if view is None:
             return set()
         before = self.cluster.nodes.get(view.name)

@@ -15,7 +15,6 @@ from holdfast.core.capacity.spells import (
     Spell,
     extend_spell,
     loss_known_at,
-    namespace_digest,
     own_spell,
     patience,
     prevailing_spell,
@@ -23,6 +22,7 @@ from holdfast.core.capacity.spells import (
     stored_spell,
     with_attempt,
 )
+from holdfast.core.observe.digest import digest
 
 UP, LOST, REFUSED = Seen.UP, Seen.LOST, Seen.REFUSED
 MINUTE = timedelta(minutes=1)
@@ -167,8 +167,7 @@ def test_a_job_reads_from_the_profile_what_pods_of_its_shape_observed(given_shap
 
 
 def refusal(namespace, accelerators=1, seen_at=-5):
-    digest = namespace_digest(namespace)
-    return NamespaceRefusal(namespace=digest, accelerators=accelerators, since=at(-90), seen_at=at(seen_at))
+    return NamespaceRefusal(namespace=digest(namespace), accelerators=accelerators, since=at(-90), seen_at=at(seen_at))
 
 
 @pytest.mark.parametrize(
@@ -190,12 +189,6 @@ def test_the_state_that_people_read_is_not_used_by_jobs_of_other_namespaces():
     out = known(refusals=(refusal("language"),), **seen("Refused", -90, -5))
     assert shared_spell(out, 1, "language").state is REFUSED
     assert shared_spell(out, 1, "vision") is None
-
-
-def test_a_profile_names_no_namespace():
-    """Breaks if all users of the cluster can read the names of namespaces in a profile."""
-    assert "vision" not in namespace_digest("vision")
-    assert namespace_digest("vision") != namespace_digest("language")
 
 
 def test_no_observation_gives_no_spell():

@@ -4,7 +4,7 @@ import pytest
 from tests.support.decisions.snapshots import at, node, silent, tier
 
 from holdfast.api.profile import Toleration
-from holdfast.core.capacity.usable_nodes import usable_node_since
+from holdfast.core.capacity.usable_nodes import usable_node_since, why_unusable
 from holdfast.core.observe.nodes import ClusterView, Taint
 
 
@@ -67,3 +67,7 @@ def test_nodes_are_looked_through_once():
     assert usable_node_since(cluster, tier()) == usable_node_since(cluster, tier()) == at(-9000)
     assert usable_node_since(cluster, other) is None
     assert cluster.once("key", lambda: 1) == cluster.once("key", lambda: 2) == 1
+
+
+def test_a_broken_node_is_not_usable():
+    assert why_unusable(node(fault="GpuHealthy=False"), tier()) == "broken: GpuHealthy=False"

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.decisions.snapshots import at, node, nodes, silent
 
-from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.nodes import ClusterView, FaultSigns, NodeView
 
 
 def test_a_node():
@@ -54,3 +54,27 @@ def test_an_outage_is_not_over_for_the_last_node_to_return():
 def test_matching():
     view = ClusterView([node("n1"), node("n2", labels={"tier": "cpu", "zone": "a"})])
     assert [view.matching(s) for s in ({}, {"tier": "cpu"}, {"tier": "cpu", "zone": "b"})] == [2, 1, 0]
+
+
+def broken(conditions=(), taints=()):
+    return {
+        "metadata": {"name": "n1", "uid": "u"},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+        "status": {"conditions": [dict(zip(("type", "status", "reason"), one, strict=True)) for one in conditions]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "signs", "fault"),
+    [
+        (broken([("AcceleratedHardwareReady", "False", "NvidiaXID79Error")]), FaultSigns(),
+         "AcceleratedHardwareReady=False: NvidiaXID79Error"),
+        (broken([("AcceleratedHardwareReady", "True", "")]), FaultSigns(), ""),
+        (broken([("GpuHealthy", "False", "")]), FaultSigns(), ""),
+        (broken([("GpuHealthy", "False", "")]), FaultSigns(frozenset({("GpuHealthy", "False")})), "GpuHealthy=False"),
+        (broken(taints=["gpu-broken"]), FaultSigns(taints=frozenset({"gpu-broken"})), "taint gpu-broken"),
+        (broken(taints=["gpu"]), FaultSigns(taints=frozenset({"gpu-broken"})), ""),
+    ],
+)  # fmt: skip
+def test_conditions_and_taints_say_that_a_node_is_broken(raw, signs, fault):
+    assert NodeView.parse(raw, signs).fault == fault

@@ -7,7 +7,7 @@ from tests.support.decisions.snapshots import GRACE, NOW, at, node, pod
 
 from holdfast.api.scalars import format_time
 from holdfast.core.observe.nodes import NodeView
-from holdfast.core.observe.notices import TAINTS, find_notice
+from holdfast.core.observe.notices import NODE_SIGNS, NOTICE_REASONS, TAINTS, find_notice
 
 EXPECTED = {
     "aws-node-termination-handler/spot-itn": ("SpotInterruption", 120),
@@ -105,3 +105,12 @@ def test_the_most_urgent_notice_wins():
 def test_no_notice_without_a_sign():
     assert found() is None
     assert find_notice(pod(), None, NOW, GRACE) is None
+
+
+def test_a_broken_node_is_a_notice_that_says_nothing_about_its_tier():
+    """Breaks if a pod stays on broken hardware, or if a broken node makes a tier look as if it had no capacity."""
+    notice = found(node_view=node(fault="AcceleratedHardwareReady=False"))
+    assert (notice.reason, notice.node, notice.deadline) == ("NodeFaulty", "n1", at(120))
+    assert "AcceleratedHardwareReady=False" in notice.message
+    assert "NodeFaulty" in NOTICE_REASONS
+    assert "NodeFaulty" not in NODE_SIGNS

@@ -5,8 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.operator.fake_api_server import raw_node
 from tests.support.operator.profile_world import EVERY, PATH, TIERS, World
 
+from holdfast.api.scalars import format_time
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.housekeeping.profile_knowledge import WRITES
 from holdfast.runtime.informer.work_queue import WorkQueue
@@ -150,12 +152,32 @@ def test_a_status_that_cannot_be_read_is_written_anew(world: World, caplog: pyte
     world.cache.put_profile(world.client.put(f"{PATH}/grid", bad))
     assert "grid" in world.cache.profiles, "jobs can use it all the same"
     world.once()
-    assert world.client.objects[f"{PATH}/grid"]["status"] == {"up": "", "out": "", "tiers": [], "counted": []}
+    assert world.client.objects[f"{PATH}/grid"]["status"] == {
+        "up": "", "out": "", "tiers": [], "nodes": [], "counted": [],
+    }  # fmt: skip
     assert "replacing the status of CapacityProfile grid" in caplog.text
     assert "status.tiers[0].tier" in caplog.text
     for _ in range(3):
         world.pass_by()
     assert (world.writes, world.cache.bad_status) == (1, {})
+
+
+def test_nodes_on_which_attempts_end_are_remembered(world: World) -> None:
+    """Breaks if what a job finds out about a node does not reach the profile, or goes with the job."""
+    world.cache.put_node(raw_node("n1"))
+    ended = {
+        "number": 1, "tier": "spot", "node": "n1", "kind": "Loss", "reason": "NodeSilent",
+        "raisedAt": format_time(world.clock.now()), "endedAt": format_time(world.clock.now()),
+    }  # fmt: skip
+    world.job("a", history=[ended])
+    world.pass_by()
+    (told,) = world.client.objects[f"{PATH}/grid"]["status"]["nodes"]
+    assert (told["node"], [one["reason"] for one in told["faults"]]) == ("n1", ["NodeSilent"])
+    world.delete("a")
+    world.pass_by()
+    assert world.client.objects[f"{PATH}/grid"]["status"]["nodes"] == [told]
+    world.pass_by(24 * 3600)
+    assert not world.client.objects[f"{PATH}/grid"]["status"].get("nodes")
 
 
 def test_a_status_that_another_client_wrote_is_corrected(world: World) -> None:

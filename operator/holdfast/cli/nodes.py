@@ -1,0 +1,115 @@
+"""`holdfast nodes`: the nodes that new pods avoid, and why."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.api.names import ANNOTATION_FORGIVEN
+from holdfast.api.objects import CapacityProfile
+from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.connect import Target, connect
+from holdfast.cli.cluster.options import Kubeconfig, Namespace
+from holdfast.cli.errors import CliError
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.console import console
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.core.observe import bad_nodes
+from holdfast.core.observe.digest import digest
+from holdfast.core.observe.nodes import NodeView
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+
+COLUMNS = (
+    Column("NODE"),
+    Column("PROFILE", rank=2),
+    Column("STATE"),
+    Column("FAULTS", rank=1, right=True),
+    Column("NEWEST", loose=True),
+    Column("AGE", rank=1, right=True),
+)
+STYLES = {"broken": "red", "avoided": "red", "last choice": "yellow"}
+FORBIDDEN = 403  # HTTP status
+
+
+def nodes(
+    *,
+    forgive: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Forget the faults of NODE until now, in all profiles.")
+    ] = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Show nodes that new pods avoid, and why; forgive one.
+
+    broken: a condition says so, and no pod uses the node. avoided: two attempts ended for a reason that the node may
+    have caused; pods do not use it if enough others are there. last choice: one attempt ended so. The faults of one
+    namespace count only there until another namespace sees one too; a state of - says that none counts in this
+    namespace. Faults are forgotten after 24 hours.
+
+    \b
+    Examples:
+      holdfast nodes
+      holdfast nodes --forgive gpu-node-17
+    """
+    target = Target(kubeconfig, namespace)
+
+    async def run() -> None:
+        async with connect(target) as client:
+            profiles = await job_api.list_profiles(client)
+            if forgive:
+                typer.echo(await _forgive(client, profiles, forgive))
+                return
+            rows = list_nodes(profiles, await _broken(client), target.resolved_namespace(), datetime.now(UTC))
+        if rows:
+            console().print(Fitting(COLUMNS, rows))
+        else:
+            typer.echo("no node is avoided")
+
+    asyncio.run(run())
+
+
+def list_nodes(
+    profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], namespace: str, now: datetime
+) -> list[list[Text]]:
+    """The rows of the table: broken nodes first, then those with faults, by profile and name."""
+    rows = [_row("broken", node.name, "", "", node.fault, "") for node in broken]
+    for profile in profiles:
+        for one in profile.status.nodes:
+            if not one.faults:
+                continue
+            newest = one.faults[-1]
+            number = bad_nodes.count(one.faults, digest(namespace))
+            state = "avoided" if number >= bad_nodes.AVOIDED else "last choice" if number else formats.NOTHING
+            age = formats.span(now - newest.at)
+            rows.append(_row(state, one.node, profile.metadata.name, str(len(one.faults)), newest.reason, age))
+    return rows
+
+
+def _row(state: str, node: str, profile: str, *others: str) -> list[Text]:
+    return [Text(node), Text(profile), Text(state, style=STYLES.get(state, "")), *map(Text, others)]
+
+
+async def _broken(client: Client) -> list[NodeView]:
+    """Nodes that are said to be broken; none if this user may not list nodes. Raises ApiError."""
+    try:
+        items, _ = await client.list_all("/api/v1/nodes")
+    except ApiError as error:
+        if error.status == FORBIDDEN:
+            return []
+        raise
+    return sorted((node for node in map(NodeView.parse, items) if node.fault), key=lambda node: node.name)
+
+
+async def _forgive(client: Client, profiles: Iterable[CapacityProfile], node: str) -> str:
+    """Write the time into each profile that tells a fault of the node. Raises ApiError, CliError if there is none."""
+    found = [profile for profile in profiles if any(one.node == node for one in profile.status.nodes)]
+    if not found:
+        raise CliError(f"no profile tells a fault of node {node}", hint="holdfast nodes lists them")
+    for profile in found:
+        value = bad_nodes.forgive(profile, node, datetime.now(UTC))
+        await job_api.annotate_profile(client, profile, ANNOTATION_FORGIVEN, value)
+    return f"{node} is forgiven in {', '.join(profile.metadata.name for profile in found)}"

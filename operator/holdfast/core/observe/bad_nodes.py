@@ -1,0 +1,145 @@
+"""Nodes that may be to blame: which nodes new pods avoid, and how strictly.
+
+A node whose hardware is said to be broken is never used. Otherwise the ends of attempts count: after one that the node
+may have caused, pods prefer other nodes; after two they do not use it, unless most nodes of the tier look like that:
+then the nodes are not the cause.
+
+What one namespace says of a node counts only for its own jobs, because its programs may be the cause. It counts for all
+if a second namespace says the same, or if the cluster itself says it: no tenant can silence a kubelet.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.api import names
+from holdfast.api.attempt import AttemptRecord, EndReason
+from holdfast.api.knowledge import MAX_FAULTS, MAX_FAULTY, NodeFault, NodeFaults
+from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.profile import ProfileTier
+from holdfast.api.scalars import format_time, parse_time
+from holdfast.core.observe.digest import digest
+from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.snapshot import Snapshot
+
+EXPIRE: Final = timedelta(hours=24)
+AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
+OF_THE_CLUSTER: Final = frozenset({EndReason.NODE_SILENT})
+MAX_FORGIVEN: Final = 64
+COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST}
+Faults = Mapping[str, tuple[NodeFault, ...]]  # by node
+
+
+def faults_of(job: TrainingJob, now: datetime) -> Faults:
+    """What the attempts of one job say of their nodes."""
+    found: dict[str, tuple[NodeFault, ...]] = {}
+    for record in job.status.history:
+        if record.node and record.reason in COUNTED and now - record.ended_at < EXPIRE:
+            found[record.node] = (*found.get(record.node, ()), _fault(job, record))
+    return found
+
+
+def _fault(job: TrainingJob, record: AttemptRecord) -> NodeFault:
+    return NodeFault(
+        reason=record.reason,
+        at=record.ended_at,
+        namespace=digest(job.metadata.namespace),
+        job=digest(job.metadata.uid),
+        attempt=record.number,
+    )
+
+
+def merge(several: Iterable[Faults], forgiven: Mapping[str, datetime], cluster: ClusterView, now: datetime) -> Faults:
+    """All of them together: each attempt once, without what is too old or forgiven, and of present machines only."""
+    merged: dict[str, dict[tuple[str, int], NodeFault]] = {}
+    for faults in several:
+        for node, found in faults.items():
+            for fault in found:
+                if _still_counts(fault, cluster.nodes.get(node), forgiven.get(node), now):
+                    merged.setdefault(node, {})[fault.job, fault.attempt] = fault
+    return {
+        node: tuple(sorted(found.values(), key=lambda one: (one.at, one.job, one.attempt))[-MAX_FAULTS:])
+        for node, found in merged.items()
+    }
+
+
+def _still_counts(fault: NodeFault, node: NodeView | None, forgiven: datetime | None, now: datetime) -> bool:
+    is_same = node is not None and (node.created_at is None or node.created_at <= fault.at)
+    return is_same and now - fault.at < EXPIRE and (forgiven is None or fault.at > forgiven)
+
+
+def of_profile(
+    profile: CapacityProfile, jobs: Iterable[TrainingJob], cluster: ClusterView, now: datetime
+) -> tuple[NodeFaults, ...]:
+    """What a profile tells its jobs of nodes: at most MAX_FAULTY of them, those with the newest faults."""
+    told = [_told(profile), *(faults_of(job, now) for job in jobs)]
+    merged = merge(told, forgiven_nodes(profile), cluster, now)
+    newest = sorted(merged, key=lambda node: (merged[node][-1].at, node))[-MAX_FAULTY:]
+    return tuple(NodeFaults(node=node, faults=merged[node]) for node in sorted(newest))
+
+
+def _told(profile: CapacityProfile) -> Faults:
+    return {one.node: one.faults for one in profile.status.nodes}
+
+
+def forgiven_nodes(profile: CapacityProfile) -> dict[str, datetime]:
+    """Until when the faults of nodes are forgiven; an annotation that cannot be read forgives nothing."""
+    try:
+        given = json.loads(profile.metadata.annotations.get(names.ANNOTATION_FORGIVEN, "{}"))
+        return {str(node): parse_time(at) for node, at in given.items()} if isinstance(given, dict) else {}
+    except ValueError:  # a ScalarError is one
+        return {}
+
+
+def forgive(profile: CapacityProfile, node: str, now: datetime) -> str:
+    """The annotation that forgives this node too: the newest MAX_FORGIVEN nodes whose faults could still count."""
+    before = ((name, at) for name, at in forgiven_nodes(profile).items() if name != node and now - at < EXPIRE)
+    kept = sorted(before, key=lambda one: one[1])[-MAX_FORGIVEN + 1 :]
+    return json.dumps({name: format_time(at) for name, at in (*kept, (node, now))})
+
+
+def suspects(snapshot: Snapshot) -> dict[str, int]:
+    """How many faults count against nodes, for this job; nodes without one are left out."""
+    profile, now = snapshot.profile, snapshot.now
+    told = [_told(profile)] if profile else []
+    forgiven = forgiven_nodes(profile) if profile else {}
+    found = merge([*told, faults_of(snapshot.job, now)], forgiven, snapshot.cluster, now)
+    home = digest(snapshot.job.metadata.namespace)
+    counts = {node: count(faults, home) for node, faults in found.items()}
+    return {node: number for node, number in counts.items() if number}
+
+
+def count(faults: Sequence[NodeFault], home: str) -> int:
+    """How many of a node's faults count for jobs of the namespace with the digest `home`."""
+    if len({one.namespace for one in faults}) > 1:
+        return len(faults)
+    return sum(one.namespace == home or one.reason in OF_THE_CLUSTER for one in faults)
+
+
+def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:
+    """The nodes that new pods on this tier do not use: the broken ones, and those with too many faults.
+
+    The latter are used if fewer than half of the tier's nodes would be left, or fewer than the job needs.
+    """
+    matching = _matching(snapshot.cluster, tier)
+    broken = [node.name for node in matching if node.fault]
+    bad = {node for node, number in suspects(snapshot).items() if number >= AVOIDED}
+    if not bad:
+        return tuple(broken)
+    whole = [node.name for node in matching if not node.fault]
+    left = [name for name in whole if name not in bad]
+    if len(left) < max(len(whole) / 2, snapshot.job.spec.trainer.nodes):
+        return tuple(broken)
+    return (*broken, *(name for name in whole if name in bad))
+
+
+def _matching(cluster: ClusterView, tier: ProfileTier) -> tuple[NodeView, ...]:
+    """The nodes with the tier's labels, by name."""
+    labels = frozenset(tier.node_selector.items())
+
+    def derive() -> tuple[NodeView, ...]:
+        found = (node for node in cluster.nodes.values() if labels <= node.labels.items())
+        return tuple(sorted(found, key=lambda node: node.name))
+
+    return cluster.once(("matching", labels), derive)
