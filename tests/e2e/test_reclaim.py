@@ -1,5 +1,6 @@
 """Nodes are taken away, with notice and without: the job goes on where it was."""
 
+import json
 from datetime import timedelta
 
 from tests.support.cluster.local_cluster import audit_events, get
@@ -99,6 +100,27 @@ def test_dead_node_costs_only_what_was_not_saved(
     assert last["node"] != node
     assert last["resumedStep"] >= 20
     assert last["resumedStep"] % 20 == 0, "it resumes from a checkpoint that was due every 20 steps"
+
+
+def test_a_node_whose_hardware_breaks_is_left_with_a_save_and_not_used_again(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if the condition is not read, the pod does not save, or the next pod may use the node."""
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    node = job.wait_step(30)["current"]["pods"][0]["node"]
+    says = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    patch = json.dumps({"status": {"conditions": [says]}})
+    cluster.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
+    try:
+        done = job.wait_phase("Completed")
+    finally:
+        says["status"] = "True"
+        patch = json.dumps({"status": {"conditions": [says]}})
+        cluster.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
+    broken, last = done["history"][0], done["history"][-1]
+    assert (broken["kind"], broken["reason"], broken["node"]) == ("Loss", "NodeFaulty", node)
+    assert broken["stepsLost"] == 0
+    assert last["node"] != node
 
 
 def test_a_pod_that_a_person_deletes_is_a_loss(
