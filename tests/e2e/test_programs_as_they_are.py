@@ -4,6 +4,7 @@ With checkpoint.folder they lose their nodes, and end as if they had not.
 """
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -98,6 +99,7 @@ def retrained(begun: list[int], notes: Path) -> list[int]:
 
 # Breaks if a program of Hugging Face that nobody changed loses more than the steps since its last save, resumes with
 # another state, or if what is shown of it is not true.
+@pytest.mark.timeout(900)  # the waits below are bounded; on a busy machine four starts of torch take minutes
 @pytest.mark.parametrize("mode", ["", "jit"])
 def test_an_unmodified_trainer_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
@@ -108,7 +110,12 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
     assert last["progress"]["step"] > last["current"]["resumedStep"]
     text = shown(job)
     assert "each complete checkpoint that it writes into /outputs is saved" in text
-    assert ("0 steps done twice" in text) is (mode == "jit")
+    twice_so_far = re.search(r"(\d+) steps? done twice", text)
+    if mode:
+        assert twice_so_far, text
+        assert int(twice_so_far[1]) <= LOSSES
+    else:
+        assert "0 steps done twice" not in text
     done = job.wait_phase("Completed", timeout=120)
     assert done["checkpoint"]["step"] == done["progress"]["step"] == STEPS["as_it_is.py"]
     ran = [record for record in done["history"] if "firstStep" in record]
@@ -118,16 +125,16 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
     # On SIGTERM the Trainer saves in the middle of a step, ends that step, and leaves.
     assert all(0 <= steps <= (1 if mode else SAVE_STEPS) for steps in twice), twice
     told = [record.get("stepsLost") for record in ran[:-1]]
-    assert (
-        told == [0] * LOSSES
-        if mode
-        else all(one is None or min(steps, 1) <= one <= steps for one, steps in zip(told, twice, strict=True))
+    assert all(
+        (one is None and not mode) or (one is not None and min(steps, 0 if mode else 1) <= one <= steps)
+        for one, steps in zip(told, twice, strict=True)
     ), (told, twice)
     assert result(job.logs(ran[-1]["number"])) == alone(tmp_path / "alone", "as_it_is.py", "0", *([mode] * bool(mode)))
 
 
 # Breaks if a program of which nobody knows the steps loses more than those since its last save, if its files come back
 # in another state, or if figures are shown that nobody knows.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["", "lightning"])
 def test_a_plain_program_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
