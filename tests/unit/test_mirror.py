@@ -27,6 +27,7 @@ FIELDS = "only fields of a status"
 MANIFESTS = "tested with good and bad manifests"
 TYPED = "a part of commands, which the tests type"
 ROWS = "evidence and actions of rows of the transition table"
+TRAINED = "trainings with the library itself"
 PODS = "a part of the node agent, which needs a control plane"
 
 ELSEWHERE = (
@@ -79,6 +80,7 @@ ELSEWHERE = (
     Elsewhere("trainer/format", "sealed_json", "what reads it", "tests/unit/trainer/format/test_codec.py"),
     Elsewhere("trainer/format", "selection", "loading a part", "tests/unit/trainer/restore/test_load.py"),
     Elsewhere("trainer/format", "sharding", "sharded trainings", "tests/integration/trainer/test_exact.py"),
+    Elsewhere("trainer/frameworks", "prepared trainer_loop", TRAINED, "tests/integration/trainer/frameworks"),
     Elsewhere("trainer/restore", "into_objects", "runs that resume", "tests/unit/trainer/run/test_run.py"),
     Elsewhere("trainer/restore", "lazy_tensors restored", "loading", "tests/unit/trainer/restore/test_load.py"),
     Elsewhere("trainer/save", "writer", "saves up to the commit", "tests/unit/trainer/save/test_saver.py"),

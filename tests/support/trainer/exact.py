@@ -116,7 +116,8 @@ def start(processes: int, function: Callable[..., None], *arguments: Any) -> lis
 
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "numpy.random", "holdfast_train.examples.language_model"])
+    own = ("holdfast_train.examples.language_model", "transformers.trainer")
+    context.set_forkserver_preload(["torch", "torch._dynamo", "numpy.random", *own])
     return context
 
 

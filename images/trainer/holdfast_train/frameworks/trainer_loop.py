@@ -1,0 +1,112 @@
+"""What the loop of a Hugging Face Trainer keeps between two steps, besides model, optimizer and schedule."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from holdfast_train.errors import StateError
+from holdfast_train.format.stateful import Stateful
+
+__all__ = ["TrainerLoop"]
+
+# Fields of TrainerState that the arguments of this attempt decide, or that differ between ranks.
+NOT_SAVED: Final = frozenset(
+    {
+        "is_local_process_zero",
+        "is_world_process_zero",
+        "is_hyper_param_search",
+        "stateful_callbacks",
+        "max_steps",
+        "num_train_epochs",
+        "logging_steps",
+        "eval_steps",
+        "save_steps",
+        "train_batch_size",
+    }
+)
+
+
+class TrainerLoop:
+    """The TrainerState, the mean of the loss since the last log, and callbacks with a state. One rank has its own.
+
+    A callback has a state if it is an ExportableState of transformers, or has state_dict and load_state_dict.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._begun = time.monotonic()
+        self._before = 0.0  # seconds of training in earlier attempts
+        self._numbers: Mapping[str, Any] | None = None
+
+    @property
+    def seconds_before(self) -> float:
+        """How long earlier attempts trained, up to the checkpoint."""
+        return self._before
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the last step, its logs and its evaluation."""
+        trainer, state = self._trainer, self._trainer.state
+        names = [field.name for field in dataclasses.fields(state) if field.name not in NOT_SAVED]
+        exported = [[type(callback).__name__, callback.state()["attributes"]] for callback in self._exporting()]
+        loss = getattr(trainer, "_tr_loss", None)
+        return {
+            "state": _json({"fields": {name: getattr(state, name) for name in names}, "callbacks": exported}),
+            "callbacks": {name: callback.state_dict() for name, callback in self._stateful()},
+            "loss": 0.0 if loss is None else loss.detach(),
+            "total_loss": float(getattr(trainer, "_total_loss_scalar", 0.0)),
+            "last_logged": getattr(trainer, "_globalstep_last_logged", 0),
+            "first_step": getattr(trainer, "_initial_global_step", 0),
+            "flos": float(trainer.current_flos),
+            "seconds": self._before + time.monotonic() - self._begun,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Take over all but the numbers that the loop sets itself when it begins: `set_numbers` does."""
+        found = json.loads(bytes(state["state"]))
+        for name, value in found["fields"].items():
+            if hasattr(self._trainer.state, name):
+                setattr(self._trainer.state, name, value)
+        exported = list(found["callbacks"])
+        for callback in self._exporting():
+            mine = next((one for one in exported if one[0] == type(callback).__name__), None)
+            if mine is not None:
+                exported.remove(mine)
+                vars(callback).update(mine[1])
+        for name, callback in self._stateful():
+            if name in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][name])
+        self._before, self._begun = state["seconds"], time.monotonic()
+        self._numbers = state
+
+    def set_numbers(self) -> None:
+        """Give the loop, which has begun, the numbers of the checkpoint. The second call does nothing."""
+        if self._numbers is None:
+            return
+        trainer, numbers, self._numbers = self._trainer, self._numbers, None
+        trainer._tr_loss = trainer._tr_loss + numbers["loss"]  # 0 of the right device and type before
+        trainer._total_loss_scalar = numbers["total_loss"]
+        trainer._globalstep_last_logged = numbers["last_logged"]
+        trainer._initial_global_step = numbers["first_step"]
+        trainer.current_flos = numbers["flos"]
+
+    def _exporting(self) -> Iterator[Any]:
+        for callback in self._trainer.callback_handler.callbacks:
+            if hasattr(callback, "from_state"):
+                yield callback
+
+    def _stateful(self) -> Iterator[tuple[str, Stateful]]:
+        for number, callback in enumerate(self._trainer.callback_handler.callbacks):
+            if isinstance(callback, Stateful):
+                yield f"{number} {type(callback).__name__}", callback
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return json.dumps(value).encode()
+    except TypeError as error:
+        raise StateError(
+            f"the TrainerState or a callback has a value that JSON does not have ({error}): log only numbers and "
+            f"strings"
+        ) from error

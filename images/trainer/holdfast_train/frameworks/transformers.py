@@ -1,0 +1,220 @@
+"""Hugging Face's Trainer through `Run`: `train(trainer)` in place of `trainer.train()`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
+
+from holdfast_train.data import rng
+from holdfast_train.environment import Environment
+from holdfast_train.errors import StateError
+from holdfast_train.frameworks.position import Position, Shape
+from holdfast_train.frameworks.prepared import base_of, refuse_distribution
+from holdfast_train.frameworks.trainer_loop import TrainerLoop
+from holdfast_train.run.run import Run
+
+__all__ = ["train"]
+
+HOOKED: Final = (
+    "get_train_dataloader",
+    "get_batch_samples",
+    "training_step",
+    "log",
+    "_init_training_state",
+    "_prepare_for_training",
+    "_run_epoch",
+    "_load_rng_state",
+    "_finalize_training",
+)
+RESUMED: Final = "a checkpoint of Holdfast"  # where the Trainer expects the path of its own checkpoint
+
+
+def train(trainer: Any, **options: Any) -> Any:
+    """Train as `trainer.train(**options)`, with the checkpoints of the job. Returns what that returns.
+
+        from holdfast_train.frameworks.transformers import train
+
+        train(Trainer(model=model, args=args, train_dataset=data))
+
+    Training resumes where the newest checkpoint is, saves beside training, and leaves on a notice: then the process
+    ends here, with exit code 0. After the return training is complete. Outside a Holdfast pod this is
+    `trainer.train(**options)`. StateError names an option that makes an exact resume impossible.
+    """
+    if Environment.read() is None:
+        return trainer.train(**options)
+    _refuse(trainer, options)
+    with ExitStack() as stack:
+        training = _Training(trainer, stack)
+        with _hooked(trainer, training):
+            return trainer.train(**options)
+
+
+def _refuse(trainer: Any, options: Mapping[str, Any]) -> None:
+    """StateError if the Trainer cannot resume exactly, or saves by itself what Holdfast saves."""
+    missing = [name for name in HOOKED if not hasattr(trainer, name)]
+    if missing:
+        raise StateError(
+            f"this version of transformers has no Trainer.{missing[0]}: use transformers 5.23, or checkpoint.folder"
+        )
+    args = trainer.args
+    instead = "leave it off: Holdfast resumes from the checkpoints of the job"
+    refused = {
+        "train(resume_from_checkpoint=...)": (options.get("resume_from_checkpoint"), instead),
+        "train(trial=...)": (options.get("trial"), "a search is several trainings, and a job has one"),
+        "enable_jit_checkpoint": (getattr(args, "enable_jit_checkpoint", False), "Holdfast saves on SIGTERM itself"),
+        "load_best_model_at_end": (args.load_best_model_at_end, "the best checkpoint is on the disk of one node; use "
+                                   "checkpoint.keep.best of the job"),
+        "auto_find_batch_size": (args.auto_find_batch_size, "a batch size that changes changes the order of samples"),
+        "ignore_data_skip": (args.ignore_data_skip, "samples would be trained twice after a resume"),
+    }  # fmt: skip
+    for name, (value, why) in refused.items():
+        if value:
+            raise StateError(f"{name} is set, which Holdfast does not allow: {why}")
+    refuse_distribution(trainer.accelerator)
+
+
+@contextmanager
+def _hooked(trainer: Any, training: "_Training") -> Iterator[None]:
+    """Inside, `training` is asked in place of the methods of this one `trainer`, and is given the original ones."""
+    own = {name: vars(trainer)[name] for name in HOOKED if name in vars(trainer)}
+    for name in HOOKED:
+        original = getattr(trainer, name)
+        training.originals[name] = original
+        setattr(trainer, name, partial(getattr(training, name.lstrip("_")), original))
+    try:
+        yield
+    finally:
+        for name in HOOKED:
+            delattr(trainer, name)
+        vars(trainer).update(own)
+
+
+class _Training:
+    """One training of a Trainer. Each method stands for one of the Trainer's, whose own is `original`.
+
+    A step of the Run ends where the Trainer asks for the batches of the next step: the last step is logged and
+    evaluated then, and no random number of the next one is drawn.
+    """
+
+    def __init__(self, trainer: Any, stack: ExitStack) -> None:
+        self.originals: dict[str, Callable[..., Any]] = {}
+        self._trainer = trainer
+        self._stack = stack
+        self._loop = TrainerLoop(trainer)
+        self._has_begun = False
+        self._loss: Any = None
+        self._resumed: dict[str, Any] | None = None  # the generators, until the first batch after a resume is read
+
+    def get_train_dataloader(self, original: Callable[[], Any]) -> Any:
+        """The loader, whose position is known from now on."""
+        loader = original()
+        args = self._trainer.args
+        seed = args.seed if args.data_seed is None else args.data_seed
+        self._loader = loader
+        self._data = Position(base_of(loader), seed=seed, rank=args.process_index)
+        return loader
+
+    def init_training_state(
+        self, original: Callable[..., Any], max_steps: int, per_epoch: int, epochs: int, _: Any, trial: Any
+    ) -> tuple[int, int]:
+        """Restore, and return the epoch and the number of its batches that were trained.
+
+        The Trainer prepares model and optimizer after this call. They are prepared here, because the checkpoint is read
+        into them, and its step is known only then.
+        """
+        trainer = self._trainer
+        original(max_steps, per_epoch, epochs, None, trial)
+        self._prepared = self.originals["_prepare_for_training"](max_steps, self._loader, None)
+        scaler = getattr(trainer.accelerator, "scaler", None)
+        self._run = Run(
+            model=self._prepared[0],
+            optimizer=trainer.optimizer,
+            schedule=trainer.lr_scheduler,
+            **({} if scaler is None else {"scaler": scaler}),
+            shape=Shape(
+                processes=trainer.args.world_size,
+                samples=len(self._loader.dataset),
+                samples_of_a_step=trainer.get_total_train_batch_size(trainer.args),
+                batches_of_a_step=trainer.args.gradient_accumulation_steps,
+                batches_of_an_epoch=len(self._loader),
+            ),
+            per_rank={"data": self._data, "loop": self._loop},
+        )
+        self._stack.enter_context(self._run)
+        self._end_if_left()
+        self._steps = self._run.steps(max_steps)
+        if self._run.resumed_from is None:
+            return 0, 0
+        self._resumed = rng.capture()
+        trainer.state.init_training_references(trainer, max_steps, epochs, trial)
+        return self._data.epoch, self._data.batches
+
+    def prepare_for_training(self, _: Callable[..., Any], *__: Any) -> Any:
+        """What was prepared before the restore."""
+        return self._prepared
+
+    def run_epoch(self, original: Callable[..., None], **options: Any) -> None:
+        """One epoch, or the rest of the one in which the checkpoint was made."""
+        epoch = options["epoch"]
+        if hasattr(self._loader, "set_epoch"):
+            self._loader.set_epoch(epoch)  # the loader that passes over batches does not reach all samplers
+        if self._resumed is not None and epoch == self._data.epoch:
+            self._data.begin_again()
+            options["resume_from_checkpoint"] = RESUMED
+        else:
+            self._data.begin(epoch)
+        original(**options)
+
+    def load_rng_state(self, _: Callable[..., None], __: Any) -> None:
+        """Nothing: `get_batch_samples` restores the generators."""
+
+    def get_batch_samples(self, original: Callable[..., Any], *arguments: Any) -> tuple[list[Any], Any]:
+        """Count the step that is done, and read the batches of the next one. None if training ends here."""
+        self._loop.set_numbers()
+        if not self._count():
+            self._trainer.control.should_training_stop = True
+            return [], None
+        batches, items = original(*arguments)
+        if self._resumed is not None:
+            self._data.check()
+            if self._data.batches:  # otherwise the order of the epoch is drawn now, as it was before
+                rng.restore(self._resumed)
+            self._resumed = None
+        self._data.batches += len(batches)
+        return batches, items
+
+    def training_step(self, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """One batch. The losses of the batches of a step add up to the loss of the step."""
+        loss = original(*arguments, **options)
+        self._loss = loss if self._loss is None else self._loss + loss
+        return loss
+
+    def log(self, original: Callable[..., None], logs: dict[str, Any], *arguments: Any, **options: Any) -> None:
+        """Report as metrics what the Trainer logs, except the loss: the Run has that of each step."""
+        original(logs, *arguments, **options)
+        metrics = {name: value for name, value in logs.items() if isinstance(value, float) and name != "loss"}
+        self._run.report(metrics=metrics)
+
+    def finalize_training(self, original: Callable[..., Any], trial: Any, samples: Any, start_time: float) -> Any:
+        """The loop is over: count its last step. The figures of the whole training follow."""
+        self._loop.set_numbers()
+        self._count()
+        return original(trial, samples, start_time - self._loop.seconds_before)
+
+    def _count(self) -> bool:
+        """Count the step that is done, if there is one. False if no other step is to be done."""
+        trainer, run = self._trainer, self._run
+        if self._has_begun and trainer.state.global_step == run.step:
+            return True  # no step was done since
+        if self._has_begun:
+            run.report(loss=self._loss, samples=trainer.get_total_train_batch_size(trainer.args))
+            self._loss = None
+        self._has_begun = True
+        goes_on = next(self._steps, None) is not None
+        self._end_if_left()
+        return goes_on
+
+    def _end_if_left(self) -> None:
+        """End the process after a notice: what the program does after its training is for a training that is done."""
+        if self._run.left:
+            raise SystemExit(0)

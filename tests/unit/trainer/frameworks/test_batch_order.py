@@ -1,0 +1,86 @@
+import pickle
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+from holdfast_train.frameworks.batch_order import Batch, BatchOrder, SeededBatches
+
+
+class Noise:
+    """Each sample, and each call of `collate`, is a random number."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, number: int) -> float:
+        if number == 5:
+            raise KeyError(number)
+        return random.random()
+
+    @staticmethod
+    def collate(samples: list[float]) -> list[float]:
+        return [*samples, torch.rand(()).item()]
+
+
+def batch(key: str, *numbers: int) -> Batch:
+    found = Batch(numbers)
+    found.key = key
+    return found
+
+
+# Breaks if a batch loses its place on the way to a worker.
+def test_a_batch_keeps_its_key_when_it_is_sent() -> None:
+    found = pickle.loads(pickle.dumps(batch("1/2", 3, 4)))
+    assert (found, found.key) == ([3, 4], "1/2")
+
+
+# Breaks if a digest stands for one batch and not for all of them up to it.
+def test_digests_tell_orders_apart() -> None:
+    first, second = BatchOrder([[0, 1], [2, 3]]), BatchOrder([[1, 0], [2, 3]])
+    assert [list(one) for one in first] == [[0, 1], [2, 3]]
+    list(second)
+    assert len(first.digests) == len(first) == 2
+    assert not set(first.digests) & set(second.digests)
+
+
+# Breaks if accelerate, which looks for attributes of the sampler, finds none.
+def test_the_order_has_the_attributes_of_its_sampler() -> None:
+    order = BatchOrder(BatchSampler(SequentialSampler(range(4)), 2, drop_last=True))
+    assert (order.batch_size, order.drop_last, len(order)) == (2, True, 2)
+    assert not hasattr(order, "set_epoch")
+
+
+# Breaks if the numbers depend on what the process drew before, or if training's own numbers change.
+def test_random_numbers_depend_on_the_batch_alone() -> None:
+    data = SeededBatches(Noise(), "7/0")
+    collate = data.collate(Noise.collate)
+    first = collate(data.__getitems__(batch("0/1", 1, 2)))
+    random.seed(5)
+    torch.manual_seed(5)
+    before = (random.getstate(), torch.get_rng_state().tolist())
+    assert collate(data.__getitems__(batch("0/1", 1, 2))) == first
+    assert collate(data.__getitems__(batch("1/1", 1, 2))) != first
+    other = SeededBatches(Noise(), "8/0")
+    assert other.collate(Noise.collate)(other.__getitems__(batch("0/1", 1, 2))) != first
+    with pytest.raises(KeyError):
+        data.__getitems__(batch("0/2", 5))
+    assert (random.getstate(), torch.get_rng_state().tolist()) == before
+
+
+# Breaks if the number of workers changes a batch, or if the loader does not read whole batches of the data set.
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_gives_the_same_batches_with_any_number_of_workers(workers: int) -> None:
+    data = SeededBatches(Noise(), "7/0")
+    loader: Any = DataLoader(
+        data,  # type: ignore[arg-type]
+        batch_sampler=BatchOrder([[0, 1], [2, 3], [4]]),
+        collate_fn=data.collate(Noise.collate),
+        num_workers=workers,
+    )
+    expected = [data.collate(Noise.collate)(data.__getitems__(batch(f"0/{n}", *range(2 - n // 2)))) for n in range(3)]
+    found: Iterator[list[float]] = iter(loader)
+    assert list(found) == expected
