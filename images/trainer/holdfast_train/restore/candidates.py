@@ -20,6 +20,12 @@ def start(environment: Environment, storage: RetryingStorage) -> Checkpoints:
         raise EnvironmentVariableError(
             f"HOLDFAST_CHECKPOINT_RESUME is {environment.resume!r}; allowed: Auto, Never, or a checkpoint's address"
         )
+    if environment.resume.rstrip("/") == storage.uri.rstrip("/"):
+        # A takeover with an address sets all earlier checkpoints of the prefix aside: none would be left to resume.
+        raise EnvironmentVariableError(
+            f"checkpoint.resume is {environment.resume}, the prefix of this job itself; set it to Auto to resume the "
+            f"newest checkpoint there, or to the address of one checkpoint or of another prefix"
+        )
     checkpoints = Checkpoints(storage, environment.identity, keep_of(environment), say)
     with storage.within(PATIENCE_SECONDS):
         checkpoints.start(environment.resume)

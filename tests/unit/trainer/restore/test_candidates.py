@@ -1,12 +1,15 @@
 """What a starting attempt writes and reads before it has anything to train."""
 
+from dataclasses import replace
+
+import pytest
 from tests.support.trainer import stores
 from tests.support.trainer.stores import MemoryStorage, environment, identity
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
-from holdfast_train.errors import CheckpointCorruptError, StorageUnreachableError
-from holdfast_train.restore.candidates import Candidates
+from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageUnreachableError
+from holdfast_train.restore.candidates import Candidates, start
 from holdfast_train.storage.retrying import RetryingStorage
 
 
@@ -35,3 +38,17 @@ def test_a_store_that_is_away_when_one_goes_into_quarantine_is_waited_for() -> N
         candidates.report_broken(found, CheckpointCorruptError("broken"))
     assert len(waits) == 1
     assert [(commit.step, commit.corrupt) for commit in checkpoints.log.state.commits] == [(10, False), (20, True)]
+
+
+@pytest.mark.parametrize("address", ["memory://store", "memory://store/"])
+def test_the_own_prefix_as_the_source_is_refused_before_anything_is_set_aside(address: str) -> None:
+    """Breaks if a job that is created again with its own prefix in `resume` loses all checkpoints that it has there."""
+    storage = MemoryStorage()
+    first = Checkpoints(storage, identity(1), Keep())
+    first.start("Auto")
+    stores.save(first, 10, {"objects": {}}, [{}])
+    before = dict(storage.content)
+    again = replace(environment("memory://store", 1, HOLDFAST_JOB_UID="created again"), resume=address)
+    with pytest.raises(EnvironmentVariableError, match="prefix of this job itself; set it to Auto"):
+        start(again, RetryingStorage(storage))
+    assert storage.content == before
