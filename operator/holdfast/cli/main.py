@@ -26,10 +26,14 @@ COMMANDS: Final = {
     "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now and print its step."),
     "checkpoints": Place(
         "holdfast.cli.checkpoints.app:app",
-        "List, show, verify, compare and prune checkpoints. Works on a job, or on a storage without a cluster.",
+        "List, show, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a cluster.",
     ),
     "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast.cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
+    "rollback": Place(
+        "holdfast.cli.checkpoints.branch.rollback_command:rollback",
+        "Make a job continue from an earlier checkpoint.",
+    ),
     "check": Place(
         "holdfast.cli.check.command:check",
         "Check what applying FILE would do.",

@@ -1,6 +1,6 @@
-"""What the checkpoints in `checkpoint_format_3/` hold.
+"""What the checkpoints in `checkpoint_format_4/` hold.
 
-Holdfast 0.1.0 wrote them (manifests of version 3, log records of version 2): the steps 1 and 2 of attempt 1, which was
+Holdfast 0.1.0 wrote them (manifests and log records of version 4): the steps 1 and 2 of attempt 1, which was
 killed after that. All numbers are small, so that their arithmetic is exact on every machine.
 """
 
@@ -12,7 +12,7 @@ import torch
 
 __all__ = ["FOLDER", "STEPS", "Notes", "make", "train"]
 
-FOLDER = Path(__file__).with_name("checkpoint_format_3")
+FOLDER = Path(__file__).with_name("checkpoint_format_4")
 STEPS = (1, 2)
 
 

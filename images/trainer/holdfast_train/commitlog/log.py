@@ -135,14 +135,15 @@ class CommitLog:
                 return None
             rules.check_may_use(state, commit, fresh)
             record = self._own_draft(state, "commit", commit=commit)
-            return replace(record, retired=retention.retire(records.apply(state, record).commits, keep))
+            after = records.apply(state, record)
+            return replace(record, retired=retention.retire(after.commits, keep, after.left))
 
         before = self.state
         record = self._append(next_record)
         if record is None:
             number = next(known.seq for known in self.state.commits if known.name == commit.name)
             (record, _), (_, before) = self._read(number), self._read(number - 1)
-        return record, tuple(known for known in before.commits if known.seq in record.retired)
+        return record, tuple(known for known in before.every if known.seq in record.retired)
 
     def prune(self, retired: tuple[int, ...]) -> records.Record:
         """Append a prune for a person. FencedError if an attempt may be training: see `rules.check_may_prune`."""
@@ -151,6 +152,35 @@ class CommitLog:
             rules.check_owner(state, self._identity)
             rules.check_may_prune(state, retired)
             return self._draft(state, "prune", retired=retired)
+
+        return self._append(next_record)
+
+    def pin(self, pinned: tuple[int, ...] = (), unpinned: tuple[int, ...] = ()) -> records.Record:
+        """Pin and unpin commits for a person. FencedError: see `rules.check_may_pin`."""
+
+        def next_record(state: records.LogState) -> records.Record:
+            rules.check_owner(state, self._identity)
+            rules.check_may_pin(state, (*pinned, *unpinned))
+            return self._draft(state, "pin", pinned=pinned, unpinned=unpinned)
+
+        return self._append(next_record)
+
+    def roll_back(
+        self, to: int, why: str, *, found: int | None = None, skipped: int = 0, by_person: bool = False
+    ) -> records.Record:
+        """Append a rollback to the commit number `to`, 0 for the start: the next attempt goes on from there.
+
+        Nothing is committed after it under the fence before it. The other arguments: see `records.Rollback`.
+        FencedError, AlreadyCompleteError: see `rules.check_may_roll_back`; FencedError too if a newer attempt has
+        started and no person asks for it.
+        """
+
+        def next_record(state: records.LogState) -> records.Record:
+            rules.check_owner(state, self._identity)
+            rules.check_may_roll_back(state, to)
+            step = next((known.step for known in state.commits if known.seq == to), 0)
+            draft = self._draft if by_person else self._own_draft
+            return draft(state, "rollback", to=to, step=step, found=found, why=why, skipped=skipped)
 
         return self._append(next_record)
 

@@ -18,9 +18,10 @@ from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.format.names import CheckpointName, log_key
 from holdfast_train.format.sealed_json import sealed, unsealed
-from holdfast_train.format.version import EARLIER_RECORD, VERSION, take_version
+from holdfast_train.format.version import EARLIER, VERSION, take_version
 
 __all__ = [
+    "HEALTHY_STEPS",
     "IMPORTED_NAMESPACE",
     "Commit",
     "Fence",
@@ -29,6 +30,7 @@ __all__ = [
     "LogState",
     "Owner",
     "Record",
+    "Rollback",
     "Use",
     "apply",
     "decode",
@@ -36,11 +38,14 @@ __all__ = [
     "encode",
     "newest",
     "replay",
+    "skipped_at",
 ]
 
-Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "complete"]
+Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "pin", "rollback", "complete"]
 
 FORMER_KEPT: Final = 32
+ROLLBACKS_KEPT: Final = 32
+HEALTHY_STEPS: Final = 100
 
 IMPORTED_NAMESPACE: Final = "(imported)"  # of an owner that is not a job: no namespace has this name
 
@@ -84,6 +89,10 @@ class Commit:
     `size`: bytes of data, with those of `uses`. `corrupt`: the checkpoint is in quarantine, because a resume found it
     broken. `metric`: the value, a decimal, of the metric `metric_name`; None if the job keeps none by a metric or did
     not measure it at this step.
+
+    `clean`: how many steps directly before it had finite numbers; None if nothing watched them. `healthy`:
+    HEALTHY_STEPS steps after it had finite numbers too. `pinned`: a person wants to keep it. `skipped`: how many steps'
+    data rollbacks have passed over before it, so its step s + 1 takes the data of step s + 1 + `skipped`.
     """
 
     seq: int
@@ -97,6 +106,10 @@ class Commit:
     metric_name: str | None = None
     metric: str | None = None
     uses: tuple[Use, ...] = ()
+    clean: int | None = None
+    healthy: bool = False
+    pinned: bool = False
+    skipped: int = 0
 
     @property
     def names(self) -> frozenset[CheckpointName]:
@@ -124,8 +137,29 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Rollback:
+    """The record number `seq` took the training back to `step`, the commit number `to`; 0 is the start without one.
+
+    `attempt`: of its writer, 0 for a person. `found`: the step after which the fault was found, None if it is not
+    known. `skipped`: as of the Commit, for the steps that follow.
+    """
+
+    seq: int
+    attempt: int
+    at: str
+    to: int
+    step: int
+    found: int | None
+    why: str
+    skipped: int
+
+
+@dataclass(frozen=True)
 class LogState:
     """The state after record number `seq`. `commits`: checkpoints to resume from, oldest first.
+
+    `left`: checkpoints that rollbacks have left behind, oldest first. No attempt resumes from them, and retention drops
+    them. `rollbacks`: the newest ones, oldest first.
 
     `former`: UIDs of jobs that owned the prefix before, under the same name. `set_aside`: their checkpoints that a
     takeover did not want; an attempt neither resumes from them nor deletes them. `set_aside_data`: the names of other
@@ -142,17 +176,24 @@ class LogState:
     handed_over: bool = False
     complete: int | None = None
     set_aside_data: tuple[CheckpointName, ...] = ()
+    left: tuple[Commit, ...] = ()
+    rollbacks: tuple[Rollback, ...] = ()
+
+    @property
+    def every(self) -> tuple[Commit, ...]:
+        """All commits whose data is kept: `left` and `commits`."""
+        return (*self.left, *self.commits)
 
     @property
     def shared_names(self) -> frozenset[CheckpointName]:
-        """The names of data that `commits` use beside their own."""
-        return frozenset(use.name for commit in self.commits for use in commit.uses)
+        """The names of data that commits use beside their own."""
+        return frozenset(use.name for commit in self.every for use in commit.uses)
 
     @property
     def names_in_use(self) -> frozenset[CheckpointName]:
         """Every name under which the data or the manifest of a checkpoint lies. Nothing may delete these."""
         found = frozenset((*self.set_aside, *self.set_aside_data))
-        return found.union(*(commit.names for commit in self.commits))
+        return found.union(*(commit.names for commit in self.every))
 
 
 @dataclass(frozen=True)
@@ -162,8 +203,9 @@ class Record:
     Fields of one kind only: `commit` and `retired` (numbers of the commits that it drops) of a commit; `retired` of a
     prune; `corrupt` and `intact` (numbers of commits that go into quarantine or come out of it) of a quarantine; `step`
     of a `complete`, and of a handover (the step of the newest commit, None without one); `resume` (`Auto` or `Never`)
-    of a takeover. A record that a person appends (each prune, some quarantines) has the owner's `identity` with
-    attempt 0.
+    of a takeover; `pinned` and `unpinned` (numbers of commits) of a pin; `to`, `found`, `why` and `skipped` of a
+    rollback, as of the Rollback. A record that a person appends (each prune and pin, some quarantines and rollbacks)
+    has the owner's `identity` with attempt 0.
     """
 
     seq: int
@@ -177,6 +219,12 @@ class Record:
     intact: tuple[int, ...] = ()
     resume: str | None = None
     step: int | None = None
+    pinned: tuple[int, ...] = ()
+    unpinned: tuple[int, ...] = ()
+    to: int | None = None
+    found: int | None = None
+    why: str | None = None
+    skipped: int = 0
 
 
 def apply(state: LogState, record: Record) -> LogState:
@@ -196,14 +244,72 @@ def apply(state: LogState, record: Record) -> LogState:
         return replace(after, handed_over=True)
     if record.kind == "quarantine":
         return replace(after, commits=tuple(_judged(c, record) for c in state.commits))
-    if record.kind == "prune":
-        return replace(after, commits=tuple(c for c in state.commits if c.seq not in record.retired))
-    if record.kind == "commit":
-        if record.commit is None:
-            raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
-        kept = tuple(c for c in state.commits if c.seq not in record.retired)
-        return replace(after, commits=(*kept, replace(record.commit, seq=record.seq)))
+    if record.kind in ("prune", "commit"):
+        after = replace(after, commits=_without(state.commits, record), left=_without(state.left, record))
+        return after if record.kind == "prune" else _after_commit(after, newest(state), record)
+    if record.kind == "pin":
+        left, commits = (tuple(_pinned(c, record) for c in of) for of in (state.left, state.commits))
+        return replace(after, left=left, commits=commits)
+    if record.kind == "rollback":
+        return _after_rollback(after, record)
     return replace(after, complete=record.step or 0)
+
+
+def _without(commits: tuple[Commit, ...], record: Record) -> tuple[Commit, ...]:
+    return tuple(c for c in commits if c.seq not in record.retired)
+
+
+def _pinned(commit: Commit, record: Record) -> Commit:
+    is_pinned = commit.seq in record.pinned or (commit.pinned and commit.seq not in record.unpinned)
+    return replace(commit, pinned=is_pinned)
+
+
+def _after_commit(state: LogState, before: Commit | None, record: Record) -> LogState:
+    """`state` with the commit of `record`. It counts its clean steps on from the commit `before` it, and shows which
+    earlier ones are healthy."""
+    if record.commit is None:
+        raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
+    clean = record.commit.clean
+    if clean is not None and before is not None and before.clean is not None:
+        steps = record.commit.step - before.step
+        clean = before.clean + steps if clean >= steps else clean
+    made = replace(record.commit, seq=record.seq, clean=clean)
+
+    def judged(commit: Commit) -> Commit:
+        is_healthy = clean is not None and HEALTHY_STEPS <= made.step - commit.step <= clean
+        return replace(commit, healthy=True) if is_healthy else commit
+
+    return replace(state, commits=(*map(judged, state.commits), made))
+
+
+def _after_rollback(state: LogState, record: Record) -> LogState:
+    """`state` with the commits after `record.to` left behind. Its fence is over, as after a handover."""
+    to = record.to or 0
+    if to and all(commit.seq != to for commit in state.commits):
+        raise CheckpointCorruptError(f"log record {record.seq} goes back to commit {to}, which the log does not have")
+    made = Rollback(
+        record.seq,
+        record.identity.attempt,
+        record.at,
+        to,
+        record.step or 0,
+        record.found,
+        record.why or "",
+        record.skipped,
+    )
+    return replace(
+        state,
+        commits=tuple(c for c in state.commits if c.seq <= to),
+        left=(*state.left, *(c for c in state.commits if c.seq > to)),
+        rollbacks=(*state.rollbacks, made)[-ROLLBACKS_KEPT:],
+        handed_over=True,
+    )
+
+
+def skipped_at(state: LogState, seq: int) -> int:
+    """How many steps' data an attempt passes over that goes on from the commit number `seq`, 0 for the start."""
+    own = [commit.skipped for commit in state.commits if commit.seq == seq]
+    return max((*own, *(rollback.skipped for rollback in state.rollbacks if rollback.to == seq)), default=0)
 
 
 def _judged(commit: Commit, record: Record) -> Commit:
@@ -230,7 +336,9 @@ def _after_takeover(state: LogState, record: Record) -> LogState:
         handed_over=False,
         complete=None,
         commits=state.commits if wanted else (),
-        set_aside=state.set_aside if wanted else (*state.set_aside, *(c.name for c in state.commits)),
+        left=state.left if wanted else (),
+        rollbacks=state.rollbacks if wanted else (),
+        set_aside=state.set_aside if wanted else (*state.set_aside, *(c.name for c in state.every)),
         set_aside_data=state.set_aside_data if wanted else _with_data(state),
     )
 
@@ -267,11 +375,12 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
     """
     try:
         body = unsealed(data)
-        version, state = take_version(body, EARLIER_RECORD), body.pop("state")
-        if version == EARLIER_RECORD:
-            state["setAsideData"] = []
+        version, state = take_version(body), body.pop("state")
+        if version == EARLIER:
+            body |= {"pinned": [], "unpinned": [], "to": None, "found": None, "why": None, "skipped": 0}
+            state |= {"left": [], "rollbacks": []}
             for commit in (*state["commits"], *filter(None, [body["commit"]])):
-                commit["uses"] = []
+                commit |= {"clean": None, "healthy": False, "pinned": False, "skipped": 0}
         record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept: the newest, one of each period, and the best by a metric. Without I/O."""
+"""Which checkpoints are kept: the newest, one of each period, the best by a metric, and others. Without I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,8 +11,11 @@ from holdfast_train.environment import Environment
 __all__ = ["keep_of", "retire", "with_metric"]
 
 
-def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
-    """Numbers of the `commits` (oldest first) that retention drops. Those in quarantine do not count as kept."""
+def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -> tuple[int, ...]:
+    """Numbers of the `commits` (oldest first), and of those that rollbacks have `left`, that retention drops.
+
+    Pinned ones stay, and the newest healthy one. Those in quarantine do not count as kept.
+    """
     ordered = list(commits)
     good = [c for c in ordered if not c.corrupt]
     kept = {c.seq for c in good[-keep.last :]}
@@ -24,9 +27,11 @@ def retire(commits: Iterable[Commit], keep: Keep) -> tuple[int, ...]:
                 kept.add(commit.seq)
                 last = at
     kept |= {c.seq for c in _best(good, keep)}
-    # A broken checkpoint stays until `keep.last` newer intact ones exist: a person may want to examine it.
+    kept |= {c.seq for c in [c for c in good if c.healthy][-1:]}  # a rollback goes back to it
+    # A checkpoint that is broken or left stays until `keep.last` newer intact ones exist: a person may examine it.
     oldest = good[-keep.last].seq if len(good) >= keep.last else 0
-    return tuple(c.seq for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept))
+    gone = [c for c in ordered if (c.seq < oldest if c.corrupt else c.seq not in kept)]
+    return tuple(c.seq for c in (*(c for c in left if c.seq < oldest), *gone) if not c.pinned)
 
 
 def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:

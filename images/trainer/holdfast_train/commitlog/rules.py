@@ -7,6 +7,8 @@
 | quarantine, commit, handover, complete | `check_may_write` |
 | commit that uses data of earlier checkpoints | `check_may_use` |
 | prune, by a person | `check_may_prune` |
+| rollback | `check_may_roll_back`; by an attempt `check_may_write` too |
+| pin, by a person | `check_may_pin` |
 | quarantine that releases checkpoints, by a person | `check_may_release` |
 """
 
@@ -26,8 +28,10 @@ from holdfast_train.format.names import CheckpointName
 __all__ = [
     "check_may_fence",
     "check_may_import",
+    "check_may_pin",
     "check_may_prune",
     "check_may_release",
+    "check_may_roll_back",
     "check_may_use",
     "check_may_write",
     "check_owner",
@@ -133,6 +137,12 @@ def check_may_write(state: LogState, identity: Identity, fence: Fence) -> None:
         other = "another writer" if newest is None else f"attempt {newest.attempt} (pod {newest.pod_uid})"
         raise FencedError(f"{other} has started; attempt {identity.attempt} must end and commits nothing more")
     if state.handed_over:
+        last = state.rollbacks[-1] if state.rollbacks else None
+        if last is not None and last.seq > newest.seq:
+            raise FencedError(
+                f"the training was rolled back to step {last.step} ({last.why}); attempt {identity.attempt} must end "
+                f"and commits nothing more"
+            )
         raise FencedError(f"attempt {identity.attempt} has handed over; it must end and commits nothing more")
     if state.complete is not None:
         raise AlreadyCompleteError(state.complete)
@@ -165,9 +175,39 @@ def check_may_prune(state: LogState, retired: Iterable[int]) -> None:
     """
     dropped = set(retired)
     _check_idle(state, dropped)
+    if pinned := [c.seq for c in state.every if c.pinned and c.seq in dropped]:
+        raise FencedError(f"commit {pinned[0]} is pinned; it is never dropped")
     last = newest(state)
     if last is not None and last.seq in dropped:
         raise FencedError(f"commit {last.seq} is the newest intact one; it is never dropped")
+
+
+def check_may_pin(state: LogState, named: Iterable[int]) -> None:
+    """Check that a person may pin or unpin the commits `named`. FencedError if the log does not contain them.
+
+    This is allowed while an attempt trains: the next commit decides what it retires by the state before it.
+    """
+    _check_known(state, set(named))
+
+
+def check_may_roll_back(state: LogState, to: int) -> None:
+    """Check that a rollback may go back to the commit number `to`, 0 for the start without a checkpoint.
+
+    FencedError if it is not on the present branch, or is in quarantine; AlreadyCompleteError if training is complete.
+    This is allowed while an attempt trains: the rollback ends its fence, so the attempt commits nothing after it, and
+    the next attempt raises a fence of its own before it reads which commits there are.
+    """
+    if state.complete is not None:
+        raise AlreadyCompleteError(state.complete)
+    if to == 0:
+        return
+    found = next((c for c in state.commits if c.seq == to), None)
+    if found is None:
+        is_left = any(c.seq == to for c in state.left)
+        why = "an earlier rollback has left it behind" if is_left else "the log does not contain it any more"
+        raise FencedError(f"commit {to} cannot be gone back to: {why}")
+    if found.corrupt:
+        raise FencedError(f"commit {to} cannot be gone back to: it is in quarantine")
 
 
 def check_may_release(state: LogState, intact: Iterable[int]) -> None:
@@ -187,5 +227,9 @@ def _check_idle(state: LogState, named: set[int]) -> None:
             f"attempt {fence.attempt} (pod {fence.pod_uid}) may be training: it has raised its fence, and has neither "
             f"handed over nor completed"
         )
-    if unknown := named - {c.seq for c in state.commits}:
+    _check_known(state, named)
+
+
+def _check_known(state: LogState, named: set[int]) -> None:
+    if unknown := named - {c.seq for c in state.every}:
         raise FencedError(f"the log does not contain commit {min(unknown)} any more")

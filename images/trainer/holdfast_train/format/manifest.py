@@ -11,7 +11,7 @@ from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import sealed, unsealed
 from holdfast_train.format.tree import TensorEntry, Tree
-from holdfast_train.format.version import EARLIER_MANIFEST, VERSION, take_version
+from holdfast_train.format.version import VERSION, take_version
 from holdfast_train.storage.checksums import chunk_sums
 
 __all__ = ["OF_FOLDER", "PART_BYTES", "Manifest", "Part", "check_chunks", "decode", "encode"]
@@ -114,7 +114,7 @@ def decode(data: bytes) -> Manifest:
     """
     try:
         body = unsealed(data)
-        take_version(body, EARLIER_MANIFEST)
+        take_version(body)
         return decoded(Manifest, body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointCorruptError(f"it is not a manifest: {error}") from error

@@ -11,27 +11,24 @@ from typing import Any, Final
 
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 
-__all__ = ["EARLIER_MANIFEST", "EARLIER_RECORD", "VERSION", "take_version"]
+__all__ = ["EARLIER", "VERSION", "take_version"]
 
-VERSION: Final = 4
-
-# The version before VERSION. Until then manifests and records had different numbers.
-EARLIER_MANIFEST: Final = 3
-EARLIER_RECORD: Final = 2
+VERSION: Final = 5
+EARLIER: Final = 4  # the version before it
 
 
-def take_version(body: dict[str, Any], earlier: int) -> int:
-    """Remove the version from the unsealed `body` and return it: VERSION or `earlier`.
+def take_version(body: dict[str, Any]) -> int:
+    """Remove the version from the unsealed `body` and return it: VERSION or EARLIER.
 
     CheckpointVersionError if it is another version, CheckpointCorruptError if it is not a version.
     """
     version = body.pop("v", None)
     if type(version) is not int:
         raise CheckpointCorruptError("it states no version")
-    if version in (VERSION, earlier):
+    if version in (VERSION, EARLIER):
         return version
     which = "a newer" if version > VERSION else "an older"
     raise CheckpointVersionError(
-        f"{which} holdfast-train wrote it, in version {version} of the format; this one reads the versions {earlier} "
+        f"{which} holdfast-train wrote it, in version {version} of the format; this one reads the versions {EARLIER} "
         f"and {VERSION}. Nothing was changed: use an image with {which} holdfast-train"
     )

@@ -2,6 +2,7 @@
 
 import typer
 
+from holdfast.cli.checkpoints.branch.pin_command import pin, unpin
 from holdfast.cli.checkpoints.diff_command import diff
 from holdfast.cli.checkpoints.list_command import list_
 from holdfast.cli.checkpoints.prune_command import prune
@@ -12,10 +13,12 @@ app = typer.Typer(
     name="checkpoints",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show, verify, compare and prune checkpoints. Works on a job, or on a storage without a cluster.",
+    help="List, show, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a cluster.",
 )
 app.command("list")(list_)
 app.command()(show)
 app.command()(verify)
 app.command()(diff)
+app.command()(pin)
+app.command()(unpin)
 app.command()(prune)

@@ -56,6 +56,6 @@ def _read(context: typer.Context, place: str, found: list[str]) -> None:
     )
     try:
         with opened(where) as (_, storage):
-            found.extend(str(commit.step) for commit in reversed(newest_state(storage).commits))
+            found.extend(str(commit.step) for commit in reversed(newest_state(storage).every))
     except (HoldfastError, OSError):
         return

@@ -30,6 +30,7 @@ _STYLES = {
     Standing.OK: "green",
     Standing.CORRUPT: "bold red",
     Standing.DAMAGED: "bold red",
+    Standing.LEFT: "dim",
     Standing.SET_ASIDE: "dim",
     Standing.RETIRED: "dim",
     Standing.UNCOMMITTED: "yellow",
@@ -74,7 +75,7 @@ def _cells(row: Row, now: datetime) -> list[Text]:
         Text(str(row.name.attempt)),
         Text(formats.span(now - row.at if row.at else None)),
         Text(format_size(row.size)),
-        Text(row.standing, style=_STYLES[row.standing]),
+        Text(", ".join((row.standing, *row.marks)), style=_STYLES[row.standing]),
         Text(str(row.name)),
         Text(row.note, style="red"),
     ]
@@ -99,6 +100,8 @@ def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
                 "size": row.size,
                 "state": row.standing,
                 "name": str(row.name),
+                "healthy": bool(row.commit and row.commit.healthy),
+                "pinned": bool(row.commit and row.commit.pinned),
                 "note": row.note or None,
             }
             for row in listed

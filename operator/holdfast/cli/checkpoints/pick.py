@@ -28,10 +28,10 @@ def select(prefix: Prefix, text: str) -> Selected:
             raise CliError(f"nothing is committed below {prefix.uri} yet", code=ExitCode.NOT_FOUND, hint=_WAIT)
         return Selected(commits[-1].name, commits[-1])
     if text.isdecimal():
-        found = [c for c in commits if c.step == int(text)]
+        found = [c for c in prefix.state.every if c.step == int(text)]  # those of the present branch are the last
         if found:
             return Selected(found[-1].name, found[-1])
-    known = {c.name: c for c in commits}
+    known = {c.name: c for c in prefix.state.every}
     every = sorted(known.keys() | set(prefix.state.set_aside) | prefix.objects.keys())
     alike = [name for name in every if str(name) == text or ("-" in text and str(name).startswith(text))]
     if len(alike) == 1:

@@ -120,7 +120,7 @@ def retention(found: Found, last: int | None, every: timedelta | None) -> Keep |
 def _unreadable(storage: Storage, prefix: Prefix) -> dict[int, str]:
     """Commits whose manifests are missing or not the committed ones, and why. StorageError."""
     found = {}
-    for commit in prefix.state.commits:
+    for commit in prefix.state.every:
         try:
             read_manifest(storage, Selected(commit.name, commit))
         except (CheckpointCorruptError, KeyMissingError) as error:

@@ -81,17 +81,24 @@ def plan(prefix: Prefix, keep: Keep | None, broken: Mapping[int, str], older_tha
 
 
 def _commits(prefix: Prefix, keep: Keep, broken: Mapping[int, str]) -> list[Item]:
-    seen = [replace(c, corrupt=c.corrupt or c.seq in broken) for c in prefix.state.commits]
-    dropped = set(retention.retire(seen, keep))
+    left, seen = (
+        [replace(c, corrupt=c.corrupt or c.seq in broken) for c in commits]
+        for commits in (prefix.state.left, prefix.state.commits)
+    )
+    dropped = set(retention.retire(seen, keep, left))
     items = []
-    for commit in seen:
+    for commit in (*left, *seen):
         if commit.seq in dropped:
             there = prefix.objects.get(commit.name)
             why = (
                 f"it is not intact: {broken.get(commit.seq, 'a resume found that')}" if commit.corrupt else "retention"
             )
             items.append(Item(commit.name, commit.step, commit.own_size, there.keys if there else (), why, commit))
-    after = replace(prefix.state, commits=tuple(c for c in prefix.state.commits if c.seq not in dropped))
+    after = replace(
+        prefix.state,
+        commits=tuple(c for c in prefix.state.commits if c.seq not in dropped),
+        left=tuple(c for c in prefix.state.left if c.seq not in dropped),
+    )
     return [*items, *_unused(prefix, after)]
 
 
@@ -122,7 +129,7 @@ def _why_needed(there: Objects, fence: Fence | None, older_than: timedelta, now:
 
 def broken_commits(prefix: Prefix, unreadable: Mapping[int, str]) -> dict[int, str]:
     """Commits whose objects are missing or have a wrong size, and commits with `unreadable` manifests."""
-    shown = {c.seq: note for c in prefix.state.commits if (note := missing(c, prefix.objects))}
+    shown = {c.seq: note for c in prefix.state.every if (note := missing(c, prefix.objects))}
     return {**unreadable, **shown}
 
 

@@ -46,6 +46,10 @@ def _now(state: LogState) -> Text:
         return Text(f"complete at step {state.complete:,}", style="green")
     if state.fence is None:
         return Text("no attempt of this job has raised its fence yet")
+    last = state.rollbacks[-1] if state.rollbacks else None
+    if last is not None and last.seq > state.fence.seq:
+        back = f"rolled back to step {last.step:,}" if last.to else "rolled back to the start"
+        return Text(f"{back}: {last.why}; no attempt may commit before the next fence")
     if rules.possible_writer(state) is None:
         return Text(f"attempt {state.fence.attempt} has handed over; no attempt may commit before the next fence")
     return Text(f"attempt {state.fence.attempt} has the newest fence and may be training", style="cyan")

@@ -4,7 +4,7 @@ Pure, except `survey`, `newest_state` and `log_for_person`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -26,6 +26,7 @@ class Standing(StrEnum):
     OK = "ok"
     CORRUPT = "corrupt"  # in quarantine: a resume found that it is not intact
     DAMAGED = "damaged"  # objects of it are missing or have a wrong size
+    LEFT = "left"  # a rollback went back to an earlier one; retention drops it later
     SET_ASIDE = "set aside"  # a takeover with `resume: Never` excluded it
     RETIRED = "retired"  # retention dropped it, but objects of it still exist
     UNCOMMITTED = "uncommitted"  # no record names it: a save in progress, or an interrupted one
@@ -74,13 +75,24 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One checkpoint. `at`: time of the commit or of the last write, None if unknown. `note`: what is wrong."""
+    """One checkpoint. `at`: time of the commit or of the last write, None if unknown. `note`: what is wrong.
+
+    `commit`: its record, None if it is not committed or was set aside.
+    """
 
     name: CheckpointName
     at: datetime | None
     size: int
     standing: Standing
     note: str = ""
+    commit: Commit | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What the log says of it beside its standing."""
+        if self.commit is None:
+            return ()
+        return (("healthy",) if self.commit.healthy else ()) + (("pinned",) if self.commit.pinned else ())
 
 
 def names(state: LogState) -> frozenset[CheckpointName]:
@@ -134,8 +146,10 @@ def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[CheckpointN
 
 
 def rows(prefix: Prefix, retired: frozenset[CheckpointName]) -> list[Row]:
-    """Every checkpoint: committed ones, newest first, then set aside, then the rest. `retired`: see retired.py."""
+    """Every checkpoint: committed ones, newest first, then left, set aside, the rest. `retired`: see retired.py."""
     made = [_committed(commit, prefix.objects) for commit in reversed(prefix.state.commits)]
+    left = [_committed(commit, prefix.objects) for commit in reversed(prefix.state.left)]
+    made += [replace(row, standing=Standing.LEFT) if row.standing is Standing.OK else row for row in left]
     for name in reversed(prefix.state.set_aside):
         there = prefix.objects.get(name)
         at, size, note = (there.modified, there.size, "") if there else (None, 0, "all its objects are missing")
@@ -151,7 +165,7 @@ def _committed(commit: Commit, objects: Mapping[CheckpointName, Objects]) -> Row
     note = missing(commit, objects)
     standing = Standing.CORRUPT if commit.corrupt else Standing.DAMAGED if note else Standing.OK
     at = datetime.fromisoformat(commit.at)
-    return Row(commit.name, at, commit.size, standing, note)
+    return Row(commit.name, at, commit.size, standing, note, commit)
 
 
 def missing(commit: Commit, objects: Mapping[CheckpointName, Objects]) -> str:

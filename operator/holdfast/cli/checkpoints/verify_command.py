@@ -87,7 +87,7 @@ def _take_back(storage: Storage, seen: LogState, intact: tuple[int, ...]) -> Non
 
 def _named(prefix: Prefix) -> list[Selected]:
     """All checkpoints that the log names, newest first; those set aside last."""
-    commits = [Selected(commit.name, commit) for commit in reversed(prefix.state.commits)]
+    commits = [Selected(commit.name, commit) for commit in reversed(prefix.state.every)]
     return [*commits, *(Selected(name) for name in reversed(prefix.state.set_aside))]
 
 

@@ -20,7 +20,7 @@ from holdfast_train.commitlog import records
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError, FencedError
 from holdfast_train.format import manifest, names
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.version import VERSION, take_version
+from holdfast_train.format.version import EARLIER, VERSION, take_version
 from holdfast_train.pod import init_container
 from holdfast_train.storage.folder import FolderStorage
 
@@ -34,10 +34,10 @@ def newer(*modules: Any) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("version", [VERSION, 3])
+@pytest.mark.parametrize("version", [VERSION, EARLIER])
 def test_this_version_and_the_one_before_it_are_read(version: int) -> None:
     body = {"v": version, "other": 1}
-    assert take_version(body, 3) == version
+    assert take_version(body) == version
     assert body == {"other": 1}
 
 
@@ -45,7 +45,7 @@ def test_this_version_and_the_one_before_it_are_read(version: int) -> None:
     ("body", "error", "words"),
     [
         ({"v": VERSION + 1}, CheckpointVersionError, "a newer holdfast-train wrote it"),
-        ({"v": 2}, CheckpointVersionError, "an older holdfast-train wrote it"),
+        ({"v": EARLIER - 1}, CheckpointVersionError, "an older holdfast-train wrote it"),
         ({"v": str(VERSION)}, CheckpointCorruptError, "no version"),
         ({"v": True}, CheckpointCorruptError, "no version"),
         ({}, CheckpointCorruptError, "no version"),
@@ -53,7 +53,7 @@ def test_this_version_and_the_one_before_it_are_read(version: int) -> None:
 )
 def test_other_versions_are_named(body: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        take_version(body, 3)
+        take_version(body)
 
 
 def test_manifests_and_records_have_one_number() -> None:
