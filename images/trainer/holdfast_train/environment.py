@@ -79,7 +79,7 @@ class Environment:
     `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept
     because of their `keep_metric`; `keep_mode`: whether a lower or a higher value is better. `upload_rate`: the limit
     in bytes a second for uploads of this process during training, its share of the pod's limit. `pod_ip`: with several
-    nodes. `keeper`: see KeptMemory.
+    nodes. `keeper`: see KeptMemory. `non_finite`: what is done if losses are not finite.
     """
 
     identity: Identity
@@ -105,6 +105,7 @@ class Environment:
     ca_file: str | None
     verdict_folder: str | None
     keeper: str | None = None
+    non_finite: Literal["Rollback", "Stop", "Ignore"] = "Ignore"
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
@@ -145,6 +146,7 @@ class Environment:
             ca_file=env.get("HOLDFAST_CA_FILE"),
             verdict_folder=env.get("HOLDFAST_VERDICT_DIR"),
             keeper=env.get("HOLDFAST_KEEPER"),
+            non_finite=_non_finite(env),
         )
 
 
@@ -160,6 +162,14 @@ def _mode(env: Mapping[str, str]) -> Literal["Min", "Max"]:
     if mode not in ("Min", "Max"):
         raise EnvironmentVariableError(f"{name} is {mode!r}; allowed: Min or Max")
     return cast("Literal['Min', 'Max']", mode)
+
+
+def _non_finite(env: Mapping[str, str]) -> Literal["Rollback", "Stop", "Ignore"]:
+    name = "HOLDFAST_NON_FINITE"
+    action = env.get(name, "Ignore")
+    if action not in ("Rollback", "Stop", "Ignore"):
+        raise EnvironmentVariableError(f"{name} is {action!r}; allowed: Rollback, Stop or Ignore")
+    return cast("Literal['Rollback', 'Stop', 'Ignore']", action)
 
 
 def _every(env: Mapping[str, str]) -> Every:

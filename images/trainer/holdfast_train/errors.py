@@ -6,6 +6,8 @@ HoldfastTrainError
 +-- CheckpointVersionError
 +-- FencedError
 +-- AlreadyCompleteError
++-- NonFiniteError
+|   +-- NonFiniteStopError
 +-- StorageError
     +-- StorageUnreachableError
     |   +-- RankMissingError
@@ -40,6 +42,8 @@ __all__ = [
     "KeyMissingError",
     "MisconfiguredStorageError",
     "NoCheckpointError",
+    "NonFiniteError",
+    "NonFiniteStopError",
     "RankMissingError",
     "RanksDifferError",
     "StateError",
@@ -134,6 +138,19 @@ class AlreadyCompleteError(HoldfastTrainError):
             f"training was completed at step {self.step}, by the checkpoint log; to continue it, start a job on "
             f"another prefix with checkpoint.resume: {self.uri}"
         )
+
+
+class NonFiniteError(HoldfastTrainError):
+    """Losses were not finite, and the log was rolled back: the next attempt goes on from an earlier checkpoint."""
+
+    reason = "NonFinite"
+
+
+class NonFiniteStopError(NonFiniteError):
+    """Losses were not finite, and no attempt is to go on: a person has to look at the training first."""
+
+    outcome = "misconfigured"
+    exit_code = EXIT_MISCONFIGURED
 
 
 class StorageError(HoldfastTrainError):

@@ -318,8 +318,7 @@ class FailureRule(Model):
 class Failure(Model):
     """How many failures of the program, and how many attempts without progress, end the job.
 
-    Losses (preemptions, evictions, lost nodes) are not failures, and any number of them is survived while attempts make
-    progress.
+    The job survives any number of losses (preemptions, evictions, lost nodes) while attempts make progress.
     """
 
     max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
@@ -328,6 +327,8 @@ class Failure(Model):
     """For how long a failure counts, such as 24h."""
     failure_rules: Annotated[tuple[FailureRule, ...], Field(max_length=16, alias="rules")] = ()
     """What is done about certain failures. The first rule that fits decides; without one, the failure counts."""
+    non_finite: Literal["Rollback", "Stop", "Ignore"] = "Rollback"
+    """What is done if losses that a Run reports are not finite: see docs/how-to/losses-that-are-not-numbers.md."""
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
     """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import Checkpoint, S3Storage, Trainer, Volume
+from holdfast.api.job import Checkpoint, Failure, S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
@@ -64,7 +64,7 @@ def build_pod(
     """
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
-    ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, life)
+    ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, job.spec.failure, life)
     env = ours + _program_env(job) + _torchrun_env(trainer, attempt)
     mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
@@ -272,8 +272,8 @@ def _accelerators(trainer: Trainer, attempt: Attempt) -> int:
     return trainer.accelerators_per_node if attempt.tier.accelerator else 0
 
 
-def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
-    """When to save, what to keep, and where to start."""
+def _saving_env(checkpoint: Checkpoint, failure: Failure, life: float) -> Env:
+    """When to save, what to keep, where to start, and when to go back."""
     keep, best, rate = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate
     return _plain(
         {
@@ -287,6 +287,7 @@ def _saving_env(checkpoint: Checkpoint, life: float) -> Env:
             "HOLDFAST_CHECKPOINT_KEEP_METRIC": best.metric if best else None,
             "HOLDFAST_CHECKPOINT_KEEP_MODE": best.mode if best else None,
             "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
+            "HOLDFAST_NON_FINITE": failure.non_finite,
         }
     )
 

@@ -152,8 +152,12 @@ class Checkpoints:
         self._unneeded |= decided
         self._partial |= decided
 
-    def publish(self, written: Manifest, begun: float, fresh: CheckpointName | None = None) -> Saved:
+    def publish(
+        self, written: Manifest, begun: float, fresh: CheckpointName | None = None, clean: int | None = None
+    ) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
+
+        `clean`: as of the Commit.
 
         Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
         log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
@@ -174,6 +178,7 @@ class Checkpoints:
             sha256=hashlib.sha256(data).hexdigest(),
             size=written.size,
             uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
+            clean=clean,
         )
         dropped = self._dropped
         self._undecided |= {name for name in (written.name, fresh) if name is not None}

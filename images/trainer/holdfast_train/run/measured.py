@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 
-__all__ = ["checked_goal", "checked_number", "decimals"]
+__all__ = ["checked_goal", "checked_number", "checked_report", "decimals"]
 
 SHOWN: Final = 40  # characters of a text that an error repeats
 
@@ -35,6 +35,14 @@ def checked_number(name: str, value: Any) -> Any:
         f"the {name} given to run.report is {what}; allowed: one number, or a tensor with one element. "
         f"Report the mean of several values, and leave out what is not a number"
     )
+
+
+def checked_report(loss: Any, samples: Any, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The `metrics` with the `loss`, unless it is None, and the number of `samples`. StateError: see checked_number."""
+    measured = {name: checked_number(f"metric {name!r}", value) for name, value in metrics.items()}
+    if loss is not None:
+        measured["loss"] = checked_number("loss", loss)
+    return measured, checked_number("number of samples", samples)
 
 
 def checked_goal(goal: Any) -> int | None:

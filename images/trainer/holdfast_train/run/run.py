@@ -23,9 +23,11 @@ from holdfast_train.restore.into_objects import check_program, restore, restore_
 from holdfast_train.restore.restored import Restored
 from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
-from holdfast_train.run.measured import checked_goal, checked_number, decimals
+from holdfast_train.run.finite import FiniteGuard
+from holdfast_train.run.measured import checked_goal, checked_report, decimals
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
+from holdfast_train.run.rollback import raise_fault
 from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
@@ -71,6 +73,7 @@ class Run:
         check_rules(self._rules)
         self._measured: dict[str, Any] = {}  # metrics reported since the last step was counted
         self._of_step: dict[str, Any] = {}  # metrics of that last step
+        self._guard = FiniteGuard()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()))
         self.step = 0
         self.resumed_from: int | None = None
@@ -166,10 +169,7 @@ class Run:
         `loss` and each of `metrics` is a number, or a tensor with one element; anything else is a StateError.
         `checkpoint.keep.best` uses one metric, or `loss`.
         """
-        measured = {name: checked_number(f"metric {name!r}", value) for name, value in (metrics or {}).items()}
-        if loss is not None:
-            measured["loss"] = checked_number("loss", loss)
-        samples = checked_number("number of samples", samples)
+        measured, samples = checked_report(loss, samples, metrics or {})
         if self._environment is not None:
             self._measured |= measured
             self._progress.loss = self._measured.get("loss", self._progress.loss)
@@ -190,6 +190,8 @@ class Run:
         if loss is not None or samples:
             self.report(loss, samples)
         self._of_step, self._measured = self._measured, {}
+        if self._guard.note(self.step, self._of_step):
+            self._agreement.ask()
         if self._progress.count_step(self.step):
             self._progress.state = "training"
             self._poke()
@@ -206,9 +208,12 @@ class Run:
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out = checkpointer is not None and checkpointer.stop_error is not None
-        leave, save, full, out = self._ranks.any(self._notice.is_given, self._save_is_due(), full, out)
+        wrong = self._guard.fault is not None
+        leave, save, full, out, wrong = self._ranks.any(self._notice.is_given, self._save_is_due(), full, out, wrong)
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
+        if wrong and self._environment is not None:
+            raise_fault(self._environment.non_finite, self._guard.fault, self._ranks, self._checkpoints, self._storage)
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves in any case, and a completed training is better than one that left
         if leave:
@@ -235,12 +240,8 @@ class Run:
         if environment.checkpoint_uri is None:
             say("no checkpoint storage is set: nothing will be saved")
             return
-        program = describe(
-            config=self._config,
-            objects={**self._objects, **self._per_rank},
-            ranks=self._ranks.size,
-            nodes=environment.nodes,
-        )
+        objects = {**self._objects, **self._per_rank}
+        program = describe(config=self._config, objects=objects, ranks=self._ranks.size, nodes=environment.nodes)
         generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
         storage = open_retrying(environment, environment.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
@@ -260,6 +261,7 @@ class Run:
             self._ending.was_complete = True
             return
         self._boundary.watch(self._objects.values())
+        self._guard.start(self.step, is_on=environment.non_finite != "Ignore")
         is_own = restored is not None and restored.uri.startswith(f"{storage.uri}/manifests/")
         self._saving.start(restored.step if restored is not None and is_own else None)
         fence = self._checkpoints.log.fence if self._checkpoints else None  # on rank 0, which has raised it
@@ -270,21 +272,21 @@ class Run:
             schedule=self._saving,
             on_change=self._poke,
             metrics=lambda: decimals(self._of_step),
+            clean=lambda: self._guard.clean,
         )
         self._ending.begin_saving(self._checkpoints, self._checkpointer)
 
     def _connect(self, environment: Environment) -> None:
         """Connect this process with the other ranks, with SIGTERM and with the operator."""
         self._ranks = ranks = Ranks(connect=True)
-        folder = environment.verdict_folder
-        forget_rank_verdict(folder, self._ranks.rank)
+        forget_rank_verdict(environment.verdict_folder, ranks.rank)
         self._progress.steps = environment.goal_steps
         self._saving = SaveSchedule(self._progress, environment.credentials)  # here: an order may ask for a save
         self._notice = Notice(
             environment.grace,
             on_given=self._on_notice,
             on_second_sigterm=lambda: self._ending.leave_now(self.step),
-            folder=folder,
+            folder=environment.verdict_folder,
         )
         if self._ranks.first and environment.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)

@@ -29,7 +29,8 @@ class SaveCoordinator:
     """The saves of one run. Every rank has one and calls the same methods in the same order.
 
     `stop_error`: why this attempt must end, on rank 0: a newer one has started. `on_change` is called in a thread when
-    there is something new to report. `metrics` returns what was measured in this step, as decimals.
+    there is something new to report. `metrics` returns what was measured in this step, as decimals; `clean` returns how
+    many steps up to this one had finite losses.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class SaveCoordinator:
         schedule: SaveSchedule,
         on_change: Callable[[], None],
         metrics: Callable[[], Mapping[str, str]],
+        clean: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._attempt = opened.environment.identity.attempt
         self._ranks = ranks
         self._schedule = schedule
         self._on_change = on_change
-        self._metrics = metrics
+        self._metrics, self._clean = metrics, clean
         self.stop_error: HoldfastTrainError | None = None
         self._must_compare = ranks.size > 1  # before the next save
         self._may_differ: frozenset[str] = frozenset()  # objects and tensors that are saved for each rank if they do
@@ -73,13 +75,14 @@ class SaveCoordinator:
         self._schedule.record_begun()
         # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
         names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
-        name, names, metrics, self._must_compare = self._ranks.share(
-            (CheckpointName.new(step, self._attempt), names, self._metrics(), self._must_compare)
+        name, names, metrics, clean, self._must_compare = self._ranks.share(
+            (CheckpointName.new(step, self._attempt), names, self._metrics(), self._clean(), self._must_compare)
         )
         self._compare()
         self._newest, self._result = name, None
         try:
-            self.saver.begin(name, step, patience=patience, at_most=at_most, metrics=metrics, frozen=names, waits=waits)
+            measured = {"metrics": metrics, "clean": clean}
+            self.saver.begin(name, step, patience=patience, at_most=at_most, frozen=names, waits=waits, **measured)
             self._check_memory()
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
             self._result = self._schedule.record_failed(error)

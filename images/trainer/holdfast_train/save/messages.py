@@ -70,7 +70,7 @@ class Save:
     tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
     all ranks, `own` this rank's, with what is `apart`; `sums`: its `byte_sums`. `is_change`: `tree` is the `delta` from
     the tree of the save before. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience`
-    seconds, and nothing is retried after `at_most` seconds.
+    seconds, and nothing is retried after `at_most` seconds. `clean`: as of the Commit.
     """
 
     name: CheckpointName
@@ -90,6 +90,7 @@ class Save:
     apart: Apart = ALL_ALIKE
     sums: Mapping[str, str] = field(default_factory=dict)
     is_change: bool = False
+    clean: int | None = None
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,7 @@ class Saver:
         patience: float,
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
+        clean: int | None = None,
         frozen: FrozenNames | None = None,
         waits: bool = False,
     ) -> None:
@@ -149,9 +150,8 @@ class Saver:
 
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
         silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none. `waits`: training stands
-        until the commit, so nothing has to be put off.
-
-        StateError if the state cannot be saved. WriterLostError if no writer can be started.
+        until the commit, so nothing has to be put off. StateError if the state cannot be saved. WriterLostError if no
+        writer can be started.
         """
         begun = time.monotonic()
         self._check_process()
@@ -163,7 +163,6 @@ class Saver:
         if kept is not None:
             plan = plan.without_frozen
         number = self._reserve_arena(name, frozen.fresh, step, plan.size, at_most)
-        program = self._state.program
         is_change = self._sent_tree is not None and self._state.rewalk.is_again
         save = Save(
             name=name,
@@ -175,9 +174,10 @@ class Saver:
             tree=delta(self._sent_tree, tree) if is_change else tree,
             is_change=is_change,
             own=own,
-            versions=program.versions,
-            program=program.words,
+            versions=self._state.program.versions,
+            program=self._state.program.words,
             metrics=metrics or {},
+            clean=clean,
             begun=begun,
             patience=patience,
             at_most=at_most,

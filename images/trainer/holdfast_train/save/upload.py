@@ -137,7 +137,7 @@ class Upload:
         if job.manifest is None:
             job.manifest = self._manifest(job.save, job.plan, [mine, *self._wait_for_fragments(job, mine)])
         job.check()
-        return self._checkpoints.publish(job.manifest, job.save.begun, job.save.fresh)
+        return self._checkpoints.publish(job.manifest, job.save.begun, job.save.fresh, job.save.clean)
 
     def _tell(self, job: Job) -> Saved | None:
         """Upload the part of another rank than 0, and tell rank 0 of it."""

@@ -1,0 +1,161 @@
+"""`FiniteGuard`: notices losses that are not finite numbers. It never waits for a GPU during training."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Fault", "FiniteGuard"]
+
+IN_A_ROW: Final = 3
+IN_WINDOW: Final = 10
+WINDOW: Final = 1000  # steps
+READ_EVERY: Final = 8  # reported losses that are read from a GPU together
+SHOWN: Final = 10
+NORMS: Final = ("grad_norm", "gradient_norm")  # metrics that a fault shows
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Too many losses were not finite: `first` is the first step of them, and `clean` steps before it were finite.
+
+    `last`: the newest step of them. `words`: the steps with their losses and gradient norms, for people.
+    """
+
+    first: int
+    last: int
+    clean: int
+    words: str
+
+
+class _Ring:
+    """Copies of losses in the memory of one GPU, which are read READ_EVERY at a time, once their copies are done."""
+
+    def __init__(self, device: Any, torch: Any) -> None:
+        self._torch = torch
+        self._losses = torch.zeros(READ_EVERY, dtype=torch.float32, device=device)
+        self._host: Any = None
+        self._event: Any = None
+        self._steps: list[int] = []
+        self._copied: list[int] = []
+
+    def add(self, step: int, loss: Any) -> None:
+        """Copy `loss` on its device: a program may write into it again in its next step."""
+        self._losses[len(self._steps)].copy_(loss.reshape(()), non_blocking=True)
+        self._steps.append(step)
+        if len(self._steps) == READ_EVERY:
+            self._begin_read()
+
+    def _begin_read(self) -> None:
+        self._host = self._torch.empty(READ_EVERY, dtype=self._torch.float32, pin_memory=True)
+        self._host.copy_(self._losses, non_blocking=True)
+        self._event = self._torch.cuda.Event()
+        self._event.record(self._torch.cuda.current_stream(self._losses.device))
+        self._copied, self._steps = self._steps, []
+
+    def read(self, *, wait: bool) -> list[tuple[int, float]]:
+        """The losses whose copies are done, with their steps. With `wait`, all of them."""
+        found: list[tuple[int, float]] = []
+        if self._event is not None and (wait or self._event.query()):
+            self._event.synchronize()
+            found = list(zip(self._copied, self._host.tolist(), strict=False))
+            self._event = None
+        if wait and self._steps:
+            found += zip(self._steps, self._losses[: len(self._steps)].tolist(), strict=True)
+            self._steps = []
+        return found
+
+    @property
+    def is_full(self) -> bool:
+        """True if a copy is on its way and the next one would replace it."""
+        return self._event is not None and len(self._steps) == READ_EVERY - 1
+
+
+class FiniteGuard:
+    """Watches the reported losses of this rank. `fault`: None until IN_A_ROW of them, or IN_WINDOW of WINDOW steps, are
+    not finite.
+
+    A loss in the memory of a GPU is copied there and read some steps later. Without a reported loss nothing is watched.
+    """
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self._is_on = False
+        self._start = 0
+        self._seen: int | None = None  # the newest step whose loss is known
+        self._bad: deque[tuple[int, float]] = deque()
+        self._in_a_row = 0
+        self._last_bad: int | None = None
+        self._clean_before = 0  # steps that were finite before the first of `_bad`
+        self._ring: _Ring | None = None
+        self._norms: deque[tuple[int, Any]] = deque(maxlen=4 * READ_EVERY)
+
+    def start(self, step: int, *, is_on: bool) -> None:
+        """Watch the steps after `step`."""
+        self._start, self._is_on = step, is_on
+
+    @property
+    def clean(self) -> int | None:
+        """How many steps up to the newest known one were finite; None if nothing is known. It waits for the GPU."""
+        self._take(wait=True)
+        if self._seen is None:
+            return None
+        return self._seen - (self._start if self._last_bad is None else self._last_bad)
+
+    def note(self, step: int, measured: Mapping[str, Any]) -> bool:
+        """Take the loss of `step` from `measured`, if it has one. True if there is a fault."""
+        loss = measured.get("loss")
+        if not self._is_on or loss is None or self.fault is not None:
+            return self.fault is not None
+        norm = next((measured[name] for name in NORMS if name in measured), None)
+        if norm is not None:
+            self._norms.append((step, norm))
+        if getattr(loss, "is_cuda", False):
+            self._add(step, loss)
+        else:
+            self._judge(step, float(loss))
+        return self.fault is not None
+
+    def _add(self, step: int, loss: Any) -> None:
+        if hasattr(loss, "to_local"):  # a DTensor
+            loss = loss.to_local()
+        if self._ring is None:
+            import torch  # noqa: PLC0415, a program without torch has no such loss
+
+            self._ring = _Ring(loss.device, torch)
+        self._take(wait=self._ring.is_full)
+        self._ring.add(step, loss)
+
+    def _take(self, *, wait: bool) -> None:
+        for step, loss in self._ring.read(wait=wait) if self._ring is not None else ():
+            self._judge(step, loss)
+
+    def _judge(self, step: int, loss: float) -> None:
+        if self.fault is not None:
+            return
+        before, self._seen = self._seen or self._start, step
+        if math.isfinite(loss):
+            self._in_a_row = 0
+            return
+        if not self._in_a_row:
+            self._clean_before = before - (self._start if self._last_bad is None else self._last_bad)
+        self._in_a_row += 1
+        self._last_bad = step
+        self._bad.append((step, loss))
+        while self._bad[0][0] <= step - WINDOW:
+            self._bad.popleft()
+        if self._in_a_row >= IN_A_ROW or len(self._bad) >= IN_WINDOW:
+            self.fault = self._found()
+
+    def _found(self) -> Fault:
+        first = self._bad[-self._in_a_row][0]
+        norms = dict(self._norms)
+
+        def words(step: int, loss: float) -> str:
+            norm = f", gradient norm {float(norms[step]):g}" if step in norms else ""
+            return f"step {step} ({loss:g}{norm})"
+
+        listed = "; ".join(words(*one) for one in list(self._bad)[-SHOWN:])
+        rule = f"{self._in_a_row} in a row" if self._in_a_row >= IN_A_ROW else f"{len(self._bad)} of {WINDOW} steps"
+        return Fault(first, self._bad[-1][0], self._clean_before, f"the loss was not finite, {rule}: {listed}")

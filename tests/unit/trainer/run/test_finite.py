@@ -1,0 +1,78 @@
+"""Which losses that are not finite make a fault, and how many steps before it were clean."""
+
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast_train.run.finite import IN_WINDOW, READ_EVERY, WINDOW, Fault, FiniteGuard
+
+NAN, INF = float("nan"), float("inf")
+
+
+def watched(losses: dict[int, Any], start: int = 0, upto: int | None = None, device: str = "cpu") -> FiniteGuard:
+    """A guard after steps with the loss 1.0, except these `losses`."""
+    guard = FiniteGuard()
+    guard.start(start, is_on=True)
+    for step in range(start + 1, (upto or max(losses)) + 1):
+        guard.note(step, {"loss": torch.tensor(losses.get(step, 1.0), device=device), "grad_norm": 2.5})
+    return guard
+
+
+def test_three_in_a_row_are_a_fault() -> None:
+    assert watched({5: NAN, 6: NAN}, upto=7).fault is None
+    found = watched({2: NAN, 5: NAN, 6: INF, 7: NAN}).fault
+    assert found == Fault(
+        5,
+        7,
+        2,
+        "the loss was not finite, 3 in a row: step 2 (nan, gradient norm 2.5); step 5 (nan, gradient norm 2.5); "
+        "step 6 (inf, gradient norm 2.5); step 7 (nan, gradient norm 2.5)",
+    )
+
+
+def test_ten_of_a_thousand_are_a_fault() -> None:
+    """Breaks if steps that are longer ago than the window still count."""
+    every = WINDOW // IN_WINDOW
+    assert watched({every * n: NAN for n in range(1, 4 * IN_WINDOW)}).fault is not None
+    assert watched({(every + 12) * n: NAN for n in range(1, 4 * IN_WINDOW)}).fault is None
+
+
+def test_clean_steps() -> None:
+    assert FiniteGuard().clean is None
+    assert watched({}, start=40, upto=60).clean == 20
+    assert watched({45: NAN}, start=40, upto=60).clean == 15
+
+
+def test_a_guard_that_is_off_reads_nothing() -> None:
+    guard = FiniteGuard()
+    guard.start(0, is_on=False)
+    assert not any(guard.note(step, {"loss": NAN}) for step in range(1, 9))
+    assert guard.clean is None
+
+
+def test_a_step_costs_little() -> None:
+    """Breaks if a step costs more than 0.05 ms (the median of many, so that other processes do not matter)."""
+    guard, losses = FiniteGuard(), {"loss": torch.tensor(1.0)}
+    guard.start(0, is_on=True)
+    times = []
+    for step in range(1, 2001):
+        begun = time.perf_counter()
+        guard.note(step, losses)
+        times.append(time.perf_counter() - begun)
+    assert sorted(times)[1000] < 5e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_losses_on_a_gpu_are_read_later() -> None:
+    """Breaks if a loss that the program overwrites in place is read with its later value, or if one is left out."""
+    guard, loss = FiniteGuard(), torch.zeros((), device="cuda")
+    guard.start(0, is_on=True)
+    for step in range(1, 6 * READ_EVERY):
+        loss.fill_(NAN if step in (9, 10, 11) else 1.0)
+        guard.note(step, {"loss": loss})
+    torch.cuda.synchronize()
+    assert guard.clean is not None or guard.fault is not None
+    assert guard.fault is not None
+    assert (guard.fault.first, guard.fault.last, guard.fault.clean) == (9, 11, 8)

@@ -1,0 +1,107 @@
+"""A run whose losses are not finite: it goes back to a healthy checkpoint, and in the end it stops."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.trainer.runs import settle, verdict
+from tests.support.trainer.stores import environment, identity
+
+from holdfast_train import Run
+from holdfast_train.commitlog import records
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.examples.stub import Counter
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.run.finite import Fault
+from holdfast_train.run.rollback import target
+from holdfast_train.storage.folder import FolderStorage
+
+NAN = float("nan")
+
+
+def run(folder: Path, attempt: int, goal: int, *, bad: range = range(0), action: str = "Rollback") -> tuple[Any, int]:
+    """Train, saving every 50 steps. The exit code, None if there is none, and the step at which training began."""
+    variables = {"HOLDFAST_CHECKPOINT_EVERY": "50 steps", "HOLDFAST_VERDICT_DIR": str(folder)}
+    where = environment(f"file://{folder}/prefix", attempt, HOLDFAST_NON_FINITE=action, **variables)
+    begun = -1
+    try:
+        with Run(counter=Counter(), environment=where) as training:
+            begun = training.step
+            for step in training.steps(goal):
+                training.report(loss=NAN if step in bad else 1.0)
+                settle(training)
+    except SystemExit as ended:
+        return ended.code, begun
+    return None, begun
+
+
+def state(folder: Path) -> records.LogState:
+    return CommitLog(FolderStorage(folder / "prefix"), identity(0)).refresh()
+
+
+def test_back_to_the_newest_healthy_checkpoint_and_the_third_time_it_is_over(tmp_path: Path) -> None:
+    """Breaks if an attempt goes on from a checkpoint that fewer than 100 clean steps follow, or goes on for ever."""
+    bad = range(220, 230)
+    assert run(tmp_path, 1, 400, bad=bad) == (1, 0)
+    found = verdict(tmp_path)
+    assert (found["result"], found["reason"]) == ("failed", "NonFinite")
+    assert "3 in a row: step 221 (nan); step 222 (nan); step 223 (nan)" in found["message"]
+    assert "goes back to step 100" in found["message"]
+    log = state(tmp_path)
+    assert [c.step for c in log.commits][-1] == 100
+    assert [c.step for c in log.left] == [150, 200]
+    assert [(r.step, r.found, r.attempt) for r in log.rollbacks] == [(100, 221, 1)]
+    assert run(tmp_path, 2, 400, bad=bad) == (1, 100)
+    assert run(tmp_path, 3, 400, bad=bad) == (78, 100)
+    found = verdict(tmp_path)
+    assert (found["result"], found["reason"]) == ("misconfigured", "NonFinite")
+    assert "rolled back 2 times before" in found["message"]
+    assert len(state(tmp_path).rollbacks) == 2
+
+
+def test_a_fault_that_does_not_come_again(tmp_path: Path) -> None:
+    assert run(tmp_path, 1, 300, bad=range(220, 230)) == (1, 0)
+    assert run(tmp_path, 2, 300) == (None, 100)
+    log = state(tmp_path)
+    assert (log.complete, log.commits[-1].step) == (300, 300)
+    assert [c.step for c in log.commits if c.healthy][-1] == 200
+
+
+def test_to_the_start_if_nothing_is_healthy(tmp_path: Path) -> None:
+    assert run(tmp_path, 1, 300, bad=range(90, 99)) == (1, 0)
+    assert "goes back to the start" in verdict(tmp_path)["message"]
+    assert run(tmp_path, 2, 100) == (None, 0)
+
+
+def test_stop(tmp_path: Path) -> None:
+    assert run(tmp_path, 1, 300, bad=range(120, 130), action="Stop") == (78, 0)
+    assert "failure.nonFinite is Stop" in verdict(tmp_path)["message"]
+    assert state(tmp_path).rollbacks == ()
+
+
+def test_ignore(tmp_path: Path) -> None:
+    assert run(tmp_path, 1, 200, bad=range(120, 130), action="Ignore") == (None, 0)
+    assert not any(c.healthy for c in state(tmp_path).commits)
+
+
+def test_a_fault_in_the_last_steps_does_not_complete_the_training(tmp_path: Path) -> None:
+    assert run(tmp_path, 1, 200, bad=range(197, 200)) == (1, 0)
+    assert state(tmp_path).complete is None
+
+
+@pytest.mark.parametrize(
+    ("clean", "flags", "step"),
+    [
+        (500, (False, False, False), 300),  # 120 clean steps follow step 300
+        (110, (False, False, False), None),
+        (110, (True, False, False), 100),
+        (500, (True, False, False), 300),
+    ],
+)
+def test_the_target(clean: int, flags: tuple[bool, ...], step: int | None) -> None:
+    commits = tuple(
+        records.Commit(n, 100 * n + 100 * (n > 1), 1, "t", CheckpointName(n, 1, "0"), "00", 1, healthy=flag)
+        for n, flag in enumerate(flags, 1)
+    )  # of the steps 100, 300 and 400
+    found = target(records.LogState(commits=commits), Fault(421, 423, clean, "x"))
+    assert (found.step if found else None) == step
