@@ -50,6 +50,7 @@ containerStatuses:
     running: {startedAt: {{ Now | Quote }}}
 {{ end }}
 phase: Running
+podIP: 127.0.0.1
 startTime: {{ Now | Quote }}
 """
 
