@@ -43,6 +43,7 @@ ELSEWHERE = (
     Elsewhere("cli/checkpoints", "on_storage options pick screen survey", TYPED, "tests/unit/cli/checkpoints"),
     Elsewhere("cli/checkpoints", "prune_command retired", TYPED, "tests/unit/cli/checkpoints"),
     Elsewhere("cli/checkpoints", "show_command verify_command", TYPED, "tests/unit/cli/checkpoints"),
+    Elsewhere("cli/checkpoints/branch", "pin_command", TYPED, "tests/unit/cli/checkpoints/branch"),
     Elsewhere("cli/cluster", "completion connect options", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/demo", "stories", "scenes, which the script plays", "tests/unit/cli/demo/test_script.py"),
     Elsewhere("cli/demo", "bucket command errors logs play", "the demo as a whole", "tests/e2e/test_demo.py"),

@@ -78,7 +78,8 @@ def test_watch_ends_with_the_job_and_says_what_is_new_once(api: FakeApi) -> None
     assert result.exit_code == 0, result.output
     assert result.output.count("Mine: message of Mine") == 1
     assert "OfAnotherLife" not in result.output
-    assert [line.split()[1] for line in result.output.splitlines() if "attempt=" in line] == ["Running", "Completed"]
+    phases = [line.split()[1] for line in result.output.splitlines() if "attempt=" in line]
+    assert phases in (["Running", "Completed"], ["Completed"])  # both changes may come between two lines
 
 
 @pytest.mark.usefixtures("impatient")
