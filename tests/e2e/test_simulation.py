@@ -21,7 +21,7 @@ from holdfast.simulate.machines import Spell
 from holdfast.simulate.replay import Node, Schedule, replay
 from holdfast.simulate.world import CONFIG
 
-EVERY, STEPS = 20, 1300  # enough for whole seconds, in which a kubelet tells starts and ends, to be small
+EVERY, STEPS = 20, 2600  # enough for whole seconds, in which a kubelet tells starts and ends, to be small
 NOTICE = timedelta(seconds=12)
 ZERO = timedelta(0)
 PATH = ["spot", "dedicated", "spot"]
@@ -52,10 +52,10 @@ def test_a_run_and_its_replay_cost_the_same(
 
 def live(cluster: Cluster, pool: Pool, job: Job) -> datetime:
     """Train on Spot until its node is taken, then on dedicated, and go back; returns when the notice was given."""
-    job.wait_step(300)
+    job.wait_step(600)
     noticed = datetime.now(UTC)
     cluster.reclaim(pool.node("spot-1"), NOTICE)
-    job.wait("training on dedicated", lambda s: s.get("tier") == "dedicated" and s["progress"].get("step", 0) > 550)
+    job.wait("training on dedicated", lambda s: s.get("tier") == "dedicated" and s["progress"].get("step", 0) > 1100)
     wait_for(lambda: pool.node("spot-1") not in cluster.kubectl("get", "nodes", "-o", "name"), 60, "the node to go")
     cluster.restore(pool.node("spot-1"))
     job.wait_phase("Completed", timeout=120)
