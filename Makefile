@@ -30,13 +30,18 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
 	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
-	$(BIN)/holdfast local build kubernetes versitygw helm
+	$(BIN)/holdfast local build kubernetes versitygw helm promtool
 	$(BIN)/pytest tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take minutes each; ARGS="--choose 4 --seed TEXT" runs some of them
-	$(BIN)/holdfast local build kubernetes versitygw helm
+	$(BIN)/holdfast local build kubernetes versitygw helm promtool
 	$(BIN)/pytest tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: test-versions
+test-versions: setup ## Run the tests of frameworks with the versions of the libraries before today's (minutes)
+	"$(PYTHON)" scripts/setup.py versions
+	.venv-versions/bin/python -m pytest tests/integration/trainer/frameworks tests/unit/trainer/frameworks -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types, layers and generated files
@@ -68,6 +73,7 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev \
 		--no-emit-package holdfast --no-emit-package holdfast-train -o requirements/dev.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) --no-deps requirements/versions.in -o requirements/versions.txt
 
 .PHONY: bench
 bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios
@@ -93,5 +99,5 @@ torture: setup ## Kill trainers and writers 1,000 times, see that no commit is l
 
 .PHONY: clean
 clean: ## Remove .venv and caches of this folder; tools in the user's cache stay
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf .venv .venv-versions .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find operator images tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
     python3 scripts/setup.py        bring .venv up to date; fast if it already is
     python3 scripts/setup.py uv     print the path of the locked uv, installed on the first call
+    python3 scripts/setup.py versions   make .venv-versions: .venv with the libraries of requirements/versions.txt
 
 uv lives in the user's cache, in a folder named after the hash of its lock file. It is built beside that folder and
 renamed, so an interrupted build never leaves half a tool.
@@ -17,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
+EARLIER = ROOT / ".venv-versions"
+EARLIER_LOCK = ROOT / "requirements" / "versions.txt"
 STAMP = VENV / ".holdfast-lock"
 UV_LOCK = ROOT / "requirements" / "uv.txt"
 LOCKED = (
@@ -113,10 +116,23 @@ def setup() -> None:
     say("Ready: .venv/bin/holdfast --help")
 
 
+def earlier() -> None:
+    """Make .venv-versions: its own packages come first, then those of .venv."""
+    setup()
+    tool, python = uv(), EARLIER / "bin" / "python"
+    run(tool, "venv", "--quiet", "--clear", "--python", VENV / "bin" / "python", EARLIER)
+    (here,) = EARLIER.glob("lib/python*/site-packages")
+    there = VENV / here.relative_to(EARLIER)
+    (here / "after.pth").write_text(f"import site; site.addsitedir({str(there)!r})\n")
+    run(tool, "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python", python, "-r", EARLIER_LOCK)
+
+
 if __name__ == "__main__":
     if sys.version_info < MINIMUM:
         sys.exit(f"setup: Python {'.'.join(map(str, MINIMUM))} or newer is needed; this is {sys.version.split()[0]}")
     if sys.argv[1:] == ["uv"]:
         sys.stdout.write(f"{uv()}\n")
+    elif sys.argv[1:] == ["versions"]:
+        earlier()
     else:
         setup()

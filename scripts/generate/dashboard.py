@@ -6,14 +6,14 @@ from typing import Any
 
 from scripts.generate.grafana import Panel, Query, choice, dashboard, thresholds
 
-JOBS = 'namespace=~"$namespace", job=~"$job"'
+JOBS = 'job_namespace=~"$namespace", job_name=~"$job"'
 HOUR = 3600
 GREEN, ORANGE, RED = "green", "orange", "red"
 
 
 def each(metric: str, *labels: str, where: str = JOBS) -> str:
     """The series of each job, once: during a change of the leader, two operators may report it."""
-    return f"max by ({', '.join(('namespace', 'job', *labels))}) ({metric}{{{where}}})"
+    return f"max by ({', '.join(('job_namespace', 'job_name', *labels))}) ({metric}{{{where}}})"
 
 
 def total(metric: str) -> str:
@@ -33,7 +33,7 @@ BARS = {"drawStyle": "bars", "stacking": {"mode": "normal"}, "fillOpacity": 80, 
 STEPS = {"lineInterpolation": "stepAfter"}
 MONEY = {"unit": "none", "decimals": 2}
 TABLE = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull"]}}
-DONE = 'holdfast_job_phase{phase=~"Completed|Failed"} == 1'
+DONE = 'holdfast_job_phase{phase=~"Completed|Failed"}'
 AT_RISK = each("holdfast_job_condition", where=f'condition=~"DeadlineAtRisk|BudgetAtRisk", {JOBS}')
 UNSAVED = each("holdfast_job_condition", where=f'condition="CheckpointFailing", {JOBS}')
 GOODPUT = {"unit": "percentunit", "decimals": 1, "min": 0, "max": 1}
@@ -44,15 +44,16 @@ UP_AND_OUT = [
     }
 ]
 
-JOB = "{{namespace}}/{{job}}"
-PACE = f"max by (namespace, job) (deriv(holdfast_job_step{{{JOBS}}}[15m])) > 0"  # steps a second
-TIME_LEFT = f"({each('holdfast_job_goal_steps')} - {each('holdfast_job_step')}) / ({PACE})"
+JOB = "{{job_namespace}}/{{job_name}}"
+TRAINS = each("holdfast_job_phase", where=f'phase=~"Running|Migrating", {JOBS}')
+TIME_LEFT = f"clamp_min({each('holdfast_job_eta_timestamp_seconds')} - time(), 0) and ({TRAINS})"
+# The operator computes the ETA from the pace of the attempt that trains: repeated steps do not distort it.
+PACE = f"({each('holdfast_job_goal_steps')} - {each('holdfast_job_step')}) / ({TIME_LEFT} > 0)"  # steps a second
 
 
 def in_phase(pattern: str) -> str:
     """The jobs that are in one of these phases."""
-    phase = each("holdfast_job_phase", where=f'phase=~"{pattern}", {JOBS}')
-    return f"({phase} == 1)"
+    return each("holdfast_job_phase", where=f'phase=~"{pattern}", {JOBS}')
 
 
 def jobs(pattern: str) -> str:
@@ -64,62 +65,63 @@ TRAINING = (
     figure("Training", "Jobs that train now.", jobs("Running|Migrating"), 3, decimals=0),
     figure("Starting", "Jobs that wait for a node, start or recover.",
            jobs("Acquiring|Starting|Recovering"), 3, decimals=0),
-    figure("Time left", "Of the job with the most time left, at its pace in the last 15 minutes.", f"max({TIME_LEFT})",
+    figure("Time left", "Of the job with the most time left, at its present pace.", f"max({TIME_LEFT})",
            unit="s"),
     figure("Losses", "Attempts that ended by a preemption, an eviction or a lost node.",
-           total("holdfast_job_losses_total"), 3, decimals=0),
+           total("holdfast_job_interruptions_total"), 3, decimals=0),
     figure("Failures", "Attempts that ended by an error of the program.",
            total("holdfast_job_failures_total"), 3, decimals=0,
            thresholds=thresholds((None, "text"), (1, ORANGE))),
     figure(
         "Oldest checkpoint", "Age of the newest checkpoint; the highest of all jobs that train.",
-        f"max({each('holdfast_job_checkpoint_age_seconds')} and on (namespace, job) {in_phase('Running|Migrating')})",
+        f"max((time() - {each('holdfast_job_checkpoint_timestamp_seconds')}) and on (job_namespace, job_name) "
+        f"({in_phase('Running|Migrating')}))",
         unit="s",
     ),
     figure(
         "Saves fail", "Jobs that train, and cannot save checkpoints.",
-        f"count(({UNSAVED} == 1) unless on (namespace, job) ({DONE})) or vector(0)",
+        f"count(({UNSAVED} == 1) unless on (job_namespace, job_name) ({DONE})) or vector(0)",
         thresholds=thresholds((None, GREEN), (1, RED)), decimals=0,
     ),
     Panel(
         "Phase", "The phase of each job.", "state-timeline",
-        (Query(f"{each('holdfast_job_phase', 'phase')} == 1", f"{JOB}: {{{{phase}}}}"),),
+        (Query(each("holdfast_job_phase", "phase"), f"{JOB}: {{{{phase}}}}"),),
         defaults={"color": {"mode": "palette-classic"}}, options={"showValue": "never", "mergeValues": True},
     ),
     Panel(
         "Progress", "Share of the steps that are done.", "timeseries",
-        (Query(each("holdfast_job_percent_ratio"), JOB),),
+        (Query(each("holdfast_job_progress_ratio"), JOB),),
         defaults={"unit": "percentunit", "min": 0, "max": 1}, options=TABLE,
     ),
     Panel(
         "Training loss",
-        "Training loss that the trainers report.", "timeseries", (Query(each("holdfast_job_loss"), JOB),),
+        "Training loss that the trainers report.", "timeseries", (Query(each("holdfast_job_training_loss"), JOB),),
         options=TABLE,
     ),
     Panel(
-        "Steps a second", "Mean over the last 15 minutes.", "timeseries", (Query(PACE, JOB),), defaults={"decimals": 2},
-        options=TABLE,
+        "Steps a second", "The pace from which the operator computes the time left.", "timeseries",
+        (Query(PACE, JOB),), defaults={"decimals": 2}, options=TABLE,
     ),
     Panel(
         "Time left by job",
-        "Time for the remaining steps at the pace of the last 15 minutes.", "timeseries", (Query(TIME_LEFT, JOB),),
-        defaults={"unit": "s"}, options=TABLE,
+        "Time for the remaining steps at the present pace, while the job trains.", "timeseries",
+        (Query(TIME_LEFT, JOB),), defaults={"unit": "s"}, options=TABLE,
     ),
     Panel(
         "Losses by job", "Attempts that ended by a preemption, an eviction or a lost node.", "timeseries",
-        (Query(each("holdfast_job_losses_total"), JOB),), defaults={"decimals": 0}, custom=STEPS, options=TABLE,
+        (Query(each("holdfast_job_interruptions_total"), JOB),), defaults={"decimals": 0}, custom=STEPS, options=TABLE,
     ),
 )  # fmt: skip
 
 ECONOMY = (
-    figure("Spent", "Money spent on nodes so far by all selected jobs.", total("holdfast_job_spent"), **MONEY),
+    figure("Spent", "Money spent on nodes so far by all selected jobs.", total("holdfast_job_cost"), **MONEY),
     figure(
         "Saved", "Money saved compared with the same steps on dedicated nodes only; negative if more was spent.",
-        total("holdfast_job_saved"), thresholds=thresholds((None, RED), (0, GREEN)), **MONEY,
+        total("holdfast_job_cost_saved"), thresholds=thresholds((None, RED), (0, GREEN)), **MONEY,
     ),
     figure(
         "Expected total", "Expected cost of the whole jobs; for a job without a forecast, the money spent so far.",
-        f"sum({each('holdfast_job_expected_cost')} or {each('holdfast_job_spent')})", **MONEY,
+        f"sum({each('holdfast_job_cost_expected')} or {each('holdfast_job_cost')})", **MONEY,
     ),
     figure(
         "Goodput", "Time in steps that were not lost, divided by all time since the first step; mean over jobs.",
@@ -127,24 +129,24 @@ ECONOMY = (
         thresholds=thresholds((None, RED), (0.8, ORANGE), (0.95, GREEN)), **GOODPUT,
     ),
     figure("Steps lost", "Steps that were trained again after a loss.",
-           total("holdfast_job_steps_lost_total"), decimals=0),
+           total("holdfast_job_lost_steps_total"), decimals=0),
     figure(
         "Jobs at risk", "Jobs that may miss their deadline or exceed their budget.",
-        f"count(({AT_RISK} == 1) unless on (namespace, job) ({DONE})) or vector(0)",
+        f"count(({AT_RISK} == 1) unless on (job_namespace, job_name) ({DONE})) or vector(0)",
         thresholds=thresholds((None, GREEN), (1, ORANGE)), decimals=0,
     ),
     Panel(
         "Spend by tier", "Money spent on nodes so far by all selected jobs, by tier.", "timeseries",
-        (Query(f"sum by (tier) ({each('holdfast_job_tier_spent', 'tier')})", "{{tier}}"),),
+        (Query(f"sum by (tier) ({each('holdfast_job_tier_cost', 'tier')})", "{{tier}}"),),
         defaults=MONEY, custom=STACKED, options=TABLE,
     ),
     Panel(
         "Expected total and budget", "Cost of each job so far, its expected total cost, and its budget.",
         "timeseries",
         (
-            Query(each("holdfast_job_spent"), "{{namespace}}/{{job}} spent"),
-            Query(each("holdfast_job_expected_cost"), "{{namespace}}/{{job}} expected"),
-            Query(each("holdfast_job_budget"), "{{namespace}}/{{job}} budget"),
+            Query(each("holdfast_job_cost"), "{{job_namespace}}/{{job_name}} spent"),
+            Query(each("holdfast_job_cost_expected"), "{{job_namespace}}/{{job_name}} expected"),
+            Query(each("holdfast_job_cost_budget"), "{{job_namespace}}/{{job_name}} budget"),
         ),
         defaults=MONEY, options=TABLE,
         overrides=(
@@ -168,11 +170,6 @@ ECONOMY = (
         ),
         defaults={"unit": "s", "thresholds": thresholds((None, RED), (0, ORANGE), (HOUR, GREEN))},
         custom={"thresholdsStyle": {"mode": "area"}}, options=TABLE,
-    ),
-    Panel(
-        "Attempts by tier", "Attempts of all selected jobs that had a node.", "timeseries",
-        (Query(f"sum by (tier) ({each('holdfast_job_tier_attempts_total', 'tier')})", "{{tier}}"),),
-        defaults={"decimals": 0}, custom={**STACKED, **STEPS}, options=TABLE,
     ),
     Panel(
         "Moves by reason", "Attempts that left their node before training was complete, in the whole cluster, by the "
@@ -218,7 +215,7 @@ ECONOMY = (
     ),
     Panel(
         "Steps lost by job", "Steps that were trained again after a loss.", "timeseries",
-        (Query(each("holdfast_job_steps_lost_total"), JOB),),
+        (Query(each("holdfast_job_lost_steps_total"), JOB),),
         defaults={"decimals": 0}, custom=STEPS, options=TABLE,
     ),
     Panel(
@@ -230,8 +227,8 @@ ECONOMY = (
 
 ROWS: Mapping[str, Sequence[Panel]] = {"Training": TRAINING, "Economy": ECONOMY}
 VARIABLES = (
-    choice("namespace", "label_values(holdfast_job_phase, namespace)"),
-    choice("job", 'label_values(holdfast_job_phase{namespace=~"$namespace"}, job)'),
+    choice("namespace", "label_values(holdfast_job_phase, job_namespace)"),
+    choice("job", 'label_values(holdfast_job_phase{job_namespace=~"$namespace"}, job_name)'),
 )
 
 

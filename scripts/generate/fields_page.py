@@ -66,6 +66,8 @@ def _type(schema: Schema) -> str:
         return f"map to {_type(schema['additionalProperties'])}"
     if "enum" in schema:
         return " or ".join(f"`{value}`" if value else "empty" for value in schema["enum"])
+    if "x-kubernetes-preserve-unknown-fields" in schema:
+        return "string or object"
     return "string or integer" if "x-kubernetes-int-or-string" in schema else str(schema["type"])
 
 
@@ -78,7 +80,7 @@ def _default(schema: Schema) -> str:
 
 def _limits(schema: Schema) -> str:
     limits = []
-    if "maxItems" in schema or "maxProperties" in schema:
+    if "maxItems" in schema or "additionalProperties" in schema:
         limits.append(f"at most {schema.get('maxItems', schema.get('maxProperties'))}")
     if "minimum" in schema and schema.get("type") == "integer":
         limits.append(f"{schema['minimum']} to {schema['maximum']}")

@@ -16,12 +16,15 @@ from tests.bench.context import Bench
 from tests.bench.figures import (
     creation,
     idle,
+    loss_guard,
     losses,
     notice,
     overhead,
+    scrape,
     several_creation,
     several_decide,
     several_endpoint,
+    several_in_place,
     several_losses,
     several_meeting,
     several_switch,
@@ -45,13 +48,16 @@ FIGURES: dict[str, Measure] = {
     "several-creation": several_creation.measure,
     "several-losses": several_losses.measure,
     "several-meeting": several_meeting.measure,
+    "scrape": lambda bench: scrape.measure(bench.quick),
     "several-decide": lambda bench: several_decide.measure(bench.quick),
     "several-endpoint": several_endpoint.measure,
+    "several-in-place": lambda bench: several_in_place.measure(bench.quick),
     "several-switch": lambda bench: several_switch.measure(bench.quick),
     "overhead": overhead.measure,
+    "cost-of-guard": lambda bench: loss_guard.measure(bench.quick),
     "switch": lambda bench: switch.measure(bench.quick),
 }
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "benchmarks.md"
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
 LONGEST = 1800.0  # seconds for one figure
 
 
@@ -62,8 +68,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=sorted(FIGURES), metavar="NAME",
                         help=f"measure only this: {', '.join(FIGURES)}; can be repeated")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--page", type=Path, metavar="FILE",
-                        help="write the page there; a full run writes docs/reference/benchmarks.md")  # fmt: skip
+    parser.add_argument("--earlier", action="append", type=Path, default=[], metavar="FILE",
+                        help="add the figures of an earlier --json; measure only what --only names")  # fmt: skip
+    parser.add_argument("--pages", type=Path, metavar="FOLDER",
+                        help="write the pages there; a full run writes them into docs/reference")  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -91,14 +99,16 @@ def main() -> int:
     err, out = Console(stderr=True), Console()
     if not out.is_terminal:
         out = Console(width=200)
-    wanted = options.only or list(FIGURES)
-    results = asyncio.run(measure(wanted, options.quick, lambda text: err.print(text, markup=False, highlight=False)))
+    wanted = options.only or ([] if options.earlier else list(FIGURES))
+    results = [found for path in options.earlier for found in report.read_json(path)]
+    results += asyncio.run(measure(wanted, options.quick, lambda text: err.print(text, markup=False, highlight=False)))
     report.show(results, out)
     if options.json:
         report.write_json(results, options.json)
-    page = options.page or (PAGE if not options.quick and not options.only else None)
-    if page:
-        page.write_text(report.markdown(results), encoding="utf-8")
+    is_full = not (options.quick or options.only or options.earlier)
+    folder = options.pages or (PAGES if is_full else None)
+    if folder:
+        report.write_pages(results, folder)
     return 0
 
 

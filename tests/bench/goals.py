@@ -109,6 +109,9 @@ GOALS: tuple[Goal, ...] = (
     Goal("several-lost-p99", "the same, p99", "s", "≤ 0.67", at_most(0.67), 0.67, "PyTorchJob, pods"),
     Goal("meeting", "1,024 launchers meet: the last is ready → all have the order to start, p99", "s", "≤ 1",
          at_most(1.0)),
+    Goal("scrape", "a scrape of the metrics of 10,000 jobs, all changed, p50", "s", "≤ 1", at_most(1.0)),
+    Goal("scrape-lag", "the same: longest time that other work of the operator waits, p50", "ms", "≤ 50", at_most(50.0),
+         digits=1),
     Goal("several-decide", "a decision about a job of 1,024 nodes that lost one: processor time, p50", "ms", "≤ 20",
          at_most(20.0), digits=1),
     Goal("several-idle-writes", "1,000 jobs of 8 nodes, 8,000 launchers wait 60 s: writes besides the lease", "", "0",
@@ -121,6 +124,8 @@ GOALS: tuple[Goal, ...] = (
         "several-switch-lost", "one of 4 nodes lost without notice: time without a step (beside it all made anew)", "s",
         "≥ 4 times less", lambda m: m.beside is not None and m.beside >= 4 * m.value, digits=2,
     ),
+    Goal("several-switch-own", "the same, as a multiple of the start of one pod of this program alone", "×", "≤ 1.5",
+         at_most(1.5), digits=2),
     Goal("several-switch-failed", "the program of one of 4 ranks dies: time without a step (beside it all made anew)",
          "s", "≤ 2", at_most(2.0), digits=2),
     Goal(
@@ -128,6 +133,10 @@ GOALS: tuple[Goal, ...] = (
         "≥ 8 times less", lambda m: m.beside is not None and m.beside >= 8 * m.value, digits=2,
     ),
     Goal("several-switch-again", "the same: steps computed twice", "", "0", at_most(0), digits=0),
+    Goal(
+        "several-in-place", "one of 4 programs dies, the others keep their processes (beside it 4 new processes)", "s",
+        "< new processes", lambda m: m.beside is not None and m.value < m.beside, digits=2,
+    ),
     Goal("idle-writes", "1,000 jobs, idle 60 s: writes besides the lease", "", "0", at_most(0), digits=0),
     Goal("idle-cpu", "1,000 jobs, idle 60 s: CPU of a core", "%", "≤ 1", at_most(1.0), 0.05, "all, at 300 jobs",
          digits=2),
@@ -136,6 +145,7 @@ GOALS: tuple[Goal, ...] = (
     Goal("report-cpu", "1,000 jobs reporting every 15 s: CPU of a core", "%", "≤ 10", at_most(10.0), digits=2),
     Goal("report-writes", "1,000 jobs reporting: writes a second", "/s", "≤ 10", at_most(10.5), digits=1),
     Goal("step", "holdfast_train: overhead of a step, mean", "ms", "≤ 0.1", at_most(0.1), digits=4),
+    Goal("guard", "failure.nonFinite: what the guard for losses adds to a step", "%", "≤ 1", at_most(1.0), digits=2),
 )  # fmt: skip
 
 BY_KEY = {goal.key: goal for goal in GOALS}

@@ -109,8 +109,13 @@ class Launcher:
         return self._is_running
 
     async def connect(self) -> None:
-        """Open the connection, without a request."""
-        await self._link.open()
+        """Open the connection, without a request. A launcher that is refused tries again, as a real one does."""
+        while True:
+            try:
+                return await self._link.open()
+            except OSError:
+                self.refused += 1
+                await asyncio.sleep(AGAIN_AFTER)
 
     def begin(self) -> None:
         """Ask from now on, in a task."""

@@ -66,6 +66,7 @@ def rows(results: Sequence[Measured]) -> list[tuple[str, ...]]:
     return lines
 
 
+SEVERAL = ("several-", "meeting")  # beginnings of the names of goals
 HEADINGS = ("figure", "best peer, published", "Job, this run", "goal", "Holdfast", "ratio", "goal is")
 
 
@@ -108,11 +109,26 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
     path.write_text(json.dumps(as_json(results), indent=2) + "\n", encoding="utf-8")
 
 
-def markdown(results: Sequence[Measured]) -> str:
-    """The page docs/reference/benchmarks.md."""
+def read_json(path: Path) -> list[Measured]:
+    """The figures of an earlier run, from a file of `write_json`."""
+    figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    return [Measured(one["figure"], one["holdfast"], one["job"], one["limit"], one["note"]) for one in figures]
+
+
+def write_pages(results: Sequence[Measured], folder: Path) -> None:
+    """Write one page about trainings on one node, and one about several, each if there is a figure for it."""
+    several = [one for one in results if one.goal.startswith(SEVERAL)]
+    alone = [one for one in results if one not in several]
+    for name, heading, found in (("benchmarks", "", alone), ("benchmarks-several-nodes", " of several nodes", several)):
+        if found:
+            (folder / f"{name}.md").write_text(markdown(found, f"Benchmarks{heading}"), encoding="utf-8")
+
+
+def markdown(results: Sequence[Measured], heading: str) -> str:
+    """One page of docs/reference."""
     around = surroundings()
     lines = [
-        "# Benchmarks",
+        f"# {heading}",
         "",
         "Written by `make bench`. The control plane is real (etcd, API server, scheduler, controller manager) and runs",
         "on one machine; KWOK simulates nodes and pods; the operator runs under its own service account with its",
@@ -121,7 +137,8 @@ def markdown(results: Sequence[Measured]) -> str:
         "pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
         "Launchers of trainings on several nodes are simulated, with real tokens, HTTPS and an address each; where",
         "time without a step is measured, pods, programs and gloo are real. JobSet was not measured in this run.",
-        "What checkpoints cost: [Benchmarks of checkpoints](benchmarks-checkpoint.md).",
+        "See also: [one node](benchmarks.md), [several nodes](benchmarks-several-nodes.md),",
+        "[checkpoints](benchmarks-checkpoint.md).",
         "",
         f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
         f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included; "

@@ -1,6 +1,7 @@
 """The language model of holdfast_train, which also says when each of its steps was done, by this machine's clock.
 
 Rank 0 also appends it to the file that STEP_TIMES names, if it is set: the log of a pod goes with the pod.
+With RESTART_IN_PLACE the program stays in its process when the training starts anew.
 """
 
 import os
@@ -9,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast_train import Run
+from holdfast_train import Run, restart_in_place
 from holdfast_train.examples import language_model
 
 SAYS = "done"
 FILE = "STEP_TIMES"
+IN_PLACE = "RESTART_IN_PLACE"
 
 
 class TimedRun(Run):
@@ -31,4 +33,4 @@ class TimedRun(Run):
 
 if __name__ == "__main__":
     language_model.Run = TimedRun  # type: ignore[misc]
-    sys.exit(language_model.main())
+    sys.exit(restart_in_place(language_model.main) if os.environ.get(IN_PLACE) else language_model.main())

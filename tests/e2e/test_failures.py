@@ -1,6 +1,9 @@
 """What goes wrong inside a job or its namespace: failures are counted, mistakes are named, refusals are waited out."""
 
+import subprocess
+import sys
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from tests.support.cluster.local_cluster import apply
 from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
@@ -293,3 +296,58 @@ def delays(job: Job) -> list[timedelta]:
             retry_at = datetime.fromisoformat(text)
             found.append(retry_at - at)
     return found
+
+
+# Breaks if a training that hangs is Progressing for ever, or begins from the start when it is started again.
+def test_training_that_hangs_is_ended_and_goes_on_from_its_checkpoint(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    stop_once = (
+        "import os, signal; from holdfast_train import Run; from holdfast_train.examples.stub import Counter\n"
+        "with Run(counter=Counter()) as run:\n"
+        "    for step in run.steps():\n"
+        "        if step == 25 and os.environ['HOLDFAST_ATTEMPT'] == '1':\n"
+        "            os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    command = ["python3", "-c", stop_once]
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], command, goal=SHORT, failure={"stallTimeout": "10s"})
+    done = job.wait_phase("Completed", "Failed", timeout=120)
+    first, last = done["history"]
+    assert (done["phase"], first["kind"], first["reason"]) == ("Completed", "Failure", "Stalled")
+    assert "no step for 1" in first["message"]
+    assert "after step 25" in first["message"]
+    assert "a rank was in <module> (<string>, line " in first["message"]
+    command = [str(Path(sys.executable).with_name("holdfast")), "evidence", "job", "-n", namespace]
+    command += ["--attempt", "1", "--kubeconfig", str(cluster.admin_kubeconfig)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+    assert "no step for 1" in shown
+    assert '  File "<string>", line ' in shown, "the stacks"
+    assert last["resumedStep"] == 20
+
+
+# Breaks if a training whose losses are not numbers goes on, or meets the batch that has spoiled it again.
+def test_a_poisoned_batch_takes_the_training_back_and_is_passed_over(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    program = (
+        "import time; from holdfast_train import ElasticSampler, Run\n"
+        "sampler = ElasticSampler(4000, batch=4, seed=1)\n"
+        "poisoned = {sample for step in (250, 251, 252) for sample in sampler.indices(step)}\n"
+        "with Run(sampler=sampler) as run:\n"
+        "    for step in run.steps():\n"
+        "        run.report(loss=float('nan') if poisoned.intersection(sampler.indices(step)) else 1.0)\n"
+        "        time.sleep(0.01)\n"
+        "print('passed over', sampler.skipped)\n"
+    )
+    job = submit(
+        cluster, namespace, [calm_pool.tier("cpu")], ["python3", "-c", program], goal={"steps": 400},
+        checkpoint={"every": "50 steps"},
+    )  # fmt: skip
+    done = job.wait_phase("Completed", "Failed", timeout=120)
+    assert len(done["history"]) == 2, done["history"]
+    first, last = done["history"]
+    assert (done["phase"], first["kind"], first["reason"]) == ("Completed", "Failure", "NonFinite")
+    assert "3 in a row: step 251 (nan)" in first["message"]
+    back = last["resumedStep"]
+    assert 0 < back <= 150
+    assert f"passed over {253 - back}" in job.logs(last["number"])

@@ -3,6 +3,7 @@
 With checkpoint.folder they lose their nodes, and end as if they had not.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -26,7 +27,7 @@ from holdfast.local.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("operator")
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/as-it-is.yaml").read_text(encoding="utf-8"))["spec"]
-STEPS = {"as_it_is.py": 200, "plain.py": 120}
+STEPS = {"as_it_is.py": 240, "plain.py": 120}
 LOSSES = 3
 WITHOUT_FOLDER = str(REPOSITORY / "tests/support/trainer/hugging_face.py")
 
@@ -63,6 +64,12 @@ def _goes_on(status: Raw, losses: int) -> bool:
     return restarts(status)[0] == losses and "node" in status and "firstStep" in current and resumed < saved < step
 
 
+def _foreseen(status: Raw) -> bool:
+    """Whether the attempt that resumed has taken a step since, and an ETA is shown."""
+    resumed, progress = (status.get("current") or {}).get("resumedStep"), status["progress"]
+    return resumed is not None and progress["step"] > resumed and "eta" in progress
+
+
 def alone(folder: Path, program: str, *arguments: str) -> str:
     """The last line of the program that nobody interrupts."""
     path = REPOSITORY / "tests/support/trainer" / program
@@ -76,6 +83,12 @@ def alone(folder: Path, program: str, *arguments: str) -> str:
 
 def result(output: str) -> str:
     return next(line for line in output.splitlines() if line.startswith("RESULT "))
+
+
+def outcome(line: str) -> tuple[dict[int, float], str]:
+    """The losses by step, and the digest of the weights."""
+    losses, digest = json.loads(line.removeprefix("RESULT "))
+    return dict(losses), digest
 
 
 def notes_of(notes: Path) -> list[tuple[str, int]]:
@@ -106,8 +119,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
 ) -> None:
     job = start(cluster, namespace, pool, tmp_path / "notes", "as_it_is.py", "0.25", *([mode] * bool(mode)))
     reclaim(cluster, job)
-    last = job.wait("the time that is left", lambda s: restarts(s)[0] == LOSSES and s["progress"].get("eta"), 120)
-    assert last["progress"]["step"] > last["current"]["resumedStep"]
+    job.wait("the time that is left", lambda s: restarts(s)[0] == LOSSES and _foreseen(s), 120)
     text = shown(job)
     assert "each complete checkpoint that it writes into /outputs is saved" in text
     twice_so_far = re.search(r"(\d+) steps? done twice", text)
@@ -115,7 +127,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
         assert twice_so_far, text
         assert int(twice_so_far[1]) <= LOSSES
     else:
-        assert "0 steps done twice" not in text
+        assert not re.search(r"\b0 steps done twice", text)
     done = job.wait_phase("Completed", timeout=120)
     assert done["checkpoint"]["step"] == done["progress"]["step"] == STEPS["as_it_is.py"]
     ran = [record for record in done["history"] if "firstStep" in record]
@@ -129,7 +141,13 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
         (one is None and not mode) or (one is not None and min(steps, 0 if mode else 1) <= one <= steps)
         for one, steps in zip(told, twice, strict=True)
     ), (told, twice)
-    assert result(job.logs(ran[-1]["number"])) == alone(tmp_path / "alone", "as_it_is.py", "0", *([mode] * bool(mode)))
+    found = outcome(result(job.logs(ran[-1]["number"])))
+    wanted = outcome(alone(tmp_path / "alone", "as_it_is.py", "0", *([mode] * bool(mode))))
+    assert found[1] == wanted[1], "the weights, bit for bit"
+    # A Trainer that saves on SIGTERM may leave between a step and its entry in its own log.
+    left = {record["resumedStep"] + after for record in ran if "resumedStep" in record for after in (0, 1) if mode}
+    assert wanted[0].keys() - found[0].keys() <= left
+    assert {k: v for k, v in found[0].items() if k not in left} == {k: v for k, v in wanted[0].items() if k not in left}
 
 
 # Breaks if a program of which nobody knows the steps loses more than those since its last save, if its files come back
@@ -166,7 +184,7 @@ def metrics(operator: OperatorProcess, namespace: str) -> set[str]:
 
     def read() -> bool:
         code, page = operator.get("/metrics")
-        series = [line.partition("{") for line in page.splitlines() if f'namespace="{namespace}"' in line]
+        series = [line.partition("{") for line in page.splitlines() if f'job_namespace="{namespace}"' in line]
         found.update(name.removeprefix("holdfast_job_") for name, _, _ in series)
         return code == 200
 
@@ -184,7 +202,7 @@ def test_an_unmodified_trainer_is_shown_and_moves(
     running = job.wait_step(11, 120)
     assert running["progress"]["steps"] == 150
     assert float(running["progress"]["loss"]) > 0
-    assert {"steps_lost_total", "loss"} <= metrics(operator, namespace)
+    assert {"lost_steps_total", "training_loss"} <= metrics(operator, namespace)
 
     cluster.reclaim(running["node"], timedelta(seconds=6))
     moved = job.wait("a step of the next attempt", lambda s: s["ledger"].get("uncountedRestarts") == 1, 120)
@@ -192,7 +210,7 @@ def test_an_unmodified_trainer_is_shown_and_moves(
     told = job.wait("the time that is left", lambda s: s["attempt"] == 2 and s["progress"].get("eta"), 60)
     assert "goodput" not in told["ledger"]
     assert told["ledger"].get("stepsLost", 0) == 0
-    assert not {"goodput_ratio", "steps_lost_total", "saved"} & metrics(operator, namespace)
+    assert not {"goodput_ratio", "lost_steps_total", "cost_saved"} & metrics(operator, namespace)
     console = Console(width=160, force_terminal=False)
     with console.capture() as screen:
         describe.show(console, TrainingJob.parse(job.get()), [], datetime.now(UTC))

@@ -69,12 +69,11 @@ def test_falls_back_tier_by_tier_when_nothing_better_is_left(
     assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated costs more"
 
     assert _counted(operator) == (moved + 3, recovered + 3)
-    of_job = {"namespace": namespace, "job": job.name}
+    of_job = {"job_namespace": namespace, "job_name": job.name}
     for one in done["ledger"]["byTier"]:
         tier = {"tier": one["tier"], **of_job}
-        assert operator.metric("holdfast_job_tier_attempts_total", **tier) == one["attempts"]
-        assert operator.metric("holdfast_job_tier_spent", **tier) == float(one["spent"])
-    assert operator.metric("holdfast_job_steps_lost_total", **of_job) == 0
+        assert operator.metric("holdfast_job_tier_cost", **tier) == float(one["spent"])
+    assert operator.metric("holdfast_job_lost_steps_total", **of_job) == 0
     assert operator.metric("holdfast_job_goodput_ratio", **of_job) == float(done["ledger"]["goodput"])
 
 

@@ -135,7 +135,8 @@ def test_a_budget_and_a_deadline_stop_all_nodes_after_one_save(
     job.patch({"activeDeadline": "1m"})
     status = job.wait_phase("Failed", "Completed")
     assert status["reason"] == "DeadlineExceeded"
-    wait_for(lambda: not job.pods(), 30, "both pods to save and go")
+    over = ("Succeeded", "Failed")
+    wait_for(lambda: all(pod["status"]["phase"] in over for pod in job.pods()), 60, "both pods to save and go")
     first, second = commits(cluster, namespace)
     assert second >= first + 5
 

@@ -134,13 +134,12 @@ def test_a_suspended_training_gives_all_nodes_back(
     job.wait_step(5, 120)
     job.patch({"suspend": True})
     job.wait_phase("Suspended")
-    wait_for(
-        lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in job.pods()), 30, "all pods to end"
-    )
+    wait_for(lambda: [pod["status"]["phase"] for pod in job.pods()] == ["Succeeded"] * 2, 60, "all pods to end")
+    assert all(f"rank {rank} of 2 begins attempt 1 at 0 " in printed(job, f"job-1-{rank}") for rank in range(2))
     saved = job.status()["checkpoint"]["step"]
     job.patch({"suspend": False})
     status = completed(job)
-    assert restarts(status) == (0, 0, 0)
+    assert restarts(status) == (0, 0, 0), status["history"]
     (again,) = [pod for pod in members(job) if pod.endswith("-0") and pod != "job-1-0"]
     assert f"begins attempt {again.split('-')[1]} at {saved} " in printed(job, again)
     labels = [pod["metadata"]["labels"] for pod in job.pods()]

@@ -33,7 +33,9 @@ class Gangs(Group):
         cluster.kubectl("cordon", pool.node("dedicated-1"), pool.node("cpu-1"))
 
     def trainer(self, name: str) -> Raw:
-        return {**super().trainer(name), "nodes": 2, "env": environment(self.folder / name, STEPS)}
+        # Without processes that wait: the imports of so many trainings at once would need more time than the training.
+        more = {"nodes": 2, "warmStart": False, "env": environment(self.folder / name, STEPS)}
+        return {**super().trainer(name), **more}
 
     def reclaim(self) -> None:
         (self.folder / "fast").touch()
@@ -90,4 +92,5 @@ def test_operator_killed_after_each_write_while_one_node_of_two_is_lost(
     with PodWatch(cluster, namespace) as watch:
         kill_after_each_write(lone_operator, make_gangs)
         for name, alive in watch.most_alive().items():
-            assert len(alive) <= 3, f"pods of {name} that lived at once: {[p['metadata']['name'] for p in alive]}"
+            # Two that train, a new one, and one that an operator made and did not live to name: that one is deleted.
+            assert len(alive) <= 4, f"pods of {name} that lived at once: {[p['metadata']['name'] for p in alive]}"

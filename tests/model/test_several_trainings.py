@@ -84,6 +84,11 @@ class SeveralTrainings(RuleBasedStateMachine):
         assert again.trace == (), f"a second decision changes something: {again.trace}"
         one.lagging = False
 
+    @rule(which=WHICH)
+    def promise(self, which: int) -> None:
+        """The operator dies before it writes the status that names a pod."""
+        self.all[which].promise()
+
     @rule(which=WHICH, count=st.integers(1, 3))
     def bind(self, which: int, count: int) -> None:
         """The scheduler binds some pods of a training."""

@@ -14,6 +14,7 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.pod.loader_workers import keep_workers, obey_parent_only
 from holdfast_train.restore.load import load, load_weights
+from holdfast_train.run.in_place import restart_in_place
 from holdfast_train.run.run import Run
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "load",
     "load_weights",
     "obey_parent_only",
+    "restart_in_place",
 ]
 
 if os.environ.get("HOLDFAST_JOB"):

@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 
 from holdfast_train.errors import EnvironmentVariableError
 
-__all__ = ["KEYS", "Credentials", "Environment", "Every", "Identity", "parse_every", "parse_seconds"]
+__all__ = ["KEYS", "Credentials", "Environment", "Every", "Identity", "Spike", "parse_every", "parse_seconds"]
 
 _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 0.000001}
 _DURATION: Final = re.compile(r"(?:(?:\d+)(?:d|h|ms|us|m|s))+")
@@ -73,13 +73,24 @@ class Every:
 
 
 @dataclass(frozen=True)
+class Spike:
+    """When losses explode: `steps` in a row exceed the median of the last `window` by `deviations` deviations."""
+
+    deviations: int
+    steps: int
+    window: int
+
+
+@dataclass(frozen=True)
 class Environment:
     """The HOLDFAST_ variables of one pod. Times are in seconds. None: the variable is not set.
 
     `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept
     because of their `keep_metric`; `keep_mode`: whether a lower or a higher value is better. `upload_rate`: the limit
     in bytes a second for uploads of this process during training, its share of the pod's limit. `pod_ip`: with several
-    nodes. `keeper`: see KeptMemory. `non_finite`: what is done if losses are not finite.
+    nodes. `peers`: another node keeps a copy of the state too. `keeper`: see KeptMemory. `non_finite`: what is done if
+    losses are not finite. `spike`: when losses explode, None if that is not watched. `resume_only`: the
+    objects to restore from the address `resume`; empty: all.
     """
 
     identity: Identity
@@ -105,7 +116,10 @@ class Environment:
     ca_file: str | None
     verdict_folder: str | None
     keeper: str | None = None
+    peers: bool = False
     non_finite: Literal["Rollback", "Stop", "Ignore"] = "Ignore"
+    spike: Spike | None = None
+    resume_only: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
@@ -146,7 +160,10 @@ class Environment:
             ca_file=env.get("HOLDFAST_CA_FILE"),
             verdict_folder=env.get("HOLDFAST_VERDICT_DIR"),
             keeper=env.get("HOLDFAST_KEEPER"),
+            peers=_flag(env, "HOLDFAST_CHECKPOINT_PEERS"),
             non_finite=_non_finite(env),
+            spike=_spike(env),
+            resume_only=_resume_only(env),
         )
 
 
@@ -154,6 +171,13 @@ def _required(env: Mapping[str, str], name: str, where: str = "HOLDFAST_JOB") ->
     if name not in env:
         raise EnvironmentVariableError(f"{name} is not set; it is required if {where} is set")
     return env[name]
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "false")
+    if text not in ("true", "false"):
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: true or false")
+    return text == "true"
 
 
 def _mode(env: Mapping[str, str]) -> Literal["Min", "Max"]:
@@ -170,6 +194,28 @@ def _non_finite(env: Mapping[str, str]) -> Literal["Rollback", "Stop", "Ignore"]
     if action not in ("Rollback", "Stop", "Ignore"):
         raise EnvironmentVariableError(f"{name} is {action!r}; allowed: Rollback, Stop or Ignore")
     return cast("Literal['Rollback', 'Stop', 'Ignore']", action)
+
+
+def _spike(env: Mapping[str, str]) -> Spike | None:
+    text = env.get(name := "HOLDFAST_SPIKE")
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6}) deviations, (\d{1,6}) steps, window (\d{1,6})", text)
+    if found is None or 0 in (spike := Spike(*map(int, found.groups()))).__dict__.values():
+        raise EnvironmentVariableError(f"{name} is {text!r}; allowed: such as '10 deviations, 10 steps, window 200'")
+    return spike
+
+
+def _resume_only(env: Mapping[str, str]) -> tuple[str, ...]:
+    name, resume = "HOLDFAST_CHECKPOINT_RESUME_ONLY", env.get("HOLDFAST_CHECKPOINT_RESUME", "Auto")
+    names = tuple(part.strip() for part in env.get(name, "").split(",")) if name in env else ()
+    if not all(names):
+        raise EnvironmentVariableError(f"{name} is {env[name]!r}; allowed: names with commas between them, as model")
+    if names and resume in ("Auto", "Never"):
+        raise EnvironmentVariableError(
+            f"{name} is {env[name]!r} with HOLDFAST_CHECKPOINT_RESUME {resume!r}; allowed: only with an address"
+        )
+    return names
 
 
 def _every(env: Mapping[str, str]) -> Every:

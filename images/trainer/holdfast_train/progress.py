@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from holdfast_train.pulse import Pulse
+
 __all__ = ["Progress"]
 
 
@@ -10,7 +12,8 @@ class Progress:
     """The content of the next report. The training thread sets plain attributes; the reporter's threads read them."""
 
     def __init__(self) -> None:
-        self.state = "starting"
+        self.pulse = Pulse(None)  # of this rank: the launcher sees from it that training goes on
+        self._state = "starting"
         self.step: int | None = None
         self.steps: int | None = None
         self.first_step: tuple[int, float] | None = None  # that this process trained, and when (time.monotonic)
@@ -22,6 +25,20 @@ class Progress:
         self.save_error: str | None = None  # one line; None after a save has succeeded again
         self.folder = False  # True in the writer of checkpoint.folder, which knows checkpoints and no steps
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
+
+    @property
+    def state(self) -> str:
+        """What the program does, in the words of the operator's protocol."""
+        return self._state
+
+    @state.setter
+    def state(self, state: str) -> None:
+        self._state = state
+        self._beat()
+
+    def _beat(self) -> None:
+        has_all = self.steps is not None and (self.step or 0) >= self.steps  # what follows the last step is no training
+        self.pulse.beat("finishing" if has_all and self._state == "training" else self._state, self.step)
 
     def resume(self, step: int, uri: str, note: str) -> None:
         """Training goes on from the checkpoint of `step` at `uri`."""
@@ -35,4 +52,5 @@ class Progress:
         if is_first:
             self.first_step = (step, time.monotonic())
         self.step = step
+        self._beat()
         return is_first

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
 from holdfast.api.profile import ProfileTier
+from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, RankSet, Step, Time
 
 Reason = Annotated[str, Clip(128)]
@@ -78,12 +78,13 @@ class EndReason(StrEnum):
     FENCED = "Fenced"  # a newer attempt owns the checkpoints
     KILLED = "Killed"  # from outside
     CONTAINER_LOST = "ContainerLost"  # its node restarted, or lost the container's shim
-    CONNECTION_LOST = "ConnectionLost"  # between its nodes, and nothing else is known
+    CONNECTION_LOST = "ConnectionLost"  # between its nodes or to another server, and nothing else is known
     # Many attempts in a row were lost, or failed, without progress.
     TOO_MANY_FRUITLESS = "TooManyFruitlessAttempts"
     # Its program ended, or cannot run.
     EXITED = "Exited"
     EXIT_CODE = "ExitCode"
+    STALLED = "Stalled"  # it took no step for spec.failure.stallTimeout
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"  # a failure beyond its own limit of scratch space; a loss if its node was low on something
     COMMAND_NOT_FOUND = "CommandNotFound"

@@ -5,11 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from holdfast.api.every import Every, cel_instant, no_period
-from holdfast.api.lists import KeyedBy
+from holdfast.api.failure import Failure
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
-from holdfast.api.rules import Rule, exactly_one
+from holdfast.api.rules import KeyedBy, Rule, exactly_one
+from holdfast.api.saving.every import Every, cel_instant, no_period
+from holdfast.api.saving.resumption import Resume
 from holdfast.api.scalars import (
     Count,
     Duration,
@@ -24,15 +25,13 @@ from holdfast.api.scalars import (
 from holdfast.api.strings import (
     Bucket,
     Endpoint,
-    EndReasonText,
     MetricName,
     MountPath,
     ObjectName,
     PathPattern,
+    ProgressPattern,
     Region,
     RelativePath,
-    Resume,
-    RuleText,
 )
 from holdfast.api.trainer import (
     ClaimRef,
@@ -62,15 +61,13 @@ __all__ = [
     "EnvFrom",
     "EnvSource",
     "EnvVar",
-    "Failure",
-    "FailureAction",
-    "FailureRule",
     "FieldRef",
     "Goal",
     "Keep",
     "KeyRef",
     "LocalRef",
     "Policy",
+    "Progress",
     "Resources",
     "ReturnPolicy",
     "S3Storage",
@@ -87,7 +84,6 @@ __all__ = [
 
 Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
-FailureAction = Literal["Fail", "Retry", "Elsewhere", "Ignore"]
 
 
 class Capacity(Model):
@@ -225,13 +221,19 @@ class Checkpoint(Model):
     upload_rate: Quantity | None = None
     """The most bytes per second that each pod uploads while it trains, such as 300M; at least 1M. Set it if training
     needs the network. A pod that drains saves without this limit. Default: no limit."""
+    peers: Flag = False
+    """True: with several nodes, each rank also sends what a save has copied to the memory of another node. Then the
+    loss of one node costs no step that was copied, even if the storage does not have all of it yet. Each node needs
+    memory for two more copies of a node's part of the state."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
     """How long a pod may take to save after it is ordered to leave, such as 100s."""
     resume: Resume = "Auto"
     """Where the first attempt starts. Auto: from the newest checkpoint in the storage. Never: from the beginning. Or
-    the address of one checkpoint, such as s3://bucket/prefix/name."""
+    the address of one checkpoint, such as s3://bucket/prefix/name. Or a warm start: an object with the fields from, an
+    address, and only, names of objects such as model. Then training starts at step 0 with these objects of that
+    checkpoint; the optimizer, the schedule, the position in the data and all other objects start anew."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -284,57 +286,14 @@ class Goal(Model):
     """Number of steps of the whole training. Default: the number that the trainer reports."""
 
 
-ExitCode = Annotated[int, Field(strict=True, ge=1, le=255)]
+class Progress(Model):
+    """Where progress comes from if the program does not report it, neither with a Run nor by Kubeflow's protocol."""
 
-
-class FailureRule(Model):
-    """What is done about failures of the program that meet all conditions of the rule. Set at least one condition."""
-
-    exit_codes: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=1, le=255)], ...], Field(min_length=1, max_length=32)
-    ] = ()
-    """The program ended with one of these exit codes; with 128 + N if signal N ended it. Under torchrun, this is the
-    exit code of the process that failed first."""
-    reasons: Annotated[tuple[EndReasonText, ...], Field(min_length=1, max_length=32)] = ()
-    """The attempt ended for one of these reasons, as holdfast describe shows them, such as OutOfMemory."""
-    message: RuleText | None = None
-    """The message of the end, as holdfast describe shows it, contains this text, such as CUDA error. It has the last
-    lines of the program. * stands for any text, also several lines."""
-    action: FailureAction
-    """Fail: the job ends as Failed at once. Retry: the failure counts, and the program is started again, as without a
-    rule. Elsewhere: the same, but on another node. Ignore: it counts as a loss, and not against maxFailures."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            allowed="at least one of exitCodes, reasons and message must be set",
-            cel="has(self.exitCodes) || has(self.reasons) || has(self.message)",
-            is_met=lambda rule: bool(rule.exit_codes or rule.reasons or rule.message is not None),
-            got_cel="'none'",
-            got=lambda _: "none",
-        ),
-    )
-
-
-class Failure(Model):
-    """How many failures of the program, and how many attempts without progress, end the job.
-
-    The job survives any number of losses (preemptions, evictions, lost nodes) while attempts make progress.
-    """
-
-    max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
-    """How many failures within the window the job survives. One more failure ends the job as Failed."""
-    window: Annotated[timedelta, DurationBounds("1m", "365d")] = timedelta(hours=24)
-    """For how long a failure counts, such as 24h."""
-    failure_rules: Annotated[tuple[FailureRule, ...], Field(max_length=16, alias="rules")] = ()
-    """What is done about certain failures. The first rule that fits decides; without one, the failure counts."""
-    non_finite: Literal["Rollback", "Stop", "Ignore"] = "Rollback"
-    """What is done if losses that a Run reports are not finite: see docs/how-to/losses-that-are-not-numbers.md."""
-    max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
-    """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
-    Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only
-    reports its steps makes progress with its first step; a program that reports nothing, by running for five minutes.
-    Attempts that got no node do not count, and neither do those whose Spot node the cluster took back, or whose node
-    was announced to go."""
+    patterns: Annotated[tuple[ProgressPattern, ...], Field(max_length=8)] = ()
+    """Lines that the program prints, with the places of the numbers, such as step {step}/{total} loss={loss}. The
+    placeholders are {step}, {total}, {loss} and {grad_norm}. A * stands for any text, blanks for any number of blanks,
+    and {{ and }} for braces. tqdm and lightning stand for progress bars of these libraries. A change counts from the
+    next attempt on. Default: none."""
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:
@@ -357,6 +316,8 @@ class TrainingJobSpec(Model):
     """How checkpoints are saved, kept and resumed from."""
     goal: Goal = Goal()
     """The length of the training, for percent and ETA."""
+    progress: Progress = Progress()
+    """Where progress comes from if the program does not report it."""
     failure: Failure = Failure()
     """How many failures of the program end the job."""
     suspend: Flag = False
@@ -381,6 +342,13 @@ class TrainingJobSpec(Model):
             is_met=lambda spec: spec.checkpoint.folder is None or spec.trainer.nodes == 1,
             got=lambda spec: f"{spec.trainer.nodes} nodes",
             field=".checkpoint.folder",
+        ),
+        Rule(
+            allowed="checkpoint.peers needs several nodes: set trainer.nodes to 2 or more, or leave peers out",
+            cel="!self.checkpoint.peers || self.trainer.nodes > 1",
+            is_met=lambda spec: not spec.checkpoint.peers or spec.trainer.nodes > 1,
+            got=lambda spec: f"{spec.trainer.nodes} node",
+            field=".checkpoint.peers",
         ),
         Rule(
             allowed="trainer must not change while the job runs: suspend the job first (spec.suspend: true)",

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
+from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Time
 
 MAX_TIERS = 16

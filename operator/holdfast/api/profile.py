@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal, Protocol
 from pydantic import Field
 
 from holdfast.api.knowledge import MAX_FAULTY, MAX_TIERS, NodeFaults, Observation, TierKnowledge
-from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
-from holdfast.api.rules import Rule
+from holdfast.api.rules import KeyedBy, Rule
 from holdfast.api.scalars import Clip, Count, Duration, DurationBounds, Hours, Money, Quantity, Time, format_duration
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 

@@ -1,4 +1,4 @@
-"""Rules about several fields: declared once, checked in two places.
+"""Rules about several fields, or about all items of a list: declared once, checked in two places.
 
 A rule has the CEL text that the API server evaluates, and the same rule as a Python predicate that `holdfast check
 --offline` and every model use. tests/integration/api proves with one table of invalid manifests that the two agree.
@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.errors import Violation
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from holdfast.api.errors import ScalarError, Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,31 @@ def cel_string(text: str) -> str:
 def validations(rules: tuple[Rule, ...]) -> Mapping[str, object]:
     """The schema fragment for `rules`, empty without rules."""
     return {"x-kubernetes-validations": [rule.to_schema() for rule in rules]} if rules else {}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBy:
+    """Marks a list as a map: no two items have the same `key` (camelCase), so two appliers can each own one item."""
+
+    key: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        attribute = snake_case(self.key)
+
+        def validate(items: tuple[Any, ...]) -> tuple[Any, ...]:
+            seen: set[Any] = set()
+            for item in items:
+                value = getattr(item, attribute)
+                if value in seen:
+                    raise ScalarError(value, f"no two items may have the same {self.key}")
+                seen.add(value)
+            return items
+
+        return core_schema.no_info_after_validator_function(validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {
+            **handler(schema),
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": [self.key],
+        }

@@ -20,9 +20,9 @@ Schema = dict[str, Any]
 _KEPT: Final = frozenset(
     {
         "description", "enum", "format", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems",
-        "minLength", "minimum", "pattern", "properties", "required", "type", "uniqueItems",
+        "minLength", "minimum", "oneOf", "pattern", "properties", "required", "type", "uniqueItems",
         "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
-        "x-kubernetes-validations",
+        "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
     }
 )  # fmt: skip
 _UNDERSTOOD: Final = _KEPT | {"$defs", "$ref", "additionalProperties", "anyOf", "const", "default", "exclusiveMaximum",
@@ -67,7 +67,9 @@ class _Converter:
             schema["enum"] = [source["const"]]
         if any(abs(schema.get(bound, 0)) > _EXACT for bound in ("minimum", "maximum")):
             raise SchemaError(f"{path}: a bound beyond 2^53 would be stored as another number")
-        kind = "int-or-string" if "x-kubernetes-int-or-string" in schema else schema.get("type")
+        kind = schema.get("type")
+        kind = "int-or-string" if "x-kubernetes-int-or-string" in schema else kind
+        kind = "string-or-object" if "x-kubernetes-preserve-unknown-fields" in schema else kind
         kinds: Mapping[Any, Callable[[Schema, Schema, str], None]] = {
             "object": self._object,
             "array": self._array,
@@ -75,6 +77,7 @@ class _Converter:
             "integer": _integer,
             "boolean": lambda *_: None,
             "int-or-string": _string,
+            "string-or-object": self._object,
         }
         if kind not in kinds:
             raise SchemaError(f"{path}: a structural schema cannot express type {kind}")

@@ -25,23 +25,25 @@ class Text:
     shortest: int = 1
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        form = re.compile(self.pattern or r"[\s\S]*")
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def check(self, value: object) -> str:
+        """`value`, if it is such a string. ScalarError if it is not."""
         length = f"of {self.shortest} to" if self.shortest else "of at most"
-        allowed = f"must be {self.words}, {length} {self.longest} characters"
-
-        def validate(value: object) -> str:
-            if (
-                not isinstance(value, str)
-                or not self.shortest <= len(value) <= self.longest
-                or not form.fullmatch(value)
-            ):
-                raise ScalarError(value, allowed)
-            return value
-
-        return core_schema.no_info_plain_validator_function(validate)
+        if (
+            not isinstance(value, str)
+            or not self.shortest <= len(value) <= self.longest
+            or not re.fullmatch(self.pattern or r"[\s\S]*", value)
+        ):
+            raise ScalarError(value, f"must be {self.words}, {length} {self.longest} characters")
+        return value
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        fragment: JsonSchemaValue = {"type": "string", "maxLength": self.longest}
+        return {"type": "string", **self.fragment()}
+
+    def fragment(self) -> JsonSchemaValue:
+        """The bounds of the string, without its type."""
+        fragment: JsonSchemaValue = {"maxLength": self.longest}
         if self.shortest:
             fragment["minLength"] = self.shortest
         if self.pattern:
@@ -86,14 +88,10 @@ Endpoint = Annotated[
     ),
 ]
 Region = Annotated[str, Text("the name of a region, such as us-east-1", 63, _LABEL)]
-Resume = Annotated[
-    str,
-    Text(
-        "Auto, Never or a checkpoint's address (s3://… or file:///…)",
-        1024,
-        f"(Auto|Never|s3://{_NAME}/{_PARTS}|file:///{_PARTS})",
-    ),
-]
+_ADDRESS: Final = f"s3://{_NAME}/{_PARTS}|file:///{_PARTS}"
+RESUME: Final = Text("Auto, Never or a checkpoint's address (s3://… or file:///…)", 1024, f"(Auto|Never|{_ADDRESS})")
+CheckpointAddress = Annotated[str, Text("a checkpoint's address (s3://… or file:///…)", 1024, f"({_ADDRESS})")]
+ObjectOfRun = Annotated[str, Text("the name of an object of the Run, such as model", 63, "[A-Za-z_][A-Za-z0-9_]*")]
 PodField = Annotated[
     str,
     Text(
@@ -110,6 +108,18 @@ MetricName = Annotated[
     str,
     Text(
         "the name of a metric: letters, digits, '-', '_', '.' and '/'", 63, "[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?"
+    ),
+]
+# Text between placeholders is needed, so that each number has one reading; "{{" and "}}" stand for one brace.
+_LETTER: Final = r"([^{}\r\n]|\{\{|\}\})"
+_PLACE: Final = r"\{(step|total|loss|grad_norm)\}"
+ProgressPattern = Annotated[
+    str,
+    Text(
+        "tqdm, lightning, or a line such as 'step {step}/{total} loss={loss}' with at least one of {step}, {total}, "
+        "{loss} and {grad_norm}, text between them, * for any text, and {{ and }} for braces",
+        256,
+        f"(tqdm|lightning|{_LETTER}*{_PLACE}({_LETTER}+{_PLACE})*{_LETTER}*)",
     ),
 ]
 LABEL_KEY: Final = f"({_NAME}/)?{_WORD}"

@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from holdfast.api.lists import KeyedBy
 from holdfast.api.model import Model
-from holdfast.api.rules import Rule, at_most_one, exactly_one
+from holdfast.api.rules import KeyedBy, Rule, at_most_one, exactly_one
 from holdfast.api.scalars import Count, Flag, Quantity, quantity_value
 from holdfast.api.strings import (
     AbsolutePath,
@@ -276,6 +275,9 @@ class Trainer(Model):
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
     """Number of nodes that train together. Each node has one pod with these resources. The program starts once every
     node is there, and all pods get the address at which the processes meet."""
+    warm_start: Flag = True
+    """True: on several nodes, a process that has imported torch waits beside the program where memory allows, and the
+    next attempt starts in it. It takes 300 to 400 MiB for each rank, and one for torchrun."""
     accelerators_per_node: Annotated[int, Field(strict=True, ge=0, le=64)] = 1
     """Number of accelerators on each node of a Spot or Dedicated tier. 0: the program needs no accelerator. A CPU tier
     has none."""

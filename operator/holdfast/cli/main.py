@@ -28,6 +28,10 @@ COMMANDS: Final = {
         "holdfast.cli.checkpoints.app:app",
         "List, show, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a cluster.",
     ),
+    "evidence": Place(
+        "holdfast.cli.evidence:evidence",
+        "Show what the ranks of a training that hung were doing.",
+    ),
     "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast.cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
     "rollback": Place(

@@ -15,7 +15,7 @@ class CreatePod:
 
     A `promised` pod may be created before the status is written. The stored status has its number already or, where
     the fence tells programs apart, the number before it; and every earlier pod of the job has ended, except the one
-    that it follows.
+    that it follows, and except the pods beside which it is one of several.
     """
 
     attempt: int
@@ -97,6 +97,7 @@ class WorldOrder:
     world: World | None
     predecessor: int | None  # the attempt that still trains; the program waits at the storage fence
     ranks: Mapping[str, int]  # by pod UID
+    leave: bool = False  # no attempt follows: a launcher whose program has ended ends too
 
 
 @dataclass(frozen=True, slots=True)

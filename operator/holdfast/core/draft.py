@@ -15,7 +15,7 @@ from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
 from holdfast.core.observe.bad_nodes import suspects, to_avoid
 from holdfast.core.observe.look import look
-from holdfast.core.observe.members import fresh_ranks, groups_of, pods_by_rank
+from holdfast.core.observe.members import fresh_ranks, groups_of, inherited, known_imports, pods_by_rank
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.snapshot import Snapshot
@@ -52,6 +52,7 @@ class Draft:
         self.trace: list[str] = []
         self._actions: dict[Hashable, Action] = {}
         self._asked: dict[str, None] = {}
+        self._dismissed: dict[str, int] = {}
         self._events: list[Event] = []
         self._wake: datetime | None = None
         self._derived: dict[str, Any] = {}
@@ -112,6 +113,10 @@ class Draft:
     def ask(self, pod: PodView) -> None:
         """Ask the launcher in this pod of several for a sign of life."""
         self._asked[pod.uid] = None
+
+    def dismiss(self, pod: PodView) -> None:
+        """Let the launcher in this pod of several end: no attempt follows."""
+        self._dismissed[pod.uid] = pod.rank
 
     def wake(self, at: datetime) -> None:
         """Decide again at this time at the latest."""
@@ -176,18 +181,22 @@ class Draft:
     def create_pods(self, attempt: Attempt) -> None:
         """Create the pods that an attempt lacks after its status is written.
 
-        The first pod and a promised one do not wait; this is for one node only.
+        The first pod of a job with one node does not wait, and neither does a promised one.
         """
         snapshot, tier = self.snapshot, attempt.tier
         shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
         losses, node_time = loss_counts(find(self.status.tiers, tier.name), shared, self.now)
         life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed) / attempt.nodes
         there = pods_by_rank(snapshot.pods, attempt)
-        promised = attempt.nodes == 1 and self._promised(attempt)
+        promised = self._promised(attempt) if attempt.nodes == 1 else self._promised_beside_others(attempt)
         shuns = sorted(suspects(snapshot).keys() - set(attempt.avoid_nodes))
+        # Only while others train: with them, a new pod would wait in vain for imports that its program makes anyway.
+        imports = known_imports(snapshot.members.values()) if self.status.successor is attempt else ()
         for rank in fresh_ranks(attempt):
             if rank not in there or attempt.nodes == 1:
-                manifest = build_pod(snapshot.job, attempt, snapshot.config, life, rank=rank, shuns=shuns)
+                manifest = build_pod(
+                    snapshot.job, attempt, snapshot.config, life, rank=rank, shuns=shuns, imports=imports
+                )
                 self.act(CreatePod(attempt.number, rank, manifest, promised))
         self.created |= {attempt.number}
 
@@ -202,6 +211,16 @@ class Draft:
         seen = before is None or before.number == attempt.number or any(pod.attempt == before.number for pod in pods)
         clear = all(pod.ended or pod.attempt == attempt.predecessor for pod in pods)
         return attempt.number <= stored.attempt + ahead and seen and clear
+
+    def _promised_beside_others(self, attempt: Attempt) -> bool:
+        """True if the attempt takes over pods, its number follows the stored one, and the fence tells programs apart.
+
+        No program starts in a new pod of several before status says where all meet. So a pod that is never needed only
+        holds its node until it is deleted.
+        """
+        stored = self.snapshot.job.status
+        follows = attempt.number == stored.attempt + 1 and stored.successor is None
+        return follows and self.is_program_fenced and bool(inherited(attempt))
 
     def next_order(self) -> int:
         """The id of a new order."""
@@ -270,4 +289,6 @@ class Draft:
             # The attempt before it has ended, unless this one is the successor.
             before = attempt.predecessor if attempt is self.status.successor else None
             found.append(WorldOrder(attempt.number, attempt.world, before, own))
+        if self._dismissed:
+            found.append(WorldOrder(self.status.attempt + 1, None, None, self._dismissed, leave=True))
         return tuple(found)

@@ -1,13 +1,15 @@
 """The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import Checkpoint, Failure, S3Storage, Trainer, Volume
+from holdfast.api.failure import Failure
+from holdfast.api.job import Checkpoint, Progress, S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
@@ -57,15 +59,17 @@ def build_pod(
     *,
     rank: int = 0,
     shuns: Sequence[str] = (),
+    imports: Sequence[str] = (),
 ) -> Manifest:
     """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now.
 
-    The pod uses the nodes of `shuns` only if it gets no other one.
+    The pod uses the nodes of `shuns` only if it gets no other one. Its launcher imports the libraries of `imports`.
     """
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
     ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, job.spec.failure, life)
-    env = ours + _program_env(job) + _torchrun_env(trainer, attempt)
+    ours += _plain({"HOLDFAST_IMPORTS": ",".join(imports) or None})
+    env = ours + _progress_env(job.spec.progress) + _program_env(job) + _torchrun_env(trainer, attempt)
     mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
@@ -241,7 +245,8 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
     )
     # With several nodes the launcher needs the address, and sets the rest for each start of the program.
     address = {"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return common if alone else [*common, address]
+    warm = _plain({"HOLDFAST_WARM_START": None if spec.trainer.warm_start else "false"})
+    return common if alone else [*common, address, *warm]
 
 
 def _program_env(job: TrainingJob) -> Env:
@@ -274,22 +279,32 @@ def _accelerators(trainer: Trainer, attempt: Attempt) -> int:
 
 def _saving_env(checkpoint: Checkpoint, failure: Failure, life: float) -> Env:
     """When to save, what to keep, where to start, and when to go back."""
-    keep, best, rate = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate
+    keep, best, rate, resume = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate, checkpoint.resume
     return _plain(
         {
             "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
             "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
             "HOLDFAST_CHECKPOINT_UPLOAD_RATE": str(int(quantity_value(rate))) if rate else None,
+            "HOLDFAST_CHECKPOINT_PEERS": "true" if checkpoint.peers else None,
             "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),
             "HOLDFAST_CHECKPOINT_KEEP_LAST": str(keep.last),
             "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(keep.every) if keep.every else None,
             "HOLDFAST_CHECKPOINT_KEEP_BEST": str(best.count) if best else None,
             "HOLDFAST_CHECKPOINT_KEEP_METRIC": best.metric if best else None,
             "HOLDFAST_CHECKPOINT_KEEP_MODE": best.mode if best else None,
-            "HOLDFAST_CHECKPOINT_RESUME": checkpoint.resume,
+            "HOLDFAST_CHECKPOINT_RESUME": resume if isinstance(resume, str) else resume.source,
+            "HOLDFAST_CHECKPOINT_RESUME_ONLY": None if isinstance(resume, str) else ",".join(resume.only),
             "HOLDFAST_NON_FINITE": failure.non_finite,
+            "HOLDFAST_SPIKE": failure.spike.for_program if failure.spike else None,
+            "HOLDFAST_STALL_TIMEOUT": failure.stall_timeout.for_launcher,
         }
     )
+
+
+def _progress_env(progress: Progress) -> Env:
+    """What the launcher looks for in the output. Kubernetes puts no variable in for $$(NAME)."""
+    patterns = json.dumps(progress.patterns).replace("$(", "$$(") if progress.patterns else None
+    return _plain({"HOLDFAST_PROGRESS_PATTERNS": patterns})
 
 
 def _plain(values: Mapping[str, str | None]) -> Env:

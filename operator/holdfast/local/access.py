@@ -2,6 +2,7 @@
 
 import importlib
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from holdfast.local.processes import clean_environment
 
 OPERATOR_NAMESPACE = "holdfast-system"
 _FIELD_MANAGER = "holdfast-install"
+_ESTABLISHED_SECONDS = 30.0
+_NO_CONDITIONS = "conditions accessor error"
+_PAUSE = 0.1  # seconds between two looks
 
 
 def kubectl(layout: Layout, args: Sequence[str], stdin: str | None, timeout: float) -> str:
@@ -54,8 +58,25 @@ def install(layout: Layout) -> None:
     definitions = _definitions()
     apply(layout, [namespace, *definitions, *rbac.manifests(OPERATOR_NAMESPACE)])
     if definitions:
-        crds = [f"crd/{definition['metadata']['name']}" for definition in definitions]
-        kubectl(layout, ["wait", "--for=condition=Established", "--timeout=30s", *crds], None, 60)
+        _wait_until_established(layout, [f"crd/{definition['metadata']['name']}" for definition in definitions])
+
+
+def _wait_until_established(layout: Layout, crds: Sequence[str]) -> None:
+    """Wait until the API server serves these definitions.
+
+    kubectl fails at once, in place of waiting, if it looks before the API server has written any condition.
+    """
+    deadline = time.monotonic() + _ESTABLISHED_SECONDS
+    while True:
+        try:
+            limit = f"--timeout={_ESTABLISHED_SECONDS:.0f}s"
+            kubectl(layout, ["wait", "--for=condition=Established", limit, *crds], None, 2 * _ESTABLISHED_SECONDS)
+        except LocalError as error:
+            if _NO_CONDITIONS not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def apply(layout: Layout, manifests: Sequence[dict[str, Any]]) -> None:

@@ -38,6 +38,7 @@ class Tool:
         module: the module whose version the tool reports.
         stamp: variables that get the version, as import path and name; `%` stands for the version.
         links: further names of a multi-call binary.
+        tags: build tags.
         space: bytes of free disk that a cold build needs.
         estimate: how long a cold build takes on 2 cores, for people.
     """
@@ -47,6 +48,7 @@ class Tool:
     module: str
     stamp: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     space: int = 2 * _GIB
     estimate: str = "about 1 minute"
 
@@ -61,6 +63,7 @@ class ToolName(StrEnum):
     VERSITYGW = "versitygw"
     KWOK = "kwok"
     HELM = "helm"
+    PROMTOOL = "promtool"
 
 
 TOOLS = {
@@ -84,6 +87,16 @@ TOOLS = {
         Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", stamp=("sigs.k8s.io/kwok/pkg/consts.Version=%",)),
         Tool(
             "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", stamp=("helm.sh/helm/v4/internal/version.version=%",)
+        ),
+        Tool(
+            "promtool",
+            "github.com/prometheus/prometheus/cmd/promtool",
+            "github.com/prometheus/prometheus",
+            stamp=("github.com/prometheus/common/version.Version=%",),
+            # Without the clients of clouds, which find targets: they are most of the build.
+            tags=("remove_all_sd", "enable_kubernetes_sd"),
+            space=3 * _GIB,
+            estimate="about 3 minutes",
         ),
     )
 }
@@ -116,7 +129,8 @@ def flags(tool: Tool) -> tuple[str, ...]:
     """The flags of `go build` that decide what the binary is."""
     version = module_version(tool)
     stamps = [f"-X {stamp.replace('%', version)}" for stamp in tool.stamp]
-    return "-mod=readonly", "-trimpath", "-ldflags", " ".join(["-s -w", *stamps])
+    tags = ("-tags", ",".join(tool.tags)) if tool.tags else ()
+    return "-mod=readonly", "-trimpath", *tags, "-ldflags", " ".join(["-s -w", *stamps])
 
 
 def cache_key(tool: Tool) -> str:

@@ -28,6 +28,7 @@ from holdfast.runtime.endpoint.pod_membership import PodMembership
 from holdfast.runtime.endpoint.serving_ca import read_or_create_ca
 from holdfast.runtime.endpoint.token_review import TokenReviewer
 from holdfast.runtime.errors import ApiError, LeadershipLostError, UnreachableError
+from holdfast.runtime.event_loop_lag import measure_lag
 from holdfast.runtime.health import Health, HealthServer
 from holdfast.runtime.housekeeping.profile_knowledge import ProfileStatusWriter
 from holdfast.runtime.informer.cache import Cache, Key
@@ -42,8 +43,8 @@ from holdfast.runtime.settings import Settings, split_address
 from holdfast.serve.auth import Authenticator, ReviewedTokens
 from holdfast.serve.authority import KeyPair
 from holdfast.serve.certs import make_serving, server_context, service_hosts
-from holdfast.serve.collectors import ProfileCollector
 from holdfast.serve.exposition import Exposition
+from holdfast.serve.fleet import Fleet, ProfileCollector
 from holdfast.serve.members import MemberBook
 from holdfast.serve.metrics import Metrics
 from holdfast.serve.metrics_endpoint import MetricsServer, Reader
@@ -124,21 +125,37 @@ class Operator:
             serving=lambda: self._serving,
         )
         self._health_server = HealthServer(self._health)
-        self._add_metrics()
-        self.exposition = Exposition(self._metrics.registry, self._cache.jobs.values, utc_now)
+        self.exposition = self._make_exposition()
         self._metrics_server = MetricsServer(self.exposition.page, _readers(settings, client))
+
+    def _make_exposition(self) -> Exposition:
+        registry, fleet = self._metrics.registry, Fleet()
+        registry.register(fleet)
+        self._add_metrics()
+        most = self._settings.metrics_jobs
+        return Exposition(registry, self._cache.jobs.values, utc_now, fleet=fleet, most_jobs=most)
 
     def _add_metrics(self) -> None:
         metrics = self._metrics
         metrics.registry.register(ProfileCollector(lambda: list(self._cache.profiles.values())))
         self._cache.listeners.append(metrics.observe_change)
-        metrics.gauge("queue_depth", "Jobs that wait for a worker", lambda: len(self._queue))
-        metrics.gauge("queue_oldest_seconds", "Longest wait of a job in the queue", lambda: self._queue.oldest)
-        metrics.gauge("queue_scheduled", "Jobs that are scheduled for later", lambda: self._queue.scheduled)
-        metrics.gauge("leading", "1 if this process is the leader, otherwise 0", lambda: float(self._gate.is_open))
-        metrics.gauge("events_dropped", "Kubernetes Events that were dropped", lambda: self._events.dropped)
-        metrics.gauge("order_waits", "Requests of pods that wait for orders", lambda: self._board.waiting)
-        metrics.gauge("member_waits", "Launchers of several nodes that wait", lambda: self._members.waiting)
+        metrics.read("queue_depth", "Jobs that wait for a worker", lambda: len(self._queue))
+        metrics.read("queue_oldest_seconds", "Longest wait of a job in the queue", lambda: self._queue.oldest)
+        metrics.read("queue_scheduled", "Jobs that are scheduled for later", lambda: self._queue.scheduled)
+        metrics.read("leading", "1 if this process is the leader, otherwise 0", lambda: float(self._gate.is_open))
+        metrics.read("lease_age_seconds", "Seconds since this leader renewed its Lease", lambda: self._elector.age)
+        metrics.read("resync_age_seconds", "Seconds since all objects were listed", lambda: self._resync.age)
+        metrics.read("malformed_jobs", "Jobs that cannot be read", lambda: len(self._cache.malformed))
+        metrics.read("events_dropped_total", "Kubernetes Events that were dropped", lambda: self._events.dropped)
+        metrics.read("order_waits", "Requests of pods that wait for orders", lambda: self._board.waiting)
+        metrics.read("member_waits", "Launchers of several nodes that wait", lambda: self._members.waiting)
+        metrics.read(
+            "metrics_render_seconds",
+            "Duration of the last rendering of this page",
+            lambda: self.exposition.last_seconds,
+        )
+        metrics.read_by("resource", "watch_age_seconds", "Seconds since a watch received anything", self._frames.ages)
+        self._book.saved = metrics.observe_checkpoint
         self._board.delivered = metrics.observe_order
         self._frames.connected = lambda resource: metrics.watches.labels(resource).inc()
 
@@ -232,6 +249,7 @@ class Operator:
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._forget_gone_regularly(), "forget_gone")
+        self._spawn(measure_lag(self._metrics.lag_seconds.observe), "event-loop-lag")
         if settings.metrics_auth == "on":
             self._spawn(_publish_ca(ca, settings.namespace), "ca-for-metrics")
         watches = Watches(self._client, self._cache, self._queue, self._frames)

@@ -60,6 +60,9 @@ class Settings(BaseModel):
         description="on: /metrics is HTTPS and needs a token whose user may get the URL /metrics; off: it is HTTP, and"
         " everyone may read it",
     )
+    metrics_jobs: int = Field(
+        2_000, ge=0, le=100_000, description="most jobs with metrics of their own, the newest of those not over first"
+    )
     init_image: str = Field(
         "holdfast.dev/init:local",
         min_length=1,

@@ -51,6 +51,9 @@ class _Part(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
 
+Module = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
 class FirstStep(_Part):
     """The first step that this process trained, and how long ago by the trainer's own clock."""
 
@@ -108,6 +111,7 @@ class MemberBody(_Part):
     address: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     verdict: Annotated[dict[str, Any] | None, AfterValidator(_short)] = None
+    imports: Annotated[tuple[Module, ...], Field(max_length=32)] = ()
 
     @model_validator(mode="after")
     def _has_port(self) -> Self:

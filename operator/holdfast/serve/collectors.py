@@ -1,23 +1,28 @@
-"""Metrics of jobs and profiles. They are read from the cache, so that they vanish with their job or profile."""
+"""Metrics of jobs. They are read from the status in the cache, so that they vanish with their job.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+Names follow the conventions of Prometheus. The labels of a job are job_namespace and job_name: Prometheus itself sets
+`namespace` and `job`, and would replace labels of these names by those of the operator's own pod.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from holdfast.api.attempt import Recovery
-from holdfast.api.knowledge import Seen
-from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.api.status import Phase, TierTotals
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase, TierTotals, TrainingJobStatus
 from holdfast.core.books.ledger import by_tier, counts_steps
 
-LABELS = ("namespace", "job")
+LABELS = ("job_namespace", "job_name")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
-# The conditions that have a metric; the other conditions add nothing to the phase.
-CONDITIONS = ("DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing")
+# The conditions that have a metric: those that say more than the phase.
+CONDITIONS = (
+    "DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing", "MemoryShort", "ProgressUnreachable",
+    "StartBlocked", "TierResting",
+)  # fmt: skip
+INFO = ("tier", "tier_kind", "node_name", "policy", "accelerator", "attempt")
 
 Samples = Mapping[tuple[str, ...], float]  # values of the labels beyond LABELS -> value of the metric
 
@@ -58,31 +63,6 @@ class Family:
         return f"holdfast_job_{self.name}" + ("_total" if self.counter else "")
 
 
-class ProfileCollector(Collector):
-    """What the jobs of the cluster observed of the tiers of capacity profiles."""
-
-    def __init__(self, profiles: Callable[[], Iterable[CapacityProfile]]) -> None:
-        self._profiles = profiles
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the series depend on the cluster."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """One sample for each tier that was observed."""
-        up = GaugeMetricFamily(
-            "holdfast_profile_tier_up",
-            "1 if the tier gave a node when it was last observed, 0 if it gave none in time or took one back",
-            labels=("profile", "tier", "tier_kind"),
-        )
-        for profile in self._profiles():
-            known = {one.tier: one.state for one in profile.status.tiers}
-            for tier in profile.spec.tiers:
-                if state := known.get(tier.name):
-                    up.add_metric((profile.metadata.name, tier.name, tier.kind), float(state is Seen.UP))
-        yield up
-
-
 def _gauge(name: str, text: str, read: Callable[[JobView], float | None], *, timed: bool = False) -> Family:
     """A gauge; it has no sample where the value is not known."""
     return Family(name, text, lambda job: _sample(read(job)), timed=timed)
@@ -106,7 +86,17 @@ def _number(text: str | None) -> float | None:
 
 
 def _phase(job: JobView) -> Samples:
-    return {(one.value,): float(job.status.phase == one) for one in Phase}
+    return {} if job.status.phase is None else {(job.status.phase.value,): 1.0}
+
+
+def _info(job: JobView) -> Samples:
+    status, capacity = job.status, job.spec.capacity
+    current = status.current
+    if current is None:
+        return {("", "", "", capacity.policy, "", str(status.attempt)): 1.0}
+    tier = current.tier
+    node = status.node or ""
+    return {(tier.name, tier.kind, node, capacity.policy, tier.accelerator or "", str(current.number)): 1.0}
 
 
 def _conditions(job: JobView) -> Samples:
@@ -123,9 +113,31 @@ def _share(job: JobView) -> float | None:
     return None if step is None or not job.goal else min(1.0, step / job.goal)
 
 
-def _checkpoint_age(job: JobView) -> float | None:
-    saved = job.status.checkpoint
-    return max(0.0, (job.now - saved.committed_at).total_seconds()) if saved else None
+def _loss_finite(job: JobView) -> float | None:
+    loss = _number(job.status.progress.loss)
+    return None if loss is None else float(math.isfinite(loss))
+
+
+def _eta(job: JobView) -> float | None:
+    return job.status.progress.eta.timestamp() if job.status.progress.eta else None
+
+
+def _checkpoint_time(job: JobView) -> float | None:
+    return job.status.checkpoint.committed_at.timestamp() if job.status.checkpoint else None
+
+
+def _checkpoint_interval(job: JobView) -> float | None:
+    asked = job.spec.checkpoint.every.period
+    return asked.total_seconds() if asked else None
+
+
+def _checkpoint_bytes(job: JobView) -> float | None:
+    return job.status.checkpoint.bytes or None if job.status.checkpoint else None
+
+
+def _price(job: JobView) -> float:
+    """What the job pays for its nodes now. Attempts without a price cost nothing."""
+    return sum(spend_by_kind(job.status).values())
 
 
 def _slack(job: JobView) -> float | None:
@@ -163,56 +175,66 @@ def _tier_spent(job: JobView) -> Samples:
     return {(one.tier, one.kind): float(one.spent) for one in job.tiers}
 
 
-def _tier_attempts(job: JobView) -> Samples:
-    return {(one.tier, one.kind): float(one.attempts) for one in job.tiers}
-
-
-def _recovery(job: JobView) -> Samples:
-    ledger = job.status.ledger
-    known = [name for name in PHASES if name != "replay" or counts_steps(job.status)]
-    return {(name,): getattr(ledger.recovery, name).total_seconds() for name in known}
-
-
-def _steps_lost(job: JobView) -> int | None:
+def _lost_steps(job: JobView) -> int | None:
     """None if it is not known: the program does not say where it resumes."""
     return job.status.ledger.steps_lost if counts_steps(job.status) else None
+
+
+def spend_by_kind(status: TrainingJobStatus) -> Mapping[str, float]:
+    """Money per hour for the nodes that the job's attempts have now, by the kind of their tier."""
+    found: dict[str, float] = {}
+    for one in (status.current, status.successor):
+        if one is not None and one.scheduled_at is not None:
+            price = one.tier.price_per_node_hour or 0
+            found[one.tier.kind] = found.get(one.tier.kind, 0.0) + float(price) * one.nodes
+    return found
 
 
 # Money is a gauge although it seldom falls: an attempt whose end is seen late costs less than was computed before, and
 # Prometheus takes a falling counter for a restart from 0.
 FAMILIES = (
-    Family("phase", "1 for the phase the job is in", _phase, ("phase",)),
+    Family("info", "Where the newest attempt runs or will run; always 1", _info, INFO),
+    Family("phase", "1; the label is the phase that the job is in", _phase, ("phase",)),
+    Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
     _gauge("attempt", "Number of the newest attempt", lambda job: job.status.attempt),
     _gauge("step", "Newest step that the trainer reported", _step),
     _gauge("goal_steps", "Number of steps of the whole training", lambda job: job.goal or None),
-    _gauge("percent_ratio", "Share of the steps that are done, 0 to 1", _share),
-    _gauge("loss", "Newest training loss that the trainer reported", lambda job: _number(job.status.progress.loss)),
-    _gauge("checkpoint_age_seconds", "Seconds since the newest checkpoint was committed", _checkpoint_age,
-           timed=True),
-    _gauge("spent", "Money spent on nodes so far", _spent, timed=True),
-    Family("tier_spent", "Money spent on nodes of the tier so far", _tier_spent, ("tier", "tier_kind"),
-           timed=True),
-    _gauge("expected_cost", "Expected cost of the whole job, in money",
+    _gauge("progress_ratio", "Share of the steps that are done, 0 to 1", _share),
+    _gauge("eta_timestamp_seconds", "When the training will be complete at the current pace, in seconds since 1970",
+           _eta),
+    _gauge("samples_per_second", "Samples a second that the trainer reported",
+           lambda job: _number(job.status.progress.samples_per_second)),
+    _gauge("training_loss", "Newest training loss that the trainer reported",
+           lambda job: _number(job.status.progress.loss)),
+    _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),
+    _gauge("checkpoint_step", "Step of the newest committed checkpoint",
+           lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
+    _gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was committed, in seconds since 1970",
+           _checkpoint_time),
+    _gauge("checkpoint_interval_seconds", "Time between two checkpoints by spec.checkpoint.every, if it is a time",
+           _checkpoint_interval),
+    _gauge("checkpoint_bytes", "Size of the newest committed checkpoint", _checkpoint_bytes),
+    _counter("interruptions", "Attempts that ended by a preemption, an eviction or a lost node",
+             lambda job: job.status.restarts.losses),
+    _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
+    _counter("lost_steps", "Steps that were trained again after an interruption", _lost_steps),
+    _counter("lost_seconds", "Seconds from the last step of an attempt to the first step of the next one",
+             lambda job: job.status.ledger.seconds_lost.total_seconds()),
+    _gauge("goodput_ratio", "Time in steps that were not lost, divided by all time since the first step, 0 to 1",
+           lambda job: _number(job.status.ledger.goodput)),
+    _gauge("cost", "Money spent on nodes so far, in the currency of the prices", _spent, timed=True),
+    Family("tier_cost", "Money spent on nodes of the tier so far, in the currency of the prices", _tier_spent,
+           ("tier", "tier_kind"), timed=True),
+    _gauge("cost_per_hour", "Money per hour for the nodes that the job has now, in the currency of the prices",
+           _price),
+    _gauge("cost_expected", "Expected cost of the whole job, in the currency of the prices",
            lambda job: _money(job.status.forecast.cost)),
-    _gauge("budget", "Money that the job may spend on nodes (spec.capacity.budget)",
+    _gauge("cost_budget", "Money that the job may spend on nodes (spec.capacity.budget)",
            lambda job: _money(job.spec.capacity.budget)),
-    _gauge("saved", "Money saved compared with dedicated nodes only; negative if more was spent",
+    _gauge("cost_saved", "Money saved compared with dedicated nodes only; negative if more was spent",
            lambda job: _number(job.status.ledger.saved_versus_dedicated)),
     _gauge("deadline_timestamp_seconds", "Deadline (spec.capacity.deadline), in seconds since 1970", _deadline),
     _gauge("slack_seconds", "Seconds that may be lost until only the most dependable tier meets the deadline", _slack,
            timed=True),
     _gauge("late_seconds", "Expected delay behind the deadline in seconds if no loss comes; 0 if it can be met", _late),
-    Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
-    Family("tier_attempts", "Attempts that ran or run on a node of the tier", _tier_attempts, ("tier", "tier_kind"),
-           counter=True),
-    _counter("losses", "Attempts that ended by a preemption, an eviction or a lost node",
-             lambda job: job.status.restarts.losses),
-    _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
-    _counter("steps_lost", "Steps that were trained again after a loss", _steps_lost),
-    _counter("seconds_lost", "Seconds from the last step of an attempt to the first step of the next one",
-             lambda job: job.status.ledger.seconds_lost.total_seconds()),
-    Family("recovery_seconds", "Seconds of recovery by phase, including the steps that were trained again", _recovery,
-           ("phase",), counter=True),
-    _gauge("goodput_ratio", "Time in steps that were not lost, divided by all time since the first step, 0 to 1",
-           lambda job: _number(job.status.ledger.goodput)),
 )  # fmt: skip

@@ -75,6 +75,7 @@ class MemberBook:
             port=body.port,
             verdict=verdict,
             ended_at=now if verdict else None,
+            imports=body.imports or (before.imports if before else ()),
         )
         if before and verdict and (before.attempt, before.verdict) == (report.attempt, verdict):
             report = replace(report, ended_at=before.ended_at)
@@ -97,7 +98,9 @@ class MemberBook:
         if order is None or body.attempt >= order.attempt:
             return None
         if body.state == "running":
-            return {"do": "regroup", "attempt": order.attempt}
+            return {"do": "regroup", "attempt": order.attempt} | ({"final": True} if order.leave else {})
+        if order.leave:
+            return {"do": "leave"}
         if order.world is None:
             return None
         return {

@@ -25,6 +25,7 @@ class ReportBook:
         self._interval = interval
         self._reports: dict[str, Report] = {}
         self._woken: dict[JobName, datetime] = {}
+        self.saved: Callable[[SavedCheckpoint], None] = lambda saved: None
         self.received = 0
 
     def __len__(self) -> int:
@@ -59,6 +60,8 @@ class ReportBook:
             if is_library is not (not relayed and not body.folder):
                 before = None
         report = self._reports[body.pod_uid] = _together(before, _merge(before, body, now), body, relayed=relayed)
+        if report.checkpoint and before is not None and before.checkpoint != report.checkpoint:
+            self.saved(report.checkpoint)
         if before is None or _urgent(before, report):
             self._woken[job] = now
             self._wake(job, True)

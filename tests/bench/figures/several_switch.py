@@ -1,7 +1,8 @@
 """One of four nodes is lost, fails, or gets a notice, with real training: time without a step.
 
 Beside each, in the same job: the whole is deleted and created anew after the same fault, as a controller does that
-knows no single members. The program is the language model on gloo; each rank is a process of its own.
+knows no single members. The program is the language model on gloo; each rank is a process of its own. Each fault comes
+when every pod has a process that waits for the next attempt; once these processes are killed just before the fault.
 """
 
 import asyncio
@@ -17,16 +18,18 @@ from statistics import median
 from time import time
 from typing import Any
 
+import psutil
 from tests.bench.goals import Measured
 from tests.bench.timed_trainer import FILE, SAYS
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
-from tests.support.cluster.training_jobs import GPU, Job, processes_of, submit
+from tests.support.cluster.training_jobs import GPU, Job, Raw, processes_of, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
 from holdfast.local.cluster import Cluster, NodeSpec
 from holdfast.local.config import Capacity
+from holdfast_train.pod.launcher.member_call import CALL_SECONDS, WAIT_SECONDS
 
 NODES = 4
 SPARE = 4  # as many as a successor of the whole needs
@@ -38,17 +41,16 @@ COMMAND = ["python", "-m", "tests.bench.timed_trainer", "--batch", "4", "--conte
 
 @dataclass
 class _Stage:
-    """One job on four nodes, and the file with the times of its steps."""
+    """One job on four nodes, and the file with the times of its steps.
+
+    `alone`: seconds from the creation of a job with one node to its first step, before this job was there.
+    """
 
     cluster: Cluster
     job: Job
     times: Path
+    alone: float
     gone: list[str] = field(default_factory=list)
-
-    def done(self) -> list[float]:
-        """When each step was done, by all attempts."""
-        lines = [line.split() for line in self.times.read_text(encoding="utf-8").splitlines()]
-        return [float(words[2]) for words in lines if len(words) == 3 and words[0] == SAYS]
 
     def member(self, rank: int) -> dict[str, Any]:
         """The newest pod of a rank."""
@@ -72,6 +74,7 @@ def _measure(rounds: int) -> list[Measured]:
     lost: dict[str, list[float]] = {name: [] for name in FAULTS}
     again = 0
     with _stage() as stage:
+        alone = stage.alone
         for _ in range(rounds):
             for name, (fault, is_whole) in FAULTS.items():
                 gap, steps_lost = _episode(stage, fault, whole=is_whole)
@@ -81,8 +84,11 @@ def _measure(rounds: int) -> list[Measured]:
     found = []
     for name, beside in (("lost", "lost, whole"), ("failed", "failed, whole"), ("notice", "notice, whole")):
         note = f"Holdfast {_list(lost[name])}; the whole deleted and created anew {_list(lost[beside])}; {load}"
+        if name == "failed":
+            note += f"; without a process that waits {_list(lost['failed, cold'])}"
         found.append(Measured(f"several-switch-{name}", median(lost[name]), median(lost[beside]), note=note))
-    return [*found, Measured("several-switch-again", again, note=f"of {rounds} notices")]
+    own = Measured("several-switch-own", median(lost["lost"]) / alone, note=f"one pod alone {alone:.2f} s")
+    return [found[0], own, *found[1:], Measured("several-switch-again", again, note=f"of {rounds} notices")]
 
 
 def _list(seconds: list[float]) -> str:
@@ -105,24 +111,46 @@ def _stage() -> Iterator[_Stage]:
         times.touch()
         environment = {"PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1", FILE: str(times)}
         trainer = {
-            "nodes": NODES,
             "acceleratorsPerNode": 1,
             "env": [{"name": name, "value": value} for name, value in environment.items()],
         }
         with OperatorProcess(cluster, log_level="INFO"), fresh_namespace(cluster, "bench") as namespace:
+            alone = _start_alone(cluster, namespace, tier, trainer, times)
             job = submit(
-                cluster, namespace, [tier], COMMAND, trainer=trainer, goal={"steps": 1_000_000},
+                cluster, namespace, [tier], COMMAND, trainer=trainer | {"nodes": NODES}, goal={"steps": 1_000_000},
                 failure={"maxFailures": 50}, checkpoint={"every": "20 steps", "gracePeriod": "30s"},
             )  # fmt: skip
-            yield _Stage(cluster, job, times)
+            yield _Stage(cluster, job, times, alone)
+
+
+def _start_alone(cluster: Cluster, namespace: str, tier: Raw, trainer: Raw, times: Path) -> float:
+    """Seconds from the creation of a job with one pod of the same program to its first step. The job is gone then."""
+    began = time()
+    job = submit(cluster, namespace, [tier], COMMAND, name="alone", trainer=trainer, goal={"steps": 1_000_000})
+    wait_for(lambda: steps_done(times), GIVES_UP, "the first step of one pod alone", every=0.1)
+    cluster.kubectl("delete", "trainingjob", "-n", namespace, job.name)
+    wait_for(lambda: not job.pods(), GIVES_UP, "its pod to be gone")
+    found = steps_done(times)[0] - began
+    times.write_text("")
+    return found
+
+
+def steps_done(times: Path) -> list[float]:
+    """When each step was done, by all attempts, in seconds since 1970."""
+    lines = [line.split() for line in times.read_text(encoding="utf-8").splitlines()]
+    return [float(words[2]) for words in lines if len(words) == 3 and words[0] == SAYS]
 
 
 def _episode(stage: _Stage, fault: Callable[[_Stage], None], *, whole: bool) -> tuple[float, int]:
     """Seconds between the last step before the fault's restart and the first one after it, and steps done twice."""
     job = stage.job
     saved = (job.status().get("checkpoint") or {}).get("step", 0) if job.exists() else 0
-    before = job.wait_checkpoint(saved + 20, timeout=GIVES_UP)
-    number, began = before["current"]["number"], time()
+    job.wait_checkpoint(saved + 20, timeout=GIVES_UP)
+    wait_for(lambda: all(_has_spare(stage, rank) for rank in range(NODES)), GIVES_UP, "processes that wait", every=1)
+    if fault is _notice:  # a launcher tells what another pod can import with its next call
+        ready = time()
+        wait_for(lambda: time() > ready + WAIT_SECONDS + CALL_SECONDS, 2 * GIVES_UP, "the next calls", every=1)
+    number, began = job.status()["current"]["number"], time()
     fault(stage)
     if whole:
         _delete_whole(stage)
@@ -132,7 +160,7 @@ def _episode(stage: _Stage, fault: Callable[[_Stage], None], *, whole: bool) -> 
         GIVES_UP,
     )
     _mend(stage)
-    steps = [at for at in stage.done() if at > began - 5]
+    steps = [at for at in steps_done(stage.times) if at > began - 5]
     gaps = [later - earlier for earlier, later in pairwise(steps) if later > began]
     record = next((one for one in after["history"] if one["number"] == number), {})
     return max(gaps), int(record.get("stepsLost", 0))
@@ -147,8 +175,29 @@ def _crash(stage: _Stage) -> None:
 def _kill(stage: _Stage) -> None:
     """The program of one rank dies; its launcher and its pod live."""
     uid = stage.member(VICTIM)["metadata"]["uid"]
-    program = [one for one in processes_of(uid) if "tests.bench.timed_trainer" in one.cmdline()]
+    program = [one for one in processes_of(uid) if "tests.bench.timed_trainer" in one.cmdline() and not _waits(one)]
     os.kill(max(program, key=lambda one: one.create_time()).pid, signal.SIGKILL)
+
+
+def _waits(process: psutil.Process) -> bool:
+    """True if the process waits for the next attempt: the kernel ends it first."""
+    return Path(f"/proc/{process.pid}/oom_score_adj").read_text(encoding="ascii").strip() == "1000"
+
+
+def _has_spare(stage: _Stage, rank: int) -> bool:
+    """True if the launcher of a rank has said, in its newest attempt, that a process waits."""
+    pod = stage.member(rank)["metadata"]["name"]
+    log = stage.cluster.kubectl("logs", "-n", stage.job.namespace, pod, "-c", "trainer")
+    return log.rfind("wait for the next attempt") > log.rfind(f" starts: node {rank} of ") >= 0
+
+
+def _kill_cold(stage: _Stage) -> None:
+    """The same, but no process waits."""
+    for rank in range(NODES):
+        for process in processes_of(stage.member(rank)["metadata"]["uid"]):
+            if _waits(process):
+                process.kill()
+    _kill(stage)
 
 
 def _notice(stage: _Stage) -> None:
@@ -178,6 +227,7 @@ FAULTS |= {
     "lost": (_crash, False),
     "lost, whole": (_crash, True),
     "failed": (_kill, False),
+    "failed, cold": (_kill_cold, False),
     "failed, whole": (_kill, True),
     "notice": (_notice, False),
     "notice, whole": (_notice, True),

@@ -70,7 +70,8 @@ def test_good_manifests_are_accepted_and_filled_in(server: Server, namespace: st
     assert spec["checkpoint"]["gracePeriod"] == "1m40s"
     assert spec["checkpoint"]["keep"] == {"last": 3}
     assert spec["checkpoint"]["storage"]["s3"]["region"] == "us-east-1"
-    assert spec["failure"] == {"maxFailures": 3, "maxFruitless": 20, "nonFinite": "Rollback", "window": "1d"}
+    limits = {"maxFailures": 3, "maxFruitless": 20, "window": "1d"}
+    assert spec["failure"] == {**limits, "nonFinite": "Rollback", "stallTimeout": "Auto"}
     assert spec["capacity"]["policy"] == "Ordered"
     assert spec["suspend"] is False
 

@@ -180,6 +180,7 @@ def test_the_verdict_of_an_older_attempt_is_not_told_for_a_newer_one(tmp_path: P
     assert (second["reason"], second["step"]) == ("UserException", None)
     assert second["lastLines"] == ["the second one fails too"]
     endpoint.members.let_leave(node.uid)
+    node.wait_for("no attempt follows: this pod ends")
     assert node.end() == second
     assert node.process.returncode == 1
 

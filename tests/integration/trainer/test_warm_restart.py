@@ -9,12 +9,15 @@ import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.timeout(900)]  # each of two attempts starts torch four times
 
 PROGRAM = """
 import os, signal, sys, torch, torch.distributed as dist
+import time
 from torch import nn
 from holdfast_train import Run
+from holdfast_train.format.copy_note import CopyNote
+from holdfast_train.kept_memory import KeptMemory
 from holdfast_train.restore import node_memory
 from holdfast_train.save import arena, capture
 
@@ -32,6 +35,14 @@ else:
     model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
+def wait_for_copies(of):  # until the launcher keeps what the newest save of these ranks has copied
+    while True:
+        kept = KeptMemory(os.environ["HOLDFAST_KEEPER"]).list().notes
+        found = [CopyNote.decode(note).name.step for of_rank in map(kept.get, of) for note in of_rank or ()]
+        if sum(step > 4 for step in found) == len(of):
+            return max(found)
+        time.sleep(0.05)
+
 def die_in_the_middle(self, copy):  # of the next copy of the state
     before(self, copy)
     if copy.stop - copy.start >= 1 << 19:
@@ -39,6 +50,8 @@ def die_in_the_middle(self, copy):  # of the next copy of the state
 
 with Run(model=model, optimizer=optimizer) as run:
     for step in run.steps(9):
+        if end == "twice" and attempt == "2" and rank == 1:
+            raise RuntimeError("again, before the first save")
         loss = (model(torch.randn(8, 512)) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -48,6 +61,9 @@ with Run(model=model, optimizer=optimizer) as run:
             run.save()
         if step == 7 and attempt == "1":
             dist.barrier()
+            if end in ("uncommitted", "sent", "twice"):
+                copied = wait_for_copies([0, 1] if end == "sent" else [rank])
+                print(f"copied step {copied}", flush=True)
             if end == "killed" and rank == 1:
                 before, capture.Capture._copy = capture.Capture._copy, die_in_the_middle
             if end == "killed":
@@ -68,7 +84,8 @@ def nodes_end() -> Iterator[None]:
 class Training:
     """Two nodes, whose program ends in its first attempt after step 7; step 3 is saved."""
 
-    def __init__(self, folder: Path, endpoint: Endpoint, how: str, end: str, arenas: int = 2) -> None:
+    def __init__(self, folder: Path, endpoint: Endpoint, how: str, end: str, arenas: int = 2, **variables: str) -> None:
+        self.variables = variables
         self.prefix = folder / "prefix"
         script = folder / "train.py"
         script.write_text(PROGRAM)
@@ -77,10 +94,10 @@ class Training:
         self.lost: Node | None = None
         self.nodes = [self.node(rank) for rank in range(2)]
         endpoint.members.begin(1, *(node.uid for node in self.nodes))
-        self.nodes[1].told("ready", 1, 120)
+        self.nodes[1].told("ready", 1, 300)
 
     def node(self, rank: int) -> Node:
-        return Node(self.folder, self.endpoint, rank, self.command, uri=f"file://{self.prefix}")
+        return Node(self.folder, self.endpoint, rank, self.command, uri=f"file://{self.prefix}", **self.variables)
 
     def destroy_data(self) -> None:
         """Nothing can be restored from the storage any more."""
@@ -90,15 +107,29 @@ class Training:
             path.chmod(0o600)
             path.write_bytes(bytes(path.stat().st_size))
 
-    def go_on(self) -> None:
-        """Start the second attempt, and wait for its end: all losses are those of the first one."""
-        self.endpoint.members.begin(2, *(node.uid for node in self.nodes))
+    def lose(self, rank: int) -> None:
+        """The pod of a rank, whose program has ended, is replaced: its memory is gone."""
+        self.nodes[rank].terminate()
+        self.nodes[rank].end()
+        self.lost = self.nodes[rank]
+        self.nodes[rank] = self.node(rank)
+
+    def go_on(self, step: int = 4, attempt: int = 2) -> None:
+        """Start an attempt, and wait for its end: it begins after `step`, with the losses of the first one."""
+        self.endpoint.members.begin(attempt, *(node.uid for node in self.nodes))
         for rank, node in enumerate(self.nodes):
-            assert node.end(120)["outcome"] == "completed", node.output
-            assert "resumed from step 4 " in node.output
-            of_both = [self.losses(rank, attempt) for attempt in (1, 2)]
-            assert sorted(of_both[1]) == [4, 5, 6, 7, 8]
+            assert node.end(300)["outcome"] == "completed", node.output
+            assert f"resumed from step {step} " in node.output
+            of_both = [self.losses(rank, number) for number in (1, attempt)]
+            assert sorted(of_both[1]) == list(range(step, 9))
             assert all(of_both[0].get(step, loss) == loss for step, loss in of_both[1].items())
+
+    @property
+    def copied(self) -> int:
+        """The step of the newest copy in memory, which the storage does not have."""
+        (found,) = {int(step) for step in re.findall(r"copied step (\d+)", "".join(n.output for n in self.nodes))}
+        assert found > 4
+        return found
 
     def losses(self, rank: int, attempt: int) -> dict[int, str]:
         form = re.compile(rf"rank {rank} attempt {attempt} step (\d+) loss (\S+) ")
@@ -137,12 +168,46 @@ def test_a_copy_that_was_cut_short_is_not_used(tmp_path: Path, endpoint: Endpoin
 def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if the loss of one node makes all of them read the storage, or if its own part is read from nowhere."""
     training = Training(tmp_path, endpoint, "replicated", "fails")
-    training.nodes[1].terminate()
-    training.nodes[1].end()
-    training.lost = training.nodes[1]
-    training.nodes[1] = training.node(1)
+    training.lose(1)
     training.go_on()
     here, there, storage = map(sum, zip(*(training.read(rank) for rank in range(2)), strict=True))
     assert here > 5, "the half that the survivor has copied"
     assert there > 5, "the same half, on the new node"
     assert 10 < storage < 14, "the half of the node that is lost, on both"
+
+
+SLOW = {"HOLDFAST_CHECKPOINT_EVERY": "6 steps", "HOLDFAST_CHECKPOINT_UPLOAD_RATE": "1"}  # no later save is committed
+
+
+def test_no_step_that_was_copied_is_trained_again(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if the next attempt takes the newest commit although the memory of the nodes has a later step."""
+    training = Training(tmp_path, endpoint, "replicated", "uncommitted", **SLOW)
+    training.destroy_data()
+    training.go_on(training.copied)
+    assert "no checkpoint of this step was committed" in training.nodes[0].output
+    assert sum(training.read(rank)[2] for rank in range(2)) == 0
+
+
+def test_a_second_failure_before_the_first_save_costs_nothing_either(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if an attempt frees the copies that it has gone on from before it has made newer ones."""
+    training = Training(tmp_path, endpoint, "sharded", "twice", **SLOW)
+    training.endpoint.members.begin(2, *(node.uid for node in training.nodes))
+    training.nodes[1].told("ready", 2, 300)
+    training.go_on(training.copied, attempt=3)
+
+
+def test_without_peers_a_lost_node_costs_the_steps_since_the_commit(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if a state is put together of which one node's part is missing."""
+    training = Training(tmp_path, endpoint, "sharded", "uncommitted", **SLOW)
+    training.lose(1)
+    training.go_on(4)
+
+
+def test_with_peers_a_lost_node_costs_no_step_that_was_copied(tmp_path: Path, endpoint: Endpoint) -> None:
+    """Breaks if no other node has what the lost node had copied, or if nobody reads it there."""
+    training = Training(tmp_path, endpoint, "sharded", "sent", **SLOW, HOLDFAST_CHECKPOINT_PEERS="true")
+    copied = training.copied
+    training.destroy_data()
+    training.lose(1)
+    training.go_on(copied)
+    assert sum(training.read(rank)[2] for rank in range(2)) == 0, "nothing is read from the storage"

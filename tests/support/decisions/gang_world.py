@@ -54,6 +54,7 @@ class GangWorld:
     name: str = "vit"
     namespace: str = "vision"
     beside: "GangWorld | None" = None  # another training in the same cluster, with the same clock
+    imports: tuple[str, ...] = ()  # libraries that its launchers have told
     fenced: bool = True  # the program uses Holdfast's checkpoints
 
     def __post_init__(self) -> None:
@@ -114,7 +115,7 @@ class GangWorld:
         """What the operator sees."""
         members = {
             uid: MemberReport(one.attempt, not one.running, one.heard_at,
-                              PORT + one.attempt, one.verdict, one.told_at, one.asked_at)
+                              PORT + one.attempt, one.verdict, one.told_at, one.asked_at, self.imports)
             for uid, one in self.launchers.items() if uid in self.pods
         }  # fmt: skip
         return Snapshot(
@@ -141,6 +142,12 @@ class GangWorld:
                 case ReleasePod():
                     self._release(action)
         return decision
+
+    def promise(self) -> None:
+        """The operator decides, creates the pods that may stand before the status, and dies."""
+        for action in decide(self.snapshot()).actions:
+            if isinstance(action, CreatePod) and action.promised:
+                self._create(action)
 
     def settle(self) -> None:
         """Decide and let everybody act until nothing changes."""
@@ -256,7 +263,7 @@ class GangWorld:
 
     def launch(self) -> None:
         """Each launcher does what the answer to its call says."""
-        for uid, one in self.launchers.items():
+        for uid, one in list(self.launchers.items()):
             if uid not in self.pods or not self.is_running(uid):
                 continue
             if self.now - one.heard_at >= CALL:
@@ -267,6 +274,8 @@ class GangWorld:
             if one.running:
                 one.running, one.verdict = False, verdict("failed", "Regrouped", message="the operator regroups")
                 one.told_at = one.heard_at = self.now
+            elif order.leave:
+                self.end_pod(uid, 1, one.verdict)
             elif order.world is not None:
                 one.attempt, one.running, one.verdict, one.told_at = order.attempt, True, "", None
                 one.heard_at = self.now
@@ -323,6 +332,13 @@ class GangWorld:
         if pod_ends:
             self.end_pod(uid, 1, told)
             return
+        self._tell_end(uid, told)
+
+    def hang(self, rank: int, **hang: object) -> None:
+        """The launcher of a rank ends a program that hangs, and tells what its ranks did."""
+        self._tell_end(self.uid(rank), verdict("failed", "Stalled", message="no step for 20 s", peer=False, hang=hang))
+
+    def _tell_end(self, uid: str, told: str) -> None:
         one = self.launchers[uid]
         one.running, one.verdict, one.told_at, one.heard_at = False, told, self.now, self.now
 

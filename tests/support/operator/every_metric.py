@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.operator.fake_api_server import FakeClient, raw_job
+from tests.support.operator.fake_api_server import T0, FakeClient, raw_job
 
+from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.runtime.operator import Operator
 from holdfast.runtime.settings import Settings
 
@@ -29,8 +30,8 @@ def job_with_everything(version: int = 1) -> dict[str, Any]:
         phase="Running",
         attempt=2,
         current={"number": 2, "state": "Running", "tier": TIER, "raisedAt": AT, "scheduledAt": AT},
-        progress={"step": 50, "steps": 200, "loss": "2.5", "updatedAt": AT},
-        checkpoint={"step": 40, "uri": "s3://b/p", "committedAt": AT},
+        progress={"step": 50, "steps": 200, "loss": "2.5", "updatedAt": AT, "eta": AT, "samplesPerSecond": "9"},
+        checkpoint={"step": 40, "uri": "s3://b/p", "bytes": 9, "committedAt": AT},
         ledger={"savedVersusDedicated": "3.25", "goodput": "0.9"},
         forecast={"cost": "41.25", "slack": "1h30m"},
         conditions=[{"type": "DeadlineAtRisk", "status": "False", "reason": "Enough", "lastTransitionTime": AT}],
@@ -55,14 +56,19 @@ def operator() -> Operator:
     made._metrics.observe_call("get", "pods", 200, 0.1)
     made._metrics.observe_request("progress", 200)
     made._metrics.observe_order("drain", 0.1)
+    made._metrics.observe_checkpoint(SavedCheckpoint(1, "s3://b/p", 9, T0))
     made._frames.connected("pods")
+    made._frames.start()
     return made
 
 
 def every_metric() -> dict[str, Told]:
     """Name of every metric -> its kind and labels."""
-    found = {}
-    for family in text_string_to_metric_families(asyncio.run(operator().exposition.page()).decode()):
+    found, known = {}, operator()
+    known._resync.last = known._elector.renewed_at = 0.0
+    for family in text_string_to_metric_families(asyncio.run(known.exposition.page()).decode()):
+        if not family.name.startswith("holdfast_"):  # of the process and of Python, by prometheus_client
+            continue
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         suffix = "_total" if family.type == "counter" else ""
         found[family.name + suffix] = Told(family.type, labels)

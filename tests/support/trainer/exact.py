@@ -116,7 +116,7 @@ def start(processes: int, function: Callable[..., None], *arguments: Any) -> lis
 
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    own = ("holdfast_train.examples.language_model", "transformers.trainer")
+    own = ("holdfast_train.examples.language_model", "transformers.trainer", "lightning.pytorch")
     context.set_forkserver_preload(["torch", "torch._dynamo", "numpy.random", *own])
     return context
 

@@ -1,4 +1,4 @@
-"""Runs for the tests of `Run` and of its endings."""
+"""Runs for the tests of `Run` and of its endings, and trainings that save without a Run."""
 
 import json
 import math
@@ -10,15 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from tests.support.trainer.stores import environment
 
 from holdfast_train import Run
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Environment
-from holdfast_train.errors import StorageError, StorageUnreachableError
+from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.run import ending
 from holdfast_train.run import run as session
 from holdfast_train.save import job, schedule
+from holdfast_train.save.messages import Open
+from holdfast_train.save.saver import Saver, TrainingState
 from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.opening import open_retrying
 
 
 def verdict(folder: Path) -> dict[str, Any]:
@@ -64,3 +72,27 @@ class Flaky:
         monkeypatch.setattr(schedule, "RETRY_SECONDS", 0.0)
         monkeypatch.setattr(job, "RETRY_SECONDS", 0.05)  # of a save that is kept: its writer waits as long
         monkeypatch.setattr(ending, "FINAL_PATIENCE", 0.0)
+
+
+class Training:
+    """A model of 400 kB whose checkpoints go into a folder. `results`: of its saves."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        where = environment(f"file://{folder}/prefix", **variables)
+        storage = open_retrying(where, where.checkpoint_uri or "")
+        checkpoints = Checkpoints(storage, where.identity, Keep())
+        checkpoints.start("Auto")
+        self.model = torch.nn.Linear(100, 1000)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.results: list[Saved | HoldfastTrainError] = []
+        state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
+        opened = Open(where, 0, 1, checkpoints.log.fence)
+        self.saver = Saver(opened, state, lambda _, result: self.results.append(result))
+
+    def begin(self, step: int) -> None:
+        self.saver.begin(CheckpointName(step, 1, "0123456789ab"), step, patience=0.0)
+
+    def save(self, step: int) -> Saved | HoldfastTrainError:
+        self.begin(step)
+        assert self.saver.wait(lambda: math.inf)
+        return self.results[-1]

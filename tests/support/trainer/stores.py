@@ -14,6 +14,7 @@ from typing import Any
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
+from holdfast_train.format.assembly import merge_entries
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import versions
@@ -26,7 +27,7 @@ from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.job import ArrivingBytes, Job
 from holdfast_train.save.messages import Save
-from holdfast_train.save.plan import make_plan, merge_entries
+from holdfast_train.save.plan import make_plan
 from holdfast_train.save.upload import Upload
 from holdfast_train.save.writer import Writer
 from holdfast_train.save.writer_process import WriterProcess

@@ -1,9 +1,12 @@
 """Rules: one declaration, in CEL and in Python. That both agree is tested on the real API server."""
 
 import pytest
+from pydantic import ValidationError
+from tests.support.manifests.good_manifests import TIER
 
 from holdfast.api.job import Capacity, Storage
 from holdfast.api.model import Model
+from holdfast.api.profile import CapacityProfileSpec
 from holdfast.api.rules import Rule, at_most_one, exactly_one, snake_case, validations
 
 
@@ -66,3 +69,9 @@ def test_models_obey_their_rules() -> None:
         Capacity()
     with pytest.raises(ValueError, match="exactly one of s3 and volumeClaim"):
         Storage()
+
+
+def test_two_items_never_share_a_key() -> None:
+    assert len(CapacityProfileSpec.model_validate({"tiers": [TIER, {**TIER, "name": "b"}]}).tiers) == 2
+    with pytest.raises(ValidationError, match='"spot": no two items may have the same name'):
+        CapacityProfileSpec.model_validate({"tiers": [TIER, TIER]})

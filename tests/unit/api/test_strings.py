@@ -36,9 +36,9 @@ def fits(kind: Any, value: object) -> bool:
         ),
         (strings.Region, ["us-east-1", "auto"], ["", "US", "a b"]),
         (
-            strings.Resume,
-            ["Auto", "Never", "s3://runs/a/b", "file:///a/b"],
-            ["", "auto", "s3://runs", "file://a", "http://a", "s3://runs/../a"],
+            strings.CheckpointAddress,
+            ["s3://runs/a/b", "file:///a/b"],
+            ["", "Auto", "s3://runs", "file://a", "http://a", "s3://runs/../a"],
         ),
         (
             strings.PodField,
@@ -59,3 +59,30 @@ def test_forms(kind: Any, good: list[object], bad: list[object]) -> None:
 def test_a_refusal_says_in_words_what_is_allowed() -> None:
     with pytest.raises(ValidationError, match=r'"A": must be .*DNS label.*, of 1 to 63 characters'):
         TypeAdapter(strings.Label).validate_python("A")
+
+
+# Breaks if a pattern comes to the launcher that it cannot read.
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        ("tqdm", True),
+        ("lightning", True),
+        ("step {step}/{total}*loss={loss}", True),
+        ('{{"step": {step}}}', True),
+        ("{grad_norm}", True),
+        ("step", False),
+        ("", False),
+        ("{steps}", False),
+        ("{step", False),
+        ("{step}{total}", False),
+        ("{step}\n", False),
+        ("{step}" + "x" * 251, False),
+    ],
+)
+def test_a_pattern_of_progress_has_a_place_for_a_number(text: str, is_allowed: bool) -> None:
+    found = TypeAdapter(strings.ProgressPattern)
+    if is_allowed:
+        assert found.validate_python(text) == text
+        return
+    with pytest.raises(ValidationError, match="a line such as"):
+        found.validate_python(text)

@@ -1,6 +1,7 @@
 """The page: a missed goal is shown as missed, and nothing names the machine."""
 
 import platform
+from pathlib import Path
 
 from tests.bench import report
 from tests.bench.goals import Measured
@@ -14,7 +15,7 @@ def test_rows_say_what_was_missed() -> None:
 
 
 def test_the_page_holds_every_figure_and_no_host() -> None:
-    page = report.markdown(RESULTS)
+    page = report.markdown(RESULTS, "Benchmarks")
     assert page.count("\n| ") == 1 + len(RESULTS)
     assert platform.node() not in page
     assert "/tmp" not in page
@@ -24,3 +25,18 @@ def test_the_page_holds_every_figure_and_no_host() -> None:
 def test_json_holds_the_same() -> None:
     found = report.as_json(RESULTS)["figures"]
     assert [(one["figure"], one["met"]) for one in found] == [("notice", False), ("idle-writes", True), ("one", True)]
+
+
+def test_figures_of_an_earlier_run_go_onto_the_pages(tmp_path: Path) -> None:
+    """Breaks if a figure is lost between two runs, or lands on the other page."""
+    several = Measured("several-decide", 3.0, note="n=9")
+    report.write_json([*RESULTS, several], tmp_path / "figures.json")
+    read = report.read_json(tmp_path / "figures.json")
+    assert read == [*RESULTS, several]
+    report.write_pages(read, tmp_path)
+    pages = {path.stem: path.read_text() for path in tmp_path.glob("*.md")}
+    assert {name: page.count("\n| ") - 1 for name, page in pages.items()} == {
+        "benchmarks": 3,
+        "benchmarks-several-nodes": 1,
+    }
+    assert "n=9" in pages["benchmarks-several-nodes"]

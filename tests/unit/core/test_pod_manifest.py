@@ -87,14 +87,14 @@ def test_its_environment():
 def test_the_trainer_reads_what_is_written_there():
     keep = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
     wanted = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "every": "auto", "maxLoss": "1d1h", "keep": keep}
-    wanted["uploadRate"] = "0.3G"
-    found = env(trainer(build(checkpoint=wanted | {"gracePeriod": "100s"})))
+    wanted |= {"uploadRate": "0.3G", "peers": True, "resume": {"from": "file:///a", "only": ["m"]}}
+    found = env(trainer(build(checkpoint=wanted, trainer={**TRAINER, "nodes": 2})))
     assert found["HOLDFAST_CHECKPOINT_EVERY"] == "auto"
     assert found["HOLDFAST_CHECKPOINT_UPLOAD_RATE"] == "300000000"
     assert found["HOLDFAST_CHECKPOINT_MAX_LOSS"] == "1d1h"
     read = Environment.read({name: value for name, value in found.items() if isinstance(value, str)})
     assert read.every == Every(auto=True, between_losses=7200.0, max_loss=90000.0)
-    assert read.upload_rate == 3e8
+    assert (read.upload_rate, read.peers, read.resume_only) == (3e8, True, ("m",))
     assert (read.keep_last, read.keep_every, read.keep_best) == (2, 86400.0, 3)
     assert (read.keep_metric, read.keep_mode) == ("eval/accuracy", "Max")
 
@@ -374,6 +374,13 @@ def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_el
     other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
     assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
     assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3
+
+
+def test_a_job_may_have_no_process_that_waits():
+    for nodes, warm_start, told in ((4, None, None), (4, True, None), (4, False, "false"), (1, False, None)):
+        own = {**TRAINER, "nodes": nodes} | ({} if warm_start is None else {"warmStart": warm_start})
+        made = build_pod(job(trainer=own), attempt(3, tier=tier(), nodes=nodes), CONFIG, 7200.4)
+        assert env(trainer(made)).get("HOLDFAST_WARM_START") == told
 
 
 def test_a_pod_of_several_nodes_leaves_the_meeting_to_its_launcher():

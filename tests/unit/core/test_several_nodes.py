@@ -85,6 +85,7 @@ def test_if_all_blame_their_peers_the_connection_was_lost():
     world.pass_time(2)
     assert ended(world) == [("Loss", "ConnectionLost", 0)]
     assert world.status.restarts.failures == 0
+    assert "between" not in world.status.history[0].message, "a server of data may be what was lost"
     world.train()
 
 

@@ -22,7 +22,14 @@ from tests.support.decisions.snapshots import (  # fmt: skip
     status,
     stepped,
 )
-from tests.unit.core.table import gang_cases, leave_and_start_cases, policy_cases, row_cases, successor_cases
+from tests.unit.core.table import (
+    gang_cases,
+    gang_fault_cases,
+    leave_and_start_cases,
+    policy_cases,
+    row_cases,
+    successor_cases,
+)
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
 
 from holdfast.api.attempt import AttemptState, Drain
@@ -40,6 +47,7 @@ CASES = (
     *successor_cases.CASES,
     *policy_cases.CASES,
     *gang_cases.CASES,
+    *gang_fault_cases.CASES,
 )
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 

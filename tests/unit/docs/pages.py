@@ -7,7 +7,13 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 DOCS: Final = ROOT / "docs"
-KINDS: Final = {"tutorial": "Tutorial", "how-to": "How-to guides", "reference": "Reference", "concepts": "Concepts"}
+KINDS: Final = {
+    "tutorial": "Tutorial",
+    "how-to": "How-to guides",
+    "runbooks": "Runbooks",
+    "reference": "Reference",
+    "concepts": "Concepts",
+}
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "images").rglob("*.md")})
 GENERATED: Final = frozenset(DOCS / "reference" / name for name in ("api.md", "cli.md", "decisions.md"))
 

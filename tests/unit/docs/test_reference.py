@@ -7,6 +7,7 @@ from tests.support.decisions.snapshots import CONFIG, attempt, job, tier
 from tests.unit.docs.pages import DOCS, prose
 
 import holdfast_train
+from holdfast.api.saving.resumption import WarmStart
 from holdfast.core.pod_manifest import build_pod
 
 FULL = {
@@ -16,17 +17,28 @@ FULL = {
     "keep": {"last": 3, "every": "24h", "best": {"count": 2, "metric": "loss", "mode": "Min"}},
 }
 # Set by the launcher for the ranks, not by the operator.
-BY_LAUNCHER = {"HOLDFAST_KEEPER", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND", "HOLDFAST_VERDICT_DIR"}
+BY_LAUNCHER = {
+    *("HOLDFAST_IN_PLACE", "HOLDFAST_KEEPER", "HOLDFAST_VERDICT_DIR"),
+    *("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND"),
+}
 
 
 # Breaks if a variable is added to the pod, renamed or dropped, and the page is not changed.
 def test_the_page_of_the_environment_lists_every_variable() -> None:
-    full = job(checkpoint=FULL, goal={"steps": 100})
+    full = job(checkpoint=FULL, goal={"steps": 100}, failure={"spike": {}})
     config = replace(CONFIG, progress_url="https://holdfast:8443")
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
-    several = build_pod(full, attempt(3, tier=tier(), nodes=2), config, 7200.0)
+    warm = WarmStart(source="s3://runs/a", only=("model",))
+    own = {
+        "trainer": full.spec.trainer.model_copy(update={"warm_start": False}),
+        "checkpoint": full.spec.checkpoint.model_copy(update={"peers": True, "resume": warm}),
+    }
+    of_several = full.model_copy(update={"spec": full.spec.model_copy(update=own)})
+    several = build_pod(of_several, attempt(3, tier=tier(), nodes=2), config, 7200.0, imports=("torch",))
     folder = {"storage": full.spec.checkpoint.storage, "folder": "/outputs", "pattern": "run-*"}
-    as_it_is = build_pod(job(checkpoint=folder), attempt(3, tier=tier()), config, 7200.0)
+    as_it_is = build_pod(
+        job(checkpoint=folder, progress={"patterns": ["tqdm"]}), attempt(3, tier=tier()), config, 7200.0
+    )
     containers = [
         *as_it_is["spec"]["containers"],
         *pod["spec"]["initContainers"],

@@ -31,7 +31,7 @@ def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md").read_text()
     told: dict[str, Told] = {}
     for name, kind, labels in re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| ?(.*?)\|", page, re.MULTILINE):
-        of_job = {"namespace", "job"} if name.startswith("holdfast_job_") else set()
+        of_job = {"job_namespace", "job_name"} if name.startswith("holdfast_job_") else set()
         told[name] = Told(kind, of_job | set(re.findall(r"`(\w+)`", labels)))
     assert told == every_metric()
 
@@ -56,7 +56,6 @@ def test_what_a_job_lived_through_is_counted_once() -> None:
     replace_all(second._cache, "jobs", [after], 3)
     text = asyncio.run(second.exposition.page()).decode()
     assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
-    assert 'holdfast_job_tier_attempts_total{job="a",namespace="ns",tier="v100",tier_kind="Dedicated"} 2.0' in text
 
 
 def test_a_pod_may_be_known_until_the_cluster_was_read() -> None:

@@ -1,27 +1,17 @@
-"""Series that are made from jobs and profiles at every scrape."""
+"""Series that are made from jobs at every scrape."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.registry import Collector
-from tests.support.decisions.snapshots import profile
+from prometheus_client import CollectorRegistry
 from tests.support.operator.fake_api_server import T0, raw_job
 
-from holdfast.api.knowledge import Seen, TierKnowledge
-from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.api.profile import MAX_TIERS, CapacityProfileStatus
-from holdfast.serve.collectors import ProfileCollector
+from holdfast.api.objects import TrainingJob
+from holdfast.api.profile import MAX_TIERS
 from holdfast.serve.exposition import Exposition
 
-WHERE = 'job="a",namespace="ns"'
-
-
-def told(collector: Collector) -> list[str]:
-    registry = CollectorRegistry()
-    registry.register(collector)
-    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+WHERE = 'job_name="a",job_namespace="ns"'
 
 
 def job(**status: Any) -> TrainingJob:
@@ -54,40 +44,39 @@ def test_the_figures_of_a_job() -> None:
     )
     for line in (
         f'holdfast_job_phase{{{WHERE},phase="Running"}} 1.0',
-        f'holdfast_job_phase{{{WHERE},phase="Failed"}} 0.0',
         f"holdfast_job_step{{{WHERE}}} 50.0",
         f"holdfast_job_goal_steps{{{WHERE}}} 200.0",
-        f"holdfast_job_loss{{{WHERE}}} 2.5",
-        f"holdfast_job_percent_ratio{{{WHERE}}} 0.25",
+        f"holdfast_job_training_loss{{{WHERE}}} 2.5",
+        f"holdfast_job_progress_ratio{{{WHERE}}} 0.25",
         f"holdfast_job_attempt{{{WHERE}}} 3.0",
-        f"holdfast_job_checkpoint_age_seconds{{{WHERE}}} 120.0",
-        f"holdfast_job_losses_total{{{WHERE}}} 2.0",
+        f"holdfast_job_checkpoint_timestamp_seconds{{{WHERE}}} {T0.timestamp() - 120}",
+        f"holdfast_job_checkpoint_step{{{WHERE}}} 40.0",
+        f"holdfast_job_interruptions_total{{{WHERE}}} 2.0",
         f"holdfast_job_failures_total{{{WHERE}}} 1.0",
-        f"holdfast_job_seconds_lost_total{{{WHERE}}} 65.0",
-        f"holdfast_job_steps_lost_total{{{WHERE}}} 9.0",
-        f"holdfast_job_saved{{{WHERE}}} -3.25",
+        f"holdfast_job_lost_seconds_total{{{WHERE}}} 65.0",
+        f"holdfast_job_lost_steps_total{{{WHERE}}} 9.0",
+        f"holdfast_job_cost_saved{{{WHERE}}} -3.25",
         f"holdfast_job_goodput_ratio{{{WHERE}}} 0.9",
-        f'holdfast_job_recovery_seconds_total{{{WHERE},phase="acquire"}} 65.0',
-        f'holdfast_job_recovery_seconds_total{{{WHERE},phase="replay"}} 0.0',
     ):
         assert line in lines
 
 
 def test_steps_that_nobody_counted_are_not_0() -> None:
     lines = scrape(job(ledger={"secondsLost": "1m5s", "uncountedRestarts": 1, "recovery": {"acquire": "1m5s"}}))
-    assert f"holdfast_job_seconds_lost_total{{{WHERE}}} 65.0" in lines
-    assert f'holdfast_job_recovery_seconds_total{{{WHERE},phase="acquire"}} 65.0' in lines
-    assert not any("steps_lost" in line or 'phase="replay"' in line for line in lines)
+    assert f"holdfast_job_lost_seconds_total{{{WHERE}}} 65.0" in lines
+    assert not any("lost_steps" in line for line in lines)
 
 
 def test_series_vanish_with_the_job_and_absent_figures_are_absent() -> None:
     assert scrape() == []
-    assert not any(line.startswith("holdfast_job_loss{") for line in scrape(job()))
+    assert not any(line.startswith("holdfast_job_training_loss{") for line in scrape(job()))
 
 
 def test_a_loss_that_is_not_a_number_is_shown_as_such() -> None:
     lines = scrape(job(progress={"step": 1, "loss": "nan"}))
-    assert 'holdfast_job_loss{job="a",namespace="ns"} NaN' in lines
+    assert f"holdfast_job_training_loss{{{WHERE}}} NaN" in lines
+    assert f"holdfast_job_training_loss_finite{{{WHERE}}} 0.0" in lines
+    assert f"holdfast_job_training_loss_finite{{{WHERE}}} 1.0" in scrape(job(progress={"step": 1, "loss": "2"}))
 
 
 def test_a_figure_that_cannot_be_read_is_left_out_and_spoils_no_other_job() -> None:
@@ -95,9 +84,9 @@ def test_a_figure_that_cannot_be_read_is_left_out_and_spoils_no_other_job() -> N
         job(progress={"step": 1, "loss": "2." + "1" * 40, "updatedAt": "2026-11-21T11:59:00Z"}),
         TrainingJob.parse(raw_job("b", "u2", progress={"step": 2, "loss": "3.5"})),
     )
-    assert 'holdfast_job_step{job="a",namespace="ns"} 1.0' in lines
-    assert not any(line.startswith('holdfast_job_loss{job="a"') for line in lines)
-    assert 'holdfast_job_loss{job="b",namespace="ns"} 3.5' in lines
+    assert 'holdfast_job_step{job_name="a",job_namespace="ns"} 1.0' in lines
+    assert not any(line.startswith('holdfast_job_training_loss{job_name="a"') for line in lines)
+    assert 'holdfast_job_training_loss{job_name="b",job_namespace="ns"} 3.5' in lines
 
 
 def spending(**changes: Any) -> TrainingJob:
@@ -123,23 +112,23 @@ def spending(**changes: Any) -> TrainingJob:
 def test_money_and_attempts_by_tier_up_to_now() -> None:
     lines = scrape(spending())
     for line in (
-        f'holdfast_job_tier_spent{{{WHERE},tier="spot",tier_kind="Spot"}} 10.2',
-        f'holdfast_job_tier_spent{{{WHERE},tier="v100",tier_kind="Dedicated"}} 1.53',
-        f'holdfast_job_tier_attempts_total{{{WHERE},tier="spot",tier_kind="Spot"}} 2.0',
-        f'holdfast_job_tier_attempts_total{{{WHERE},tier="v100",tier_kind="Dedicated"}} 1.0',
+        f'holdfast_job_tier_cost{{{WHERE},tier="spot",tier_kind="Spot"}} 10.2',
+        f'holdfast_job_tier_cost{{{WHERE},tier="v100",tier_kind="Dedicated"}} 1.53',
+        f"holdfast_job_cost_per_hour{{{WHERE}}} 3.06",
     ):
         assert line in lines
-    (spent,) = (float(line.rpartition(" ")[2]) for line in lines if line.startswith("holdfast_job_spent{"))
+    (spent,) = (float(line.rpartition(" ")[2]) for line in lines if line.startswith("holdfast_job_cost{"))
     assert spent == pytest.approx(11.73)
 
 
-def test_an_attempt_that_waits_for_a_node_counts_once_it_has_one() -> None:
+def test_an_attempt_that_waits_for_a_node_costs_nothing() -> None:
     waiting = spending()
     current = waiting.status.current
     assert current is not None
     current = current.model_copy(update={"scheduled_at": None})
     lines = scrape(waiting.model_copy(update={"status": waiting.status.model_copy(update={"current": current})}))
-    assert not any("v100" in line for line in lines)
+    assert not any("v100" in line for line in lines if "_info" not in line)
+    assert f"holdfast_job_cost_per_hour{{{WHERE}}} 0.0" in lines
 
 
 # Breaks if a job whose grid is edited again and again makes series without end.
@@ -149,17 +138,17 @@ def test_tiers_of_a_job_are_bounded() -> None:
     tier = {"name": "new", "kind": "Spot"}
     times = {"raisedAt": "2026-11-21T11:20:00Z", "scheduledAt": "2026-11-21T11:30:00Z"}
     current = {"number": 3, "state": "Running", "tier": tier, **times}
-    lines = [line for line in scrape(job(ledger={"byTier": many}, current=current)) if "_tier_attempts" in line]
+    lines = [line for line in scrape(job(ledger={"byTier": many}, current=current)) if "_tier_cost" in line]
     assert len(lines) == MAX_TIERS
-    assert f'holdfast_job_tier_attempts_total{{{WHERE},tier="(others)",tier_kind="Spot"}} 10.0' in lines
+    assert f'holdfast_job_tier_cost{{{WHERE},tier="(others)",tier_kind="Spot"}} 0.0' in lines
 
 
 def test_what_is_to_be_expected() -> None:
     status = {"forecast": {"cost": "41.25", "slack": "1h30m"}}
     lines = scrape(spending(policy="Deadline", deadline="2026-11-22T12:00:00Z", budget="60", status=status))
     for line in (
-        f"holdfast_job_expected_cost{{{WHERE}}} 41.25",
-        f"holdfast_job_budget{{{WHERE}}} 60.0",
+        f"holdfast_job_cost_expected{{{WHERE}}} 41.25",
+        f"holdfast_job_cost_budget{{{WHERE}}} 60.0",
         f"holdfast_job_slack_seconds{{{WHERE}}} 5400.0",
         f"holdfast_job_late_seconds{{{WHERE}}} 0.0",
     ):
@@ -169,7 +158,7 @@ def test_what_is_to_be_expected() -> None:
     late = scrape(job(forecast={"slack": "0s", "late": "20m"}))
     assert f"holdfast_job_late_seconds{{{WHERE}}} 1200.0" in late
     nothing = scrape(job())
-    for name in ("expected_cost", "budget", "deadline_timestamp_seconds", "slack_seconds", "late_seconds"):
+    for name in ("cost_expected", "cost_budget", "deadline_timestamp_seconds", "slack_seconds", "late_seconds"):
         assert not any(line.startswith(f"holdfast_job_{name}{{") for line in nothing)
 
 
@@ -200,20 +189,11 @@ def test_conditions_that_alerts_ask_for() -> None:
     ]
 
 
-# Breaks if a tier that left the profile stays on screens, or if a tier that was never tried looks as if it were out.
-def test_tiers_of_a_profile_of_which_something_is_known() -> None:
-    known = [
-        TierKnowledge(tier="spot", state=Seen.LOST),
-        TierKnowledge(tier="dedicated", state=Seen.UP),
-        TierKnowledge(tier="cpu"),
-        TierKnowledge(tier="gone", state=Seen.UP),
-    ]
-    seen = profile().model_copy(update={"status": CapacityProfileStatus(tiers=tuple(known))})
-    profiles: list[CapacityProfile] = [seen]
-    collector = ProfileCollector(lambda: profiles)
-    assert told(collector) == [
-        'holdfast_profile_tier_up{profile="grid",tier="spot",tier_kind="Spot"} 0.0',
-        'holdfast_profile_tier_up{profile="grid",tier="dedicated",tier_kind="Dedicated"} 1.0',
-    ]
-    profiles.clear()
-    assert told(collector) == []
+def test_where_the_newest_attempt_runs() -> None:
+    (line,) = (line for line in scrape(spending(policy="Cheapest")) if line.startswith("holdfast_job_info"))
+    assert line == (
+        'holdfast_job_info{accelerator="",attempt="3",job_name="a",job_namespace="ns",node_name="",policy="Cheapest",'
+        'tier="v100",tier_kind="Dedicated"} 1.0'
+    )
+    (none,) = (line for line in scrape(job()) if line.startswith("holdfast_job_info"))
+    assert 'attempt="0"' in none and 'tier=""' in none

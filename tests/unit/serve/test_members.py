@@ -80,6 +80,16 @@ async def test_a_launcher_that_is_not_told_anything_asks_again(book):
     assert book.waiting == 0
 
 
+async def test_when_no_attempt_follows_programs_end_first_and_then_launchers(book):
+    book.replace("u-a", (WorldOrder(3, None, None, {"p0": 0}, leave=True),))
+    assert await book.answer(body(attempt=2, state="running"), 0) == {
+        "do": "regroup",
+        "attempt": 3,
+        "final": True,
+    }
+    assert await book.answer(body(attempt=2), 0) == {"do": "leave"}
+
+
 async def test_orders_of_a_job_are_replaced_as_a_whole(book):
     book.replace("u-a", (GO,))
     book.replace("u-a", (WorldOrder(3, None, None, {"p1": 1}),))
@@ -132,8 +142,16 @@ def test_a_verdict_of_a_running_program_does_not_count(book):
 
 @pytest.mark.parametrize("changes", [
     {"attempt": -1}, {"state": "over"}, {"port": 70000}, {"port": -1}, {"port": 0}, {"address": "x y"},
-    {"address": "a" * 254}, {"verdict": {"message": "x" * 5000}}, {"podUID": ""},
+    {"address": "a" * 254}, {"verdict": {"message": "x" * 5000}}, {"podUID": ""}, {"imports": ["os; x"]},
+    {"imports": ["a"] * 33},
 ])  # fmt: skip
 def test_nonsense_is_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         body(**changes)
+
+
+def test_what_a_launcher_told_of_imports_is_kept_while_its_program_restarts(book):
+    """Breaks if the pod that replaces another after a second notice cannot import early."""
+    book.receive(JOB, body(attempt=1, state="running", imports=["torch", "numpy"]), NOW)
+    book.receive(JOB, body(attempt=1, verdict={"outcome": "failed"}), NOW)
+    assert book.of(["p0"])["p0"].imports == ("torch", "numpy")

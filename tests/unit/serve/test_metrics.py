@@ -5,10 +5,12 @@ from itertools import pairwise
 
 from prometheus_client import generate_latest
 from tests.support.decisions.snapshots import at, job, status
+from tests.support.operator.fake_api_server import T0
 
 from holdfast.api.attempt import AttemptRecord, EndKind, Recovery
 from holdfast.api.objects import TrainingJob
-from holdfast.api.status import Ledger, TierTotals
+from holdfast.api.status import Ledger, Phase, TierTotals
+from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.core.status.node_exits import REASONS
 from holdfast.serve.metrics import Metrics
 
@@ -38,7 +40,11 @@ def test_the_operators_own_series() -> None:
     metrics.observe_pass("applied", 0.01, ("notice: taint", "notice: taint"))
     metrics.observe_call("patch", "pods", 409, 0.1)
     metrics.observe_order("drain", 0.002)
-    metrics.gauge("queue_depth", "x", lambda: 4)
+    metrics.read("queue_depth", "x", lambda: 4)
+    metrics.read("resync_age_seconds", "x", lambda: None)
+    metrics.read("events_dropped_total", "x", lambda: 2)
+    metrics.read_by("resource", "watch_age_seconds", "x", lambda: {"pods": 1.5})
+    metrics.observe_checkpoint(SavedCheckpoint(5, "s3://b/p", 2**20, T0, timedelta(seconds=20)))
     text = generate_latest(metrics.registry).decode()
     for line in (
         'holdfast_reconcile_total{result="applied"} 1.0',
@@ -46,9 +52,22 @@ def test_the_operators_own_series() -> None:
         'holdfast_api_requests_total{code="409",resource="pods",verb="patch"} 1.0',
         'holdfast_orders_delivered_total{type="drain"} 1.0',
         "holdfast_queue_depth 4.0",
+        "# TYPE holdfast_events_dropped_total counter",
+        "holdfast_events_dropped_total 2.0",
+        'holdfast_watch_age_seconds{resource="pods"} 1.5',
+        'holdfast_api_request_duration_seconds_sum{verb="patch"} 0.1',
+        'holdfast_checkpoint_save_seconds_bucket{le="15.0"} 0.0',
+        'holdfast_checkpoint_save_seconds_bucket{le="30.0"} 1.0',
+        "holdfast_checkpoint_save_bytes_sum 1.048576e+06",
+        "process_resident_memory_bytes",
+        "python_gc_collections_total",
+        "holdfast_build_info{",
     ):
         assert line in text
     assert "_created" not in text
+    assert "holdfast_resync_age_seconds " not in text.replace("# HELP holdfast_resync_age_seconds ", "").replace(
+        "# TYPE holdfast_resync_age_seconds ", ""
+    )
 
 
 SPENT = Recovery(notice=timedelta(seconds=2), acquire=timedelta(minutes=10))
@@ -86,3 +105,15 @@ def test_what_is_rare_begins_at_zero_and_is_bounded() -> None:
     assert len(moves) == 3 * len(REASONS)
     assert 'holdfast_moves_total{reason="KeepingDeadline",tier_kind="Spot"} 0.0' in moves
     assert 'holdfast_recovery_seconds_count{phase="restore"} 0.0' in lines
+
+
+def test_the_end_of_a_job_and_what_it_repeated_are_counted_once() -> None:
+    metrics = Metrics()
+    trains = job(status(phase=Phase.RUNNING, ledger=Ledger(steps_lost=3)))
+    over = job(status(phase=Phase.COMPLETED, ledger=Ledger(steps_lost=8)))
+    for before, after in ((trains, over), (over, over), (None, trains)):
+        metrics.observe_change(before, after)
+    text = generate_latest(metrics.registry).decode()
+    assert 'holdfast_jobs_ended_total{phase="Completed"} 1.0' in text
+    assert 'holdfast_jobs_ended_total{phase="Failed"} 0.0' in text
+    assert "holdfast_lost_steps_total 5.0" in text

@@ -67,6 +67,9 @@ def test_the_ranks_of_a_pod_share_its_rate() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("HOLDFAST_CHECKPOINT_PEERS", "yes"),
+        ("HOLDFAST_CHECKPOINT_RESUME_ONLY", "model"),  # without an address
+        ("HOLDFAST_CHECKPOINT_RESUME_ONLY", "model,,ema"),
         ("HOLDFAST_CHECKPOINT_UPLOAD_RATE", "300M"),
         ("HOLDFAST_CHECKPOINT_UPLOAD_RATE", "0"),
         ("HOLDFAST_ATTEMPT", "0"),
@@ -85,6 +88,8 @@ def test_the_ranks_of_a_pod_share_its_rate() -> None:
         ("HOLDFAST_SECONDS_BETWEEN_LOSSES", "0"),
         ("HOLDFAST_SECONDS_BETWEEN_LOSSES", "2h"),
         ("HOLDFAST_GOAL_STEPS", "-1"),
+        ("HOLDFAST_SPIKE", "10"),
+        ("HOLDFAST_SPIKE", "10 deviations, 0 steps, window 200"),
         ("HOLDFAST_PREDECESSOR", "0"),
         ("HOLDFAST_PREDECESSOR", "yes"),
         ("HOLDFAST_JOB_UID", ""),

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from holdfast_train import kept_memory
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.kept_memory import Kept, KeptMemory
 from holdfast_train.memory_file import memory_file
+from holdfast_train.pod.launcher.keeper import Keeper
 
 
 def test_without_a_launcher_nothing_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     kept = KeptMemory(None)
     kept.keep(0, 0, 0)
+    kept.note(0, 0, b"")
     kept.drop(0)
-    assert kept.files() == {}
+    assert kept.list() == Kept()
     assert capsys.readouterr().err == ""
 
 
@@ -29,7 +31,7 @@ def test_a_launcher_that_does_not_answer(
         server.bind(str(tmp_path / "keeper"))
         server.listen()
         KeptMemory(str(tmp_path / "keeper")).drop(0)
-    assert KeptMemory(str(tmp_path / "keeper")).files() == {}
+    assert KeptMemory(str(tmp_path / "keeper")).list().files == {}
     assert capsys.readouterr().err.count("the launcher does not keep copies") == 2
 
 
@@ -50,7 +52,7 @@ def test_files_that_are_not_understood_are_closed(tmp_path: Path, answer: bytes)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        found = KeptMemory(str(tmp_path / "keeper")).files()
+        found = KeptMemory(str(tmp_path / "keeper")).list().files
         thread.join(30)
         of_ranks = [file for files in found.values() for file in files]
         assert len(of_ranks) == answer.count(b"0.0")
@@ -58,3 +60,22 @@ def test_files_that_are_not_understood_are_closed(tmp_path: Path, answer: bytes)
             os.close(file)
         left = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
         assert not any("kept-memory" in link for link in left)
+
+
+def test_a_note_lies_beside_each_file(tmp_path: Path) -> None:
+    """Breaks if a note is taken for the copy of a rank, or if a newer note does not replace the older one."""
+    keeper = Keeper(str(tmp_path / "keeper"))
+    kept = KeptMemory(keeper.address)
+    file = memory_file("kept-memory")
+    kept.keep(3, 0, file)
+    os.close(file)
+    for text in (b"the first", b"the second"):
+        kept.note(3, 0, text)
+    kept.note(4, 100, b"without a file")
+    found = kept.list()
+    assert {rank: len(files) for rank, files in found.files.items()} == {3: 1}
+    assert found.notes == {3: [b"the second"], 4: [b"without a file"]}
+    os.close(found.files[3][0])
+    kept.drop(3)
+    assert kept.list().notes == {4: [b"without a file"]}
+    keeper.close()

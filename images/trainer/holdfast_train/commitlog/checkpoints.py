@@ -27,13 +27,15 @@ FOLDERS: Final = ("data/", "manifests/", "log/")
 class Found:
     """A checkpoint whose manifest, with the bytes `data` at `uri`, is intact. Its data has not been read.
 
-    `seq`: the number of its commit, 0 if no log was read.
+    `seq`: the number of its commit, 0 if no log was read. `only`: the objects to restore from it for a warm start;
+    empty: everything.
     """
 
     uri: str
     data: bytes
     manifest: Manifest
     seq: int = 0
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -278,12 +280,12 @@ def find(storage: Storage, name: CheckpointName, seq: int = 0, sha256: str | Non
     return found_in(join_uri(storage.uri, name.manifest_key), data, seq)
 
 
-def found_in(uri: str, data: bytes, seq: int = 0) -> Found:
+def found_in(uri: str, data: bytes, seq: int = 0, only: tuple[str, ...] = ()) -> Found:
     """The checkpoint whose manifest at `uri` has the bytes `data`.
 
     CheckpointCorruptError if they are damaged, CheckpointVersionError if another version of holdfast-train wrote them.
     """
     try:
-        return Found(uri, data, manifest.decode(data), seq)
+        return Found(uri, data, manifest.decode(data), seq, only)
     except (CheckpointCorruptError, CheckpointVersionError) as error:
         raise type(error)(f"{uri}: {error}") from error

@@ -127,14 +127,16 @@ class CommitLog:
 
         If the log has a commit of that name, from an append whose answer was lost, nothing is appended. FencedError if
         a newer attempt has started. CheckpointCorruptError if it uses data that it may not use. `fresh`: see
-        `rules.check_may_use`.
+        `rules.check_may_use`. Data that the branch has passed over before (`skipped`) is noted in the commit.
         """
 
         def next_record(state: records.LogState) -> records.Record | None:
             if any(known.name == commit.name for known in state.commits):
                 return None
             rules.check_may_use(state, commit, fresh)
-            record = self._own_draft(state, "commit", commit=commit)
+            last = records.newest(state)
+            skipped = records.skipped_at(state, 0 if last is None else last.seq)
+            record = self._own_draft(state, "commit", commit=replace(commit, skipped=skipped))
             after = records.apply(state, record)
             return replace(record, retired=retention.retire(after.commits, keep, after.left))
 

@@ -23,6 +23,7 @@ from holdfast_train.errors import (
     FencedError,
     StoragePrefixInUseError,
 )
+from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.names import CheckpointName
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "check_may_use",
     "check_may_write",
     "check_owner",
+    "may_go_on_from_memory",
     "ownership_record",
     "possible_writer",
     "reason_to_pass_fence",
@@ -164,6 +166,22 @@ def check_may_use(state: LogState, commit: Commit, fresh: CheckpointName | None)
 def possible_writer(state: LogState) -> Fence | None:
     """The fence whose writer may still commit, alive or not. None: no process may commit before a new fence."""
     return None if state.handed_over or state.complete is not None else state.fence
+
+
+def may_go_on_from_memory(state: LogState, copy: Manifest, fence: int) -> bool:
+    """True if an attempt that has raised its fence in `state` may go on from a copy of which the log has no commit.
+
+    The attempt of `copy` had raised the fence number `fence`. Its copy counts if a commit of it, as the last record
+    before our fence, would have been allowed, and would have been the newest one: no rollback came after its fence, no
+    later attempt has committed, and no commit has its step or a later one.
+    """
+    if state.owner is None or state.owner.job_uid != copy.job_uid or state.complete is not None:
+        return False
+    if any(rollback.seq > fence for rollback in state.rollbacks):
+        return False
+    if any(commit.attempt > copy.attempt for commit in state.commits):
+        return False
+    return all(commit.step < copy.step for commit in state.commits if not commit.corrupt)
 
 
 def check_may_prune(state: LogState, retired: Iterable[int]) -> None:

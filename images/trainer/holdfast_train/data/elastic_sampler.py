@@ -39,7 +39,8 @@ class ElasticSampler:
 
     **Position.** It is the number of trained steps, which `Run` reports (`trained`). Batches that the workers of the
     loader have drawn ahead do not count. One step of the run is one global batch: with `micro_batch`, take
-    `accumulate` batches from the loader in each step.
+    `accumulate` batches from the loader in each step. `skipped`: how many steps' data rollbacks have passed over, so
+    step n takes the places of step n + `skipped`.
 
     `samples`: their number, or the data set, whose `fingerprint()` becomes part of the sampler's if it has one.
     `micro_batch`: samples that a rank takes at a time, by default its whole share. `rank` and `ranks`: by default those
@@ -65,7 +66,7 @@ class ElasticSampler:
     ) -> None:
         self.samples = samples if isinstance(samples, int) else len(samples)
         self.batch, self.micro_batch, self.seed = batch, micro_batch, seed
-        self.step = 0
+        self.step = self.skipped = 0
         self._data = _fingerprint(samples)
         self._given = (rank, ranks)
         self._drawn: int | None = None  # steps whose batches the loader has drawn completely
@@ -83,7 +84,7 @@ class ElasticSampler:
     @property
     def epoch(self) -> int:
         """The epoch of the next sample, from 0."""
-        return self.step * self.batch // self.samples
+        return (self.step + self.skipped) * self.batch // self.samples
 
     @property
     def accumulate(self) -> int:
@@ -129,10 +130,10 @@ class ElasticSampler:
         return self._generator
 
     def indices(self, step: int) -> list[int]:
-        """This rank's samples of `step`, for a loop without a DataLoader."""
+        """This rank's samples of `step`, for a loop without a DataLoader. Those of skipped steps are passed over."""
         rank, ranks = self._world()
         share = self.batch // ranks
-        first = step * self.batch + rank * share
+        first = (step + self.skipped) * self.batch + rank * share
         places = np.arange(first, first + share, dtype=np.int64)
         found = in_epochs(places, self.samples, self.seed)
         return [Index(*pair) for pair in zip(found.tolist(), places.tolist(), strict=True)]
@@ -143,7 +144,8 @@ class ElasticSampler:
         """The micro-batches of this rank from the current step on, without end."""
         rank, _ = self._world()
         if self._generator is not None:  # a loader draws its workers' seeds right after this call
-            seed = hashlib.blake2b(f"{self.seed}/{self.step}/{rank}".encode(), person=b"holdfast loader").digest()
+            at = self.step + self.skipped
+            seed = hashlib.blake2b(f"{self.seed}/{at}/{rank}".encode(), person=b"holdfast loader").digest()
             self._generator.manual_seed(int.from_bytes(seed[:8], "little"))
         self._drawn, self._ahead = max(self._drawn or 0, self.step), None
         return self._stream(self.step, self._loads)
@@ -191,10 +193,18 @@ class ElasticSampler:
             self._drawn = None
         self.step = step
 
+    def skip_data(self, steps: int) -> None:
+        """Pass over the data of `steps` steps in all, from the current step on. Fewer than before change nothing."""
+        if steps > self.skipped:
+            self._loads += 1
+            self._drawn = None
+            self.skipped = steps
+
     def state_dict(self) -> dict[str, Any]:
         """The position, and the order and the data that it belongs to. The same on every rank."""
         order = {"seed": self.seed, "batch": self.batch, "samples": self.samples, "order": ORDER}
-        return {"step": self.step, **order, "data": self._data}
+        passed_over = {"skipped": self.skipped} if self.skipped else {}
+        return {"step": self.step, **order, "data": self._data, **passed_over}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over the position. StateError if the order differs. Other data is allowed; `Run` warns of it."""
@@ -209,6 +219,7 @@ class ElasticSampler:
                 f"{self.seed} and {self.batch}: steps would take other samples; give the sampler the first two"
             )
         self.go_to(int(state["step"]))
+        self.skip_data(int(state.get("skipped", 0)))
 
     def fingerprint(self) -> dict[str, str]:
         """What a resume compares with the checkpoint (see `format.program`)."""

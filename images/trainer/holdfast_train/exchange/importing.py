@@ -17,13 +17,14 @@ from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.exchange.content import Description
 from holdfast_train.format import manifest
+from holdfast_train.format.assembly import merge_entries
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import IMPORTED, data_facts
 from holdfast_train.format.tree import Leaf, Tree, Walk
 from holdfast_train.restore.chunk_reader import THREADS
 from holdfast_train.restore.lazy_tensors import memory_of
-from holdfast_train.save.plan import Plan, make_plan, merge_entries
+from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.say import say
 from holdfast_train.storage import checksums
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage

@@ -133,6 +133,11 @@ class FolderWriter:
             return None
 
     def _start(self) -> Checkpoints:
+        if self._environment.resume_only:
+            raise EnvironmentVariableError(
+                f"checkpoint.resume.only is {', '.join(self._environment.resume_only)}, with checkpoint.folder, whose "
+                f"files have no objects of a Run; set checkpoint.resume to the address alone"
+            )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
         self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
         return checkpoints

@@ -1,25 +1,22 @@
 """Accelerate through `Run`: a loop over what `prepare` returned, in the epochs and batches of `AcceleratedRun`."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from typing import Any
 
-from holdfast_train.data import rng
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
+from holdfast_train.frameworks.epoch_run import EpochRun
+from holdfast_train.frameworks.kept_workers import separate_workers
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
-from holdfast_train.run.run import Run
 
 __all__ = ["AcceleratedRun"]
 
-END: Final = object()
 
-
-class AcceleratedRun:
+class AcceleratedRun(EpochRun):
     """One training with Accelerate. `loader` is the prepared data loader of the training.
 
         from holdfast_train.frameworks.accelerate import AcceleratedRun
@@ -48,13 +45,14 @@ class AcceleratedRun:
         **objects: Stateful,
     ) -> None:
         self._accelerator, self._loader = accelerator, loader
-        self._position: Position | None = None
+        position: Position | None = None
         own: dict[str, Any] = _prepared(accelerator)
-        per_rank = dict(per_rank or {})
         if Environment.read() is not None:
             refuse_distribution(accelerator)
             seed = sys.modules["torch"].initial_seed() % 2**32
-            self._position = Position(base_of(loader), seed=seed, rank=accelerator.process_index)
+            position = Position(base_of(loader), seed=seed, rank=accelerator.process_index)
+            for prepared in accelerator._dataloaders:
+                separate_workers(getattr(prepared, "base_dataloader", prepared))
             own["shape"] = Shape(
                 processes=accelerator.num_processes,
                 samples=len(loader.dataset),
@@ -62,71 +60,9 @@ class AcceleratedRun:
                 batches_of_a_step=accelerator.gradient_accumulation_steps,
                 batches_of_an_epoch=len(loader),
             )
-            per_rank["data"] = self._position
         for name in own.keys() & objects.keys():
             raise StateError(f"{name!r} is the name of an object that accelerate has prepared: choose another name")
-        own |= objects
-        self._run = Run(per_rank=per_rank, config=config, rules=rules, **own)
-        self._steps: Iterator[int] = iter(())
-        self._epoch = 0
-        self._is_read = False  # the batches of this epoch
-        self._is_step_done = False
-        self._resumed: dict[str, Any] | None = None  # the generators, until the first batch after a resume is read
-
-    def __enter__(self) -> Self:
-        self._run.__enter__()
-        if self._run.resumed_from is not None and self._position is not None:
-            self._resumed = rng.capture()
-            self._epoch = self._position.epoch
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self._is_step_done:  # the program has left its loop by `break`
-            self._count()
-        self._run.__exit__(kind, error, trace)
-
-    @property
-    def step(self) -> int:
-        """How many steps are done."""
-        return self._run.step
-
-    @property
-    def resumed_from(self) -> int | None:
-        """The step of the checkpoint that was restored, None if there was none."""
-        return self._run.resumed_from
-
-    def report(self, loss: Any = None, samples: float = 0.0, metrics: Mapping[str, Any] | None = None) -> None:
-        """Note the loss of this step, its samples and metrics, as `Run.report`."""
-        self._run.report(loss, samples, metrics)
-
-    def epochs(self, count: int) -> Iterator[int]:
-        """The numbers of the epochs that are left of `count`. The first one may be the rest of an epoch."""
-        self._steps = self._run.steps(self._goal(count))
-        if self._count():
-            for epoch in range(self._epoch, count):
-                self._epoch, self._is_read = epoch, False
-                yield epoch
-            if self._is_step_done:
-                self._count()
-
-    def batches(self) -> Iterator[Any]:
-        """The batches of this epoch, from the prepared loader. After a resume, those that were not trained."""
-        if self._is_read:
-            raise StateError("run.batches() was called twice in one epoch: begin a new epoch of run.epochs() before it")
-        self._is_read = True
-        batches = iter(self._begin())
-        while not self._is_step_done or self._count():
-            batch = next(batches, END)
-            if batch is END:
-                return
-            self._note_read()
-            yield batch
-            self._is_step_done = self._accelerator.sync_gradients
-            if self._accelerator.gradient_state.end_of_dataloader:
-                next(batches, None)  # accelerate notes the end
-                return  # the step ends with the epoch: what follows the last batch, such as an evaluation, is of it
+        super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=own | objects)
 
     def _goal(self, epochs: int) -> int:
         every, batches = self._accelerator.gradient_accumulation_steps, len(self._loader)
@@ -134,8 +70,7 @@ class AcceleratedRun:
             return int(epochs * -(-batches // every))
         return int(epochs * batches // every)
 
-    def _begin(self) -> Any:
-        """The loader of this epoch, or of the rest of it."""
+    def _loader_of_epoch(self) -> Any:
         self._loader.set_epoch(self._epoch)
         if self._position is None:
             return self._loader
@@ -145,23 +80,11 @@ class AcceleratedRun:
         self._position.begin_again()
         return sys.modules["accelerate"].skip_first_batches(self._loader, self._position.batches)
 
-    def _note_read(self) -> None:
-        if self._position is None:
-            return
-        if self._resumed is not None:
-            self._position.check()
-            if self._position.batches:  # otherwise the order of the epoch is drawn now, as it was before
-                rng.restore(self._resumed)
-            self._resumed = None
-        self._position.batches += 1
+    def _ends_step(self) -> bool:
+        return bool(self._accelerator.sync_gradients)
 
-    def _count(self) -> bool:
-        """Count the step that is done. False if no other step is to be done. Ends the process after a notice."""
-        self._is_step_done = False
-        goes_on = next(self._steps, None) is not None
-        if self._run.left:
-            raise SystemExit(0)
-        return goes_on
+    def _ends_epoch(self) -> bool:
+        return bool(self._accelerator.gradient_state.end_of_dataloader)
 
 
 def _prepared(accelerator: Any) -> dict[str, Any]:

@@ -22,13 +22,15 @@ class Batch(list[Any]):
 class BatchOrder:
     """A batch sampler that notes which batches `inner` gives. Everything else is that of `inner`.
 
-    `epoch`: the epoch that is read. `digests`: number n stands for the first n + 1 batches of the epoch, and has 64
+    `epoch`: the epoch that is read. `first`: the number of its first batch that is given. `before_order`: called
+    before `inner` draws the order. `digests`: number n stands for the first n + 1 batches of the epoch, and has 64
     bits. A loader reads ahead, so there are more of them than batches that were trained.
     """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.epoch = 0
+        self.epoch = self.first = 0
+        self.before_order: Callable[[], None] | None = None
         self.digests = array("Q")
 
     def __getattr__(self, name: str) -> Any:
@@ -42,12 +44,16 @@ class BatchOrder:
         return len(self.inner)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of one epoch."""
+        """The batches of one epoch, from `first` on."""
         digests = self.digests = array("Q")
         so_far = hashlib.blake2b(digest_size=WORD_BYTES)
+        if self.before_order is not None:
+            self.before_order()
         for number, indices in enumerate(self.inner):
             so_far.update(repr(list(indices)).encode())
             digests.append(int.from_bytes(so_far.copy().digest(), "little"))
+            if number < self.first:
+                continue
             batch = Batch(indices)
             batch.key = f"{self.epoch}/{number}"
             yield batch

@@ -10,6 +10,7 @@ from holdfast_train.data.rng import Generators
 from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.batch_order import BatchOrder, SeededBatches
+from holdfast_train.frameworks.kept_workers import separate_workers
 
 __all__ = ["Position", "Shape"]
 
@@ -20,9 +21,9 @@ class Position:
     """The position in `loader`, a DataLoader of torch. It belongs into `per_rank` of a Run.
 
     An epoch is read once more from its first batch after a resume, without loading the samples of the batches that were
-    trained. For this the state has all that decides the order of an epoch as it was at its beginning: the generators of
-    the process, those that loader and samplers keep, and samplers with a state of their own. `check` proves that the
-    order is the one before.
+    trained. For this the state has all that decides the order of an epoch as it was before the order was drawn: the
+    generators of the process, those that loader and samplers keep, and samplers with a state of their own. What the
+    loader draws before that depends on whether its workers are new. `check` proves that the order is the one before.
 
     `loader` is changed: its batches are recorded (`BatchOrder`) and its random numbers depend on the batch
     (`SeededBatches`). `seed` and `rank` decide these numbers.
@@ -36,24 +37,29 @@ class Position:
         data = SeededBatches(loader.dataset, f"{seed}/{rank}")
         # A DataLoader refuses to have these set; a new one would be none of the library's own class.
         vars(loader).update(batch_sampler=self._order, dataset=data, collate_fn=data.collate(loader.collate_fn))
+        loader._iterator = None  # workers that stay have the data set of before
+        separate_workers(loader)
         self._start: dict[str, Any] = {}
+        self._is_drawn = False  # the order of this epoch
         self._expected: int | None = None
 
     def begin(self, epoch: int) -> None:
         """Epoch `epoch` begins: the loader is asked for its batches next."""
         self.epoch, self.batches = epoch, 0
-        self._order.epoch = epoch
+        self._order.epoch, self._order.first = epoch, 0
+        self._order.before_order = self._note_drawn
         self._expected = None
-        self._start = {"rng": rng.capture_host(), "parts": {name: x.state_dict() for name, x in self._parts()}}
+        self._is_drawn = False
+        self._start = self._capture()
 
-    def begin_again(self) -> None:
-        """The epoch of the checkpoint begins once more: the loader is asked for its batches next."""
-        self._order.epoch = self.epoch
-        rng.restore_host(self._start["rng"])
-        saved = self._start["parts"]
-        for name, part in self._parts():
-            if name in saved:
-                part.load_state_dict(saved[name])
+    def begin_again(self, *, skip: bool = False) -> None:
+        """The epoch of the checkpoint begins once more: the loader is asked for its batches next.
+
+        `skip`: the loader gives only the batches that were not trained. Otherwise the library passes over the others.
+        """
+        self._order.epoch, self._order.first = self.epoch, self.batches if skip else 0
+        self._order.before_order = self._restore if self._is_drawn else self._note_drawn
+        self._restore()
 
     def check(self) -> None:
         """StateError if the batches that were passed over after a resume are not those that were trained."""
@@ -73,12 +79,33 @@ class Position:
     def state_dict(self) -> dict[str, Any]:
         """The position, and all that decides the order of the epoch."""
         seen = self._order.digests[self.batches - 1] if self.batches else 0
-        return {"epoch": self.epoch, "batches": self.batches, "seen": f"{seen:016x}", "start": self._start}
+        return {
+            "epoch": self.epoch,
+            "batches": self.batches,
+            "seen": f"{seen:016x}",
+            "start": self._start,
+            "drawn": self._is_drawn,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over the position. `begin_again` goes there."""
         self.epoch, self.batches, self._start = state["epoch"], state["batches"], dict(state["start"])
         self._expected = int(state["seen"], 16) if self.batches else None
+        self._is_drawn = state["drawn"]
+
+    def _note_drawn(self) -> None:
+        self._is_drawn = True
+        self._start = self._capture()
+
+    def _capture(self) -> dict[str, Any]:
+        return {"rng": rng.capture_host(), "parts": {name: part.state_dict() for name, part in self._parts()}}
+
+    def _restore(self) -> None:
+        rng.restore_host(self._start["rng"])
+        saved = self._start["parts"]
+        for name, part in self._parts():
+            if name in saved:
+                part.load_state_dict(saved[name])
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
         """What of loader and samplers has a state: generators by their attribute, and samplers with state_dict."""

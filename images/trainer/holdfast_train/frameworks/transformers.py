@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Final
 
 from holdfast_train.data import rng
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
+from holdfast_train.frameworks.kept_workers import separate_workers
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
@@ -17,6 +19,7 @@ __all__ = ["train"]
 
 HOOKED: Final = (
     "get_train_dataloader",
+    "get_eval_dataloader",
     "get_batch_samples",
     "training_step",
     "log",
@@ -54,7 +57,7 @@ def _refuse(trainer: Any, options: Mapping[str, Any]) -> None:
     missing = [name for name in HOOKED if not hasattr(trainer, name)]
     if missing:
         raise StateError(
-            f"this version of transformers has no Trainer.{missing[0]}: use transformers 5.23, or checkpoint.folder"
+            f"transformers {version('transformers')} has no Trainer.{missing[0]}: use 5.22, 5.23 or checkpoint.folder"
         )
     args = trainer.args
     instead = "leave it off: Holdfast resumes from the checkpoints of the job"
@@ -112,6 +115,12 @@ class _Training:
         seed = args.seed if args.data_seed is None else args.data_seed
         self._loader = loader
         self._data = Position(base_of(loader), seed=seed, rank=args.process_index)
+        return loader
+
+    def get_eval_dataloader(self, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """The loader of an evaluation, which must not change the steps that follow."""
+        loader = original(*arguments, **options)
+        separate_workers(getattr(loader, "base_dataloader", loader))
         return loader
 
     def init_training_state(

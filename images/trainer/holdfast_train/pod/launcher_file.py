@@ -11,6 +11,7 @@ __all__ = ["launcher_file"]
 
 PACKAGE: Final = "holdfast_launcher"
 MAIN: Final = f"import sys\n\nfrom {PACKAGE}.command import main\n\nsys.exit(main())\n"
+HOOK: Final = Path(__file__).with_name("spare_hook.py")  # not imported here: it is sitecustomize of a waiting process
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first date that a zip file can have
 
 
@@ -20,9 +21,11 @@ def launcher_file() -> bytes:
     python3 puts the file itself first on its search path, in place of the folder of a script: no module of the user has
     precedence over one of the launcher. Nothing is compressed, so a python3 without zlib can read it.
     """
-    modules = sorted(Path(launcher.__file__).parent.glob("*.py"))
+    folder = Path(launcher.__file__).parent
     content = {"__main__.py": MAIN.encode()}
-    content |= {f"{PACKAGE}/{path.name}": path.read_bytes() for path in modules}
+    content["sitecustomize.py"] = HOOK.read_bytes()
+    modules = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
+    content |= {f"{PACKAGE}/{name}": Path(folder, name).read_bytes() for name in modules}
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
         for name, text in content.items():

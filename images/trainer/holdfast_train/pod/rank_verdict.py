@@ -2,13 +2,16 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Literal
 
+from holdfast_train.pod.rank_evidence import answer_launcher
+from holdfast_train.pulse import Pulse
 from holdfast_train.say import say
 
-__all__ = ["Result", "forget_rank_verdict", "write_rank_verdict"]
+__all__ = ["Result", "begin_rank", "forget_rank_verdict", "write_rank_verdict"]
 
 # "running" is no end: it stays if the process ends without a word of its Run.
 Result = Literal["running", "saved", "left", "completed", "failed", "fenced", "misconfigured"]
@@ -18,6 +21,15 @@ def forget_rank_verdict(folder: str | None, rank: int) -> None:
     """Remove the verdict of an earlier process of this rank: torchrun may have restarted the rank after a failure."""
     if folder is not None:
         (Path(folder) / f"rank-{rank}.json").unlink(missing_ok=True)
+
+
+def begin_rank(folder: str | None, rank: int) -> Pulse:
+    """Forget what an earlier process of this rank has told the launcher. Returns the pulse of this one."""
+    forget_rank_verdict(folder, rank)
+    pulse = Pulse(folder, rank)
+    pulse.beat("starting", None)
+    answer_launcher(folder, rank)
+    return pulse
 
 
 def write_rank_verdict(
@@ -30,9 +42,14 @@ def write_rank_verdict(
     step: int | None = None,
     saved_step: int | None = None,
 ) -> None:
-    """Write `rank-<rank>.json` into `folder`, completely or not at all. No folder (no launcher): do nothing."""
+    """Write `rank-<rank>.json` into `folder`, completely or not at all. No folder (no launcher): do nothing.
+
+    After the end of its run, a rank does not answer the launcher any more.
+    """
     if folder is None:
         return
+    if result != "running":
+        answer_launcher(None, rank)
     body = {
         "v": 1,
         "result": result,
@@ -42,6 +59,7 @@ def write_rank_verdict(
         "savedStep": saved_step,
         "at": time.time(),
         "pid": os.getpid(),
+        "python": sys.executable,
     }
     path = Path(folder) / f"rank-{rank}.json"
     temporary = path.with_suffix(f".{os.getpid()}")

@@ -93,6 +93,7 @@ class Reporter:
         self._every = DEFAULT_EVERY
         self._rates = _Rates()
         self._is_unreachable = False
+        self._connections: list[Connection] = []
         self._threads = [
             threading.Thread(target=self._report, name="holdfast-report", daemon=True),
             threading.Thread(target=self._poll, name="holdfast-orders", daemon=True),
@@ -119,12 +120,16 @@ class Reporter:
             arrived = self._wake.wait_for(lambda: self._sent >= wanted, seconds)
             self._stopping.set()
             self._wake.notify_all()
+        for connection in self._connections:  # otherwise the thread that waits for orders would end a minute later
+            connection.abort()
         return arrived
 
     def _connection(self, timeout: float) -> Connection:
         env = self._environment
         names = (env.identity.namespace, env.identity.job)
-        return Connection(Target(env.operator_url or "", *names, env.token_file, env.ca_file), timeout)
+        found = Connection(Target(env.operator_url or "", *names, env.token_file, env.ca_file), timeout)
+        self._connections.append(found)
+        return found
 
     def _body(self) -> dict[str, Any]:
         progress, identity = self._progress, self._environment.identity
@@ -194,7 +199,7 @@ class Reporter:
         return True
 
     def _say_unreachable(self, why: str) -> None:
-        if not self._is_unreachable:  # once for each outage, not once for each try
+        if not self._is_unreachable and not self._stopping.is_set():  # once for each outage, not once for each try
             self._is_unreachable = True
             say(f"the operator cannot be reached ({why}); training goes on")
 

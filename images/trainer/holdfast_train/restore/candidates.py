@@ -1,5 +1,9 @@
 """The start of an attempt in the storage: own the prefix, raise the fence, choose a checkpoint to resume."""
 
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.commitlog.retention import keep_of
@@ -7,6 +11,7 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import EnvironmentVariableError, NoCheckpointError, StorageError
 from holdfast_train.format.names import resolve
 from holdfast_train.restore.source import CheckpointSource, source_of
+from holdfast_train.restore.whole_copies import IN_MEMORY, WholeCopies, offers
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -43,18 +48,39 @@ def completed(environment: Environment, storage: RetryingStorage, step: int) -> 
 
 
 class Candidates:
-    """The checkpoints that rank 0 may resume, newest first: the job's own, or if there are none those of `resume`."""
+    """The checkpoints that rank 0 may resume, newest first: the job's own, or if there are none those of `resume`.
 
-    def __init__(self, environment: Environment, storage: RetryingStorage, checkpoints: CheckpointSource) -> None:
+    `in_memory`: those of which only the memory of the nodes has all, newest first. They come before all others.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        storage: RetryingStorage,
+        checkpoints: CheckpointSource,
+        in_memory: Iterable[Found] = (),
+    ) -> None:
         self._environment = environment
         self._storage = storage
         self._source = checkpoints
         self._own = True
+        self._in_memory = deque(in_memory)
+
+    @classmethod
+    def own(
+        cls, environment: Environment, storage: RetryingStorage, checkpoints: Checkpoints, copies: WholeCopies
+    ) -> "Candidates":
+        """The candidates of an attempt that has raised its fence. Those of `copies` that it may use come first."""
+        return cls(environment, storage, checkpoints, offers(copies, checkpoints.log.state, storage.uri))
 
     def newest(self) -> Found | None:
         """As CheckpointSource. None: start without a checkpoint."""
+        if self._in_memory:
+            return self._in_memory[0]
         with self._storage.within(PATIENCE_SECONDS):
             found = self._source.newest()
+        if found is not None and not self._own:
+            return replace(found, only=self._environment.resume_only)
         # The address counts only until the job has a checkpoint of its own.
         if found is not None or not self._own or "://" not in self._environment.resume:
             return found
@@ -70,9 +96,15 @@ class Candidates:
 
     def report_broken(self, found: Found, error: StorageError) -> None:
         """As CheckpointSource."""
+        if found.seq == IN_MEMORY:
+            self._in_memory.popleft()
+            say(f"the copy of step {found.manifest.step} in the memory of the nodes is not whole: {error}")
+            return
         with self._storage.within(PATIENCE_SECONDS):  # this may append a record to the log
             self._source.report_broken(found, error)
 
     def accept(self, found: Found) -> str:
         """As CheckpointSource."""
+        if found.seq == IN_MEMORY:
+            return "the memory of the nodes had all of it; no checkpoint of this step was committed"
         return self._source.accept(found)

@@ -13,7 +13,7 @@ damaged on their way are as if they were not there.
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.kept_memory import KeptMemory
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.peers import Peer, PeerFile, PeerServer
+from holdfast_train.restore.whole_copies import WholeCopies, whole_copies
 
 __all__ = ["HeldMemory", "LocalFile", "places"]
 
@@ -71,7 +72,9 @@ class HeldMemory:
         self._files: dict[int, list[File]] = {rank: [LocalFile(one) for one in files] for rank, files in local.items()}
         for rank, files in (remote or {}).items():
             self._files.setdefault(rank, []).extend(files)
-        self._kept, self._rank = KeptMemory(None), 0
+        self._kept = KeptMemory(None)
+        self._ranks = tuple(local)
+        self.copies: WholeCopies = ()  # of the whole state; on rank 0
         self._places: Mapping[str, tuple[int, int]] = {}
         self._wrong: set[File] = set()
         self._lock = threading.Lock()
@@ -85,21 +88,18 @@ class HeldMemory:
         if environment.nodes == 1 or ranks.size == 1:
             return cls({})
         kept = KeptMemory(environment.keeper)
-        local = kept.files()
+        here = kept.list()
+        local = here.files
+        is_speaker = os.environ.get("LOCAL_RANK", "0") == "0"  # for copies that other nodes have sent to this one
         server = PeerServer.start(environment.pod_ip, local) if local else None
-        mine = None if server is None else (server.peer, {rank: len(files) for rank, files in local.items()})
-        peers: list[Peer] = []
-        remote: dict[int, list[PeerFile]] = {}
-        for number, other in enumerate(ranks.share(ranks.gather(mine))):
-            if other is not None and number != ranks.rank:
-                peers.append(other[0])
-                for rank, count in other[1].items():
-                    # The ranks of a node all have its files: each serves those that a rank of its number has made.
-                    if rank == number and rank not in local:
-                        remote[rank] = [PeerFile(other[0], rank, index) for index in range(count)]
+        counts = {rank: len(files) for rank, files in local.items() if is_speaker or rank == ranks.rank}
+        offers = ranks.share(ranks.gather(None if server is None else (server.peer, counts)))
+        notes = ranks.gather([note for rank in here.notes if rank in counts for note in here.notes[rank]])
+        remote, peers = _remote(offers, ranks.rank, local)
         found = cls(local, remote)
         found._server, found._peers = server, peers
-        found._kept, found._rank = kept, ranks.rank
+        found._kept = kept
+        found.copies = whole_copies(note for some in notes for note in some)
         return found
 
     @property
@@ -129,7 +129,8 @@ class HeldMemory:
     def give_up(self) -> None:
         """Let the launchers free the files, and read everything from the storage."""
         self.close()
-        self._kept.drop(self._rank)
+        for rank in self._ranks:
+            self._kept.drop(rank)
 
     def close(self) -> None:
         """Read and serve nothing more. The launchers keep the files."""
@@ -158,6 +159,24 @@ class HeldMemory:
                 self.from_peers += size
             else:
                 self.from_node += size
+
+
+def _remote(
+    offers: Sequence[tuple[Peer, Mapping[int, int]] | None], rank: int, local: Collection[int]
+) -> tuple[dict[int, list[PeerFile]], list[Peer]]:
+    """The files of other nodes, by the rank that has made them, and who serves them.
+
+    `offers`: of each rank, who serves, and how many files of which ranks. What a rank has made is read from that rank
+    first, so that the ranks of a node share the work.
+    """
+    found: dict[int, list[PeerFile]] = {}
+    others = [(number, offer) for number, offer in enumerate(offers) if offer is not None and number != rank]
+    for is_own in (True, False):
+        for number, (peer, counts) in others:
+            for of, count in counts.items():
+                if of not in local and (of == number) is is_own:
+                    found.setdefault(of, []).extend(PeerFile(peer, of, index) for index in range(count))
+    return found, [peer for _, (peer, _) in others]
 
 
 def _is_intact(part: Part, first: int, views: Sequence[memoryview]) -> bool:

@@ -24,15 +24,18 @@ from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_te
 from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
 from holdfast_train.restore.restored import Restored, restored
 from holdfast_train.restore.source import CheckpointSource
+from holdfast_train.restore.warm_start import named
+from holdfast_train.restore.whole_copies import WholeCopies
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-__all__ = ["check_program", "restore", "restore_objects", "restore_rank"]
+__all__ = ["check_program", "put_back", "restore", "restore_objects", "restore_rank"]
 
 SHOWN: Final = 600  # characters of an error: torch names each tensor, and a verdict has room for 2,000 characters
 UNDO: Final = "undo the change of the program, or start on another prefix"
-_Offer: TypeAlias = tuple[str, bytes, int]  # address and bytes of a manifest, number of its commit
+# Address and bytes of a manifest, number of its commit, and the objects to restore if not all.
+_Offer: TypeAlias = tuple[str, bytes, int, tuple[str, ...]]
 
 
 @runtime_checkable
@@ -48,24 +51,26 @@ class Positioned(Counts, Protocol):
 def restore(
     environment: Environment,
     ranks: Ranks,
-    choose: Callable[[], CheckpointSource],
+    choose: Callable[[WholeCopies], CheckpointSource],
     objects: Mapping[str, Stateful],
     per_rank: Mapping[str, Stateful],
 ) -> Restored | None:
     """This rank's part of a checkpoint, the same one on all ranks; None if none exists. All ranks call it together.
 
-    `choose` is called on rank 0. Each rank reads only what it needs; what the ranks of one node all need they read
-    together, once. What the memory of the nodes still has is not read from the storage. If one rank finds the
-    checkpoint broken, all ranks take the one before it. An error of one rank is raised on all ranks.
+    `choose` is called on rank 0, with the copies that the memory of the nodes has. Each rank reads only what it needs;
+    what the ranks of one node all need they read together, once. What the memory of the nodes still has is not read
+    from the storage. If one rank finds the checkpoint broken, all ranks take the one before it. An error of one rank is
+    raised on all ranks.
     """
     node = NodeMemory(ranks)
     chosen: list[CheckpointSource] = []
 
-    def begin() -> _Offer | None:
-        chosen.append(choose())
-        return _offer(chosen[0])
-
     with closing(HeldMemory.open(environment, ranks)) as held:
+
+        def begin() -> _Offer | None:
+            chosen.append(choose(held.copies))
+            return _offer(chosen[0])
+
         offer = ranks.from_first(begin)
         while offer is not None:
             reading = _Reading(environment, offer, ranks.rank, objects, per_rank)
@@ -88,7 +93,7 @@ def restore(
 def _offer(source: CheckpointSource) -> _Offer | None:
     """The newest checkpoint, in a form that rank 0 can send to the other ranks."""
     found = source.newest()
-    return None if found is None else (found.uri, found.data, found.seq)
+    return None if found is None else (found.uri, found.data, found.seq, found.only)
 
 
 def _verdict(
@@ -192,6 +197,9 @@ def _outlines(
     StateError if `found` has none of `objects`.
     """
     saved = outline(found.manifest.state, found.manifest)["objects"]
+    if found.only:
+        wanted = named(found, saved, objects)
+        return tuple(saved), {name: fitted(saved[name], unwrapped(thing)) for name, thing in wanted.items()}, None
     mine = outline(found.manifest.ranks[rank], found.manifest) if rank < len(found.manifest.ranks) else None
     if mine is not None:
         saved = {**saved, **mine.get(APART, {})}
@@ -219,6 +227,30 @@ def _saved_ones(found: Found, saved: Mapping[str, object], objects: Mapping[str,
             f"the {what} {found.uri} has only {there}, and none of {wanted}: give Run an object of that name, or {do}"
         )
     return here
+
+
+def put_back(
+    restored: Restored,
+    ranks: Ranks,
+    objects: Mapping[str, Stateful],
+    per_rank: Mapping[str, Stateful],
+    *,
+    program: Program,
+    rules: Mapping[str, Severity],
+) -> bool:
+    """Compare the program with the checkpoint, then load all objects. For the errors see the functions below.
+
+    False after a warm start: it loads only the objects that it names, and the program begins at step 0.
+    """
+    if restored.only:
+        restore_objects(restored, {name: objects[name] for name in restored.only}, first=ranks.first)
+        if ranks.first:
+            say(f"warm start at step 0, with {', '.join(restored.only)} of step {restored.step} ({restored.uri})")
+        return False
+    check_program(restored, program, rules, objects, first=ranks.first)
+    restore_objects(restored, objects, first=ranks.first)
+    restore_rank(restored, ranks.rank, per_rank)
+    return True
 
 
 def check_program(

@@ -1,10 +1,13 @@
-"""`FiniteGuard`: notices losses that are not finite numbers. It never waits for a GPU during training."""
+"""`FiniteGuard`: notices losses that are not finite numbers, or explode. It never waits for a GPU during training."""
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from holdfast_train.environment import Spike
+from holdfast_train.run.spike import SpikeRule
 
 __all__ = ["Fault", "FiniteGuard"]
 
@@ -18,7 +21,8 @@ NORMS: Final = ("grad_norm", "gradient_norm")  # metrics that a fault shows
 
 @dataclass(frozen=True)
 class Fault:
-    """Too many losses were not finite: `first` is the first step of them, and `clean` steps before it were finite.
+    """Too many losses were not finite, or exploded: `first` is the first step of them, and `clean` steps before it were
+    finite.
 
     `last`: the newest step of them. `words`: the steps with their losses and gradient norms, for people.
     """
@@ -74,7 +78,7 @@ class _Ring:
 
 class FiniteGuard:
     """Watches the reported losses of this rank. `fault`: None until IN_A_ROW of them, or IN_WINDOW of WINDOW steps, are
-    not finite.
+    not finite, or as many as `spike` says are far above those before them.
 
     A loss in the memory of a GPU is copied there and read some steps later. Without a reported loss nothing is watched.
     """
@@ -90,10 +94,14 @@ class FiniteGuard:
         self._clean_before = 0  # steps that were finite before the first of `_bad`
         self._ring: _Ring | None = None
         self._norms: deque[tuple[int, Any]] = deque(maxlen=4 * READ_EVERY)
+        self._spike: SpikeRule | None = None
+        self._high: deque[tuple[int, float]] = deque(maxlen=SHOWN)  # the newest losses far above, in a row
+        self._high_from, self._clean_before_high = 0, 0  # the step of the first of them, and finite steps before it
 
-    def start(self, step: int, *, is_on: bool) -> None:
+    def start(self, step: int, *, is_on: bool, spike: Spike | None = None) -> None:
         """Watch the steps after `step`."""
         self._start, self._is_on = step, is_on
+        self._spike = None if spike is None else SpikeRule(spike)
 
     @property
     def clean(self) -> int | None:
@@ -137,6 +145,7 @@ class FiniteGuard:
         before, self._seen = self._seen or self._start, step
         if math.isfinite(loss):
             self._in_a_row = 0
+            self._judge_height(step, loss, before)
             return
         if not self._in_a_row:
             self._clean_before = before - (self._start if self._last_bad is None else self._last_bad)
@@ -148,14 +157,34 @@ class FiniteGuard:
         if self._in_a_row >= IN_A_ROW or len(self._bad) >= IN_WINDOW:
             self.fault = self._found()
 
-    def _found(self) -> Fault:
-        first = self._bad[-self._in_a_row][0]
+    def _judge_height(self, step: int, loss: float, before: int) -> None:
+        """As `_judge`, for a finite loss. `before`: the newest step before it."""
+        if self._spike is None:
+            return
+        is_fault = self._spike.take(loss)
+        if self._spike.in_a_row == 0:
+            self._high.clear()
+            return
+        if not self._high:
+            self._high_from = step
+            self._clean_before_high = before - (self._start if self._last_bad is None else self._last_bad)
+        self._high.append((step, loss))
+        if is_fault:
+            rule = f"{self._spike.in_a_row} in a row above {self._spike.limit:g}"
+            words = f"the loss exploded, {rule}: {self._list(self._high)}"
+            self.fault = Fault(self._high_from, step, self._clean_before_high, words)
+
+    def _list(self, losses: Iterable[tuple[int, float]]) -> str:
         norms = dict(self._norms)
 
         def words(step: int, loss: float) -> str:
             norm = f", gradient norm {float(norms[step]):g}" if step in norms else ""
             return f"step {step} ({loss:g}{norm})"
 
-        listed = "; ".join(words(*one) for one in list(self._bad)[-SHOWN:])
+        return "; ".join(words(*one) for one in list(losses)[-SHOWN:])
+
+    def _found(self) -> Fault:
+        first = self._bad[-self._in_a_row][0]
         rule = f"{self._in_a_row} in a row" if self._in_a_row >= IN_A_ROW else f"{len(self._bad)} of {WINDOW} steps"
-        return Fault(first, self._bad[-1][0], self._clean_before, f"the loss was not finite, {rule}: {listed}")
+        words = f"the loss was not finite, {rule}: {self._list(self._bad)}"
+        return Fault(first, self._bad[-1][0], self._clean_before, words)

@@ -1,19 +1,54 @@
-"""What a run does about a fault of its losses: it goes back to the newest healthy checkpoint, or ends for good."""
+"""What a run does about a fault of its losses: it goes back to the newest healthy checkpoint, or ends for good.
 
-from typing import Final, Literal, NoReturn
+The next attempt passes over the data of the steps between that checkpoint and the fault, if an object of the run can do
+that (`Skips`): the same data would often spoil the training again.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal, NoReturn, Protocol, runtime_checkable
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import HEALTHY_STEPS, Commit, LogState
+from holdfast_train.commitlog.records import HEALTHY_STEPS, Commit, LogState, skipped_at
 from holdfast_train.errors import FencedError, HoldfastTrainError, NonFiniteError, NonFiniteStopError
 from holdfast_train.ranks import Ranks
+from holdfast_train.restore.restored import Restored
 from holdfast_train.run.finite import Fault
+from holdfast_train.say import say
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
-__all__ = ["decide", "raise_fault", "target"]
+__all__ = ["Skips", "decide", "raise_fault", "skip", "target"]
 
 NonFinite = Literal["Rollback", "Stop", "Ignore"]
 MOST: Final = 2  # rollbacks of one job by its attempts; the next fault ends the job
 TRIES: Final = 3
+
+
+@runtime_checkable
+class Skips(Protocol):
+    """An object that can pass over data, such as ElasticSampler. A model has no method of this name by chance."""
+
+    def skip_data(self, steps: int) -> None:
+        """Pass over the data of `steps` steps in all, from the current step on."""
+
+
+def skip(
+    restored: Restored | None, objects: Iterable[object], ranks: Ranks, checkpoints: Checkpoints | None, uri: str
+) -> None:
+    """Let `objects` pass over what the log says, for an attempt that goes on from `restored`.
+
+    Every rank calls it, with the same objects; rank 0 alone has the `checkpoints`, which are at `uri`. A copy in memory
+    has no commit in the log, but the state of its objects says it.
+    """
+    able = [one for one in objects if isinstance(one, Skips)]
+    if not able:
+        return
+    is_own = restored is not None and (not restored.is_stored or restored.step_in(uri) is not None)
+    seq = restored.seq if restored is not None and is_own else 0
+    steps: int = ranks.share(skipped_at(checkpoints.log.state, seq) if checkpoints is not None else 0)
+    for one in able:
+        one.skip_data(steps)
+    if steps and ranks.first:
+        say(f"the data of {steps} steps is passed over, because of a rollback")
 
 
 def target(state: LogState, fault: Fault) -> Commit | None:
@@ -35,19 +70,22 @@ def raise_fault(
     ranks: Ranks,
     checkpoints: Checkpoints | None,
     storage: RetryingStorage | None,
+    *,
+    objects: Iterable[object] = (),
 ) -> NoReturn:
     """End the attempt on all ranks, because one or more of them have a `fault`. Every rank calls it at the same step.
 
     Rank 0, which alone has the `checkpoints`, rolls back in the log first.
     """
     known = ranks.share(_first([one for one in ranks.gather(fault) if one is not None]))
+    skips = any(isinstance(one, Skips) for one in objects)
 
     def act() -> HoldfastTrainError:
         assert known is not None
         if storage is None:
-            return decide(action, known, None)
+            return decide(action, known, None, skips=skips)
         with storage.within(PATIENCE_SECONDS):
-            return decide(action, known, checkpoints)
+            return decide(action, known, checkpoints, skips=skips)
 
     error: HoldfastTrainError = ranks.from_first(act)
     raise error
@@ -58,8 +96,12 @@ def _first(faults: list[Fault]) -> Fault | None:
     return min(faults, key=lambda fault: fault.first, default=None)
 
 
-def decide(action: NonFinite, fault: Fault, checkpoints: Checkpoints | None) -> HoldfastTrainError:
+def decide(
+    action: NonFinite, fault: Fault, checkpoints: Checkpoints | None, *, skips: bool = False
+) -> HoldfastTrainError:
     """Roll back in the log if `action` and the rollbacks before allow it. Return the error that ends this attempt.
+
+    `skips`: the next attempt can pass over the data in between.
 
     StorageError if the log cannot be written, FencedError if a newer attempt has started. Rank 0 alone calls it.
     """
@@ -78,13 +120,16 @@ def decide(action: NonFinite, fault: Fault, checkpoints: Checkpoints | None) -> 
                 f"the steps {steps}. Look at the data and the learning rate, then create the job again"
             )
         healthy = target(state, fault)
+        seq, step = (0, 0) if healthy is None else (healthy.seq, healthy.step)
+        skipped = skipped_at(state, seq) + fault.last - step if skips else 0
         try:
-            log.roll_back(0 if healthy is None else healthy.seq, fault.words, found=fault.first)
+            log.roll_back(seq, fault.words, found=fault.first, skipped=skipped)
         except FencedError:
             # The writer of this attempt may have committed since, and retired the target.
             if number == TRIES - 1 or state.fence != log.fence or log.refresh().fence != log.fence:
                 raise
             continue
         where = "the start, because no checkpoint is healthy" if healthy is None else f"step {healthy.step}"
-        return NonFiniteError(f"{fault.words}; the training goes back to {where}")
+        data = f", and passes over the data up to step {fault.last}" if skips else ""
+        return NonFiniteError(f"{fault.words}; the training goes back to {where}{data}")
     raise AssertionError("unreachable: the last try raises")

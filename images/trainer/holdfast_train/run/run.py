@@ -14,20 +14,22 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
 from holdfast_train.format.program import Program, Severity, check_rules, describe
 from holdfast_train.format.stateful import Stateful, checked
-from holdfast_train.pod.rank_verdict import forget_rank_verdict
+from holdfast_train.pod.imported_modules import tell_modules
+from holdfast_train.pod.rank_verdict import begin_rank
 from holdfast_train.pod.reporter import Order, Reporter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.candidates import Candidates, completed, start
-from holdfast_train.restore.into_objects import check_program, restore, restore_objects, restore_rank
+from holdfast_train.restore.into_objects import put_back, restore
 from holdfast_train.restore.restored import Restored
+from holdfast_train.restore.whole_copies import WholeCopies
 from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.finite import FiniteGuard
 from holdfast_train.run.measured import checked_goal, checked_report, decimals
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
-from holdfast_train.run.rollback import raise_fault
+from holdfast_train.run.rollback import raise_fault, skip
 from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
@@ -46,15 +48,13 @@ class Run:
 
         with holdfast_train.Run(model=model, optimizer=optimizer, data=data) as run:  # resumes here
             for step in run.steps(goal):
-                loss = train_step(data.batch(step))
-                run.report(loss=loss, samples=len(batch))
+                run.report(loss=train_step(data.batch(step)), samples=32)
 
     Under torchrun, make the process group first. Each rank saves its share; objects that differ between ranks go into
     `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is saved or
     reported, and the loop runs as it would without Holdfast. `config` (a mapping, a dataclass, a Namespace) and `rules`
-    say what a resume should find unchanged: see `holdfast_train.format.program`.
-
-    `step`: how many steps are done. `resumed_from`: the step of the checkpoint, None if training began at step 0.
+    say what a resume should find unchanged: see `holdfast_train.format.program`. `step`: how many steps are done.
+    `resumed_from`: the step of the checkpoint, None if training began at step 0.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class Run:
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
-        self._process = os.getpid()
         self._goal: int | None = None
         self._progress = Progress()
         self._reporter: Reporter | None = None
@@ -128,7 +127,7 @@ class Run:
             self._boundary.close()
             self._notice.stop_listening()
             if self._checkpointer is not None:
-                self._checkpointer.saver.close(is_complete=is_complete)
+                self._checkpointer.close(is_complete=is_complete)
 
     # What the loop calls.
 
@@ -197,6 +196,7 @@ class Run:
             self._poke()
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
+            tell_modules(self._environment)
         if self._agreement.is_agreed(self.step) or put_off:  # every rank has called run.save()
             self._act_together(put_off)
         due = self._ranks.size > 1 and not self.should_stop and self._save_is_due(ahead=1)
@@ -213,7 +213,8 @@ class Run:
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
         if wrong and self._environment is not None:
-            raise_fault(self._environment.non_finite, self._guard.fault, self._ranks, self._checkpoints, self._storage)
+            known = self._ranks, self._checkpoints, self._storage
+            raise_fault(self._environment.non_finite, self._guard.fault, *known, objects=self._objects.values())
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves in any case, and a completed training is better than one that left
         if leave:
@@ -251,22 +252,23 @@ class Run:
         choose = partial(self._own_and_choose, environment, storage)
         restored = restore(environment, self._ranks, choose, self._objects, self._per_rank)
         self._complete = self._ranks.share(self._complete)
-        if restored is None:
-            rng.restore_host(generators)
-        else:
+        if restored is not None:
             self._resume(restored, program)
+        if self.resumed_from is None:
+            rng.restore_host(generators)
         if self._complete is not None:
             self._saving.start(self._complete)
             self._progress.state = "completed"
             self._ending.was_complete = True
             return
+        skip(restored, self._objects.values(), self._ranks, self._checkpoints, storage.uri)
         self._boundary.watch(self._objects.values())
-        self._guard.start(self.step, is_on=environment.non_finite != "Ignore")
-        is_own = restored is not None and restored.uri.startswith(f"{storage.uri}/manifests/")
-        self._saving.start(restored.step if restored is not None and is_own else None)
+        self._guard.start(self.step, is_on=environment.non_finite != "Ignore", spike=environment.spike)
+        self._saving.start(None if restored is None else restored.step_in(storage.uri))
+        self._saving.requested |= restored is not None and not restored.is_stored
         fence = self._checkpoints.log.fence if self._checkpoints else None  # on rank 0, which has raised it
         self._checkpointer = SaveCoordinator(
-            Open(environment, self._ranks.rank, self._ranks.size, fence),
+            Open(environment, self._ranks.rank, self._ranks.size, fence, keeps_old=self._saving.requested),
             TrainingState(self._objects, self._per_rank, program),
             ranks=self._ranks,
             schedule=self._saving,
@@ -279,7 +281,7 @@ class Run:
     def _connect(self, environment: Environment) -> None:
         """Connect this process with the other ranks, with SIGTERM and with the operator."""
         self._ranks = ranks = Ranks(connect=True)
-        forget_rank_verdict(environment.verdict_folder, ranks.rank)
+        self._progress.pulse = begin_rank(environment.verdict_folder, ranks.rank)
         self._progress.steps = environment.goal_steps
         self._saving = SaveSchedule(self._progress, environment.credentials)  # here: an order may ask for a save
         self._notice = Notice(
@@ -324,11 +326,10 @@ class Run:
             self._ending.leave_fence(predecessor)
         return may_go_on
 
-    def _own_and_choose(self, environment: Environment, storage: RetryingStorage) -> Candidates:
+    def _own_and_choose(self, environment: Environment, storage: RetryingStorage, copies: WholeCopies) -> Candidates:
         """Raise the fence, and return the checkpoints from which to resume. Rank 0 alone calls it.
 
-        If training is complete no fence is raised: the program gets the state of the last step, for what it does after
-        its training. An earlier attempt has not come to the end of that.
+        If training is complete no fence is raised: the program gets the last state, for what it does afterwards.
         """
         try:
             self._checkpoints = start(environment, storage)
@@ -338,17 +339,16 @@ class Run:
             return Candidates(environment, storage, completed(environment, storage, error.step))
         self._progress.fenced = True
         self._poke()
-        return Candidates(environment, storage, self._checkpoints)
+        return Candidates.own(environment, storage, self._checkpoints, copies)
 
     def _resume(self, restored: Restored, program: Program) -> None:
-        check_program(restored, program, self._rules, self._objects, first=self._ranks.first)
-        restore_objects(restored, self._objects, first=self._ranks.first)
+        if not put_back(restored, self._ranks, self._objects, self._per_rank, program=program, rules=self._rules):
+            return
         self.step = self.resumed_from = restored.step
         note = restored.note or ("" if self._complete is None else "training was complete already")
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         self._progress.resume(restored.step, restored.uri, note)
         self._poke()
-        restore_rank(restored, self._ranks.rank, self._per_rank)
 
     def _save_is_due(self, ahead: int = 0) -> bool:
         """True, on rank 0, if a save is due after this step, or after `ahead` more."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
+from holdfast_train.run.attempt_over import watch
+
 __all__ = ["HELD_SECONDS", "StepAgreement"]
 
 ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
@@ -44,7 +46,7 @@ class StepAgreement:
         self._is_open = False  # this rank has answered, and the step is not known yet
         self._done = 0
         self._agreed: list[int] = []  # steps to come
-        self._error: RuntimeError | None = None
+        self._error: BaseException | None = None
         self._is_closed = False
         # A connection for each thread: a wait on one blocks all that use it.
         self._answering, self._asking = store(), store()
@@ -58,6 +60,7 @@ class StepAgreement:
         if self._size > 1:
             self._done = step
             self._agreed = [step + 1] if agreed else []
+            watch(self)
             for thread in self._threads:
                 thread.start()
 
@@ -90,14 +93,22 @@ class StepAgreement:
                 self.ask()
             self._wait_until(lambda: bool(self._agreed))
 
+    def abandon(self, error: BaseException) -> None:
+        """Raise `error` in each method that waits now, and in each that is called from now on."""
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
     def close(self) -> None:
         """End the threads of all ranks. Call it when no rank will ask any more."""
-        if self._size == 1 or not self._threads[0].is_alive():
+        if self._size == 1:
             return
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         self._requests.put(False)
+        if not self._threads[0].is_alive():
+            return
         self._threads[1].join(CLOSE_SECONDS)
         end = time.monotonic() + CLOSE_SECONDS
         with contextlib.suppress(RuntimeError):  # the store has ended, and with it the threads of the other ranks
@@ -121,7 +132,7 @@ class StepAgreement:
             task()
         except RuntimeError as error:  # of the store: the process that serves it has ended
             with self._changed:
-                self._error = None if self._is_closed else error
+                self._error = self._error if self._is_closed else self._error or error
                 self._changed.notify_all()
 
     def _ask_all(self) -> None:

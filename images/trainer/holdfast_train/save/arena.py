@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.kept_memory import KeptMemory, file_numbers
 from holdfast_train.memory import fits
 from holdfast_train.memory_file import memory_file
 
@@ -111,15 +112,35 @@ class Arenas:
     pod, which share its memory.
     """
 
-    def __init__(self, copies: int = 1, kept: KeptMemory | None = None, rank: int = 0) -> None:
-        """`kept`: keeps the arenas of this `rank` for the next process. It frees those of the process before."""
+    def __init__(
+        self,
+        copies: int = 1,
+        kept: KeptMemory | None = None,
+        rank: int = 0,
+        numbers: tuple[int, int] = (0, 1),
+        *,
+        keeps_old: bool = False,
+    ) -> None:
+        """`kept`: keeps the arenas of this `rank` for the next process, under these `numbers`.
+
+        It frees those of the process before. With `keeps_old` they stay until `Copies` has a newer copy.
+        """
         self.copies = copies
         self._rank = rank
         self._kept = kept or KeptMemory(None)
-        self._kept.drop(rank)
+        self._numbers = numbers
+        if not keeps_old:
+            self._kept.drop(rank)
         self.by_number: dict[int, Arena] = {}
         self.loans: dict[int, Loan] = {}
         self.changed = threading.Condition()
+
+    @classmethod
+    def of_rank(cls, environment: Environment, rank: int, ranks: int, *, keeps_old: bool = False) -> "Arenas":
+        """Those of a rank in its pod."""
+        numbers = file_numbers(environment.identity.attempt)
+        copies = max(ranks // environment.nodes, 1)
+        return cls(copies, KeptMemory(environment.keeper), rank, numbers, keeps_old=keeps_old)
 
     @property
     def is_busy(self) -> bool:
@@ -154,7 +175,7 @@ class Arenas:
             before.close()
         arena = self.by_number[number] = Arena(size)
         arena.pin()
-        self._kept.keep(self._rank, number, arena.descriptor)  # this frees the one before
+        self._kept.keep(self._rank, self._numbers[number], arena.descriptor)  # this frees the one before
         return arena
 
     def mark(self, name: CheckpointName, writer: object, state: LoanState) -> None:

@@ -1,6 +1,7 @@
 """Saves of all ranks together: every rank acts on the results that rank 0 has received from its writer."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import (
@@ -16,6 +17,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.memory import available
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.frozen import FrozenNames
+from holdfast_train.save.links import link
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule
@@ -56,12 +58,20 @@ class SaveCoordinator:
         self._newest: CheckpointName | None = None  # the save that has begun last,
         self._result: Saved | StorageError | None = None  # and its result, None until it is known
         self._kept: CheckpointName | None = None  # the save that the writer has kept last
-        self.saver = Saver(opened, state, self._on_result, self._on_kept)
+        self._links = link(opened.environment, ranks)
+        links = None if self._links is None else self._links.names
+        self.saver = Saver(replace(opened, links=links), state, self._on_result, self._on_kept)
 
     def raise_stop_error(self) -> None:
         """Raise the `stop_error` of rank 0 on every rank."""
         error: HoldfastTrainError = self._ranks.share(self.stop_error)
         raise error
+
+    def close(self, *, is_complete: bool) -> None:
+        """As `Saver.close`."""
+        self.saver.close(is_complete=is_complete)
+        if self._links is not None:
+            self._links.listener.close()
 
     def prepare(self) -> None:
         """Get ready for the first save, once the first step is done."""

@@ -14,6 +14,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import RETRY_SECONDS
+from holdfast_train.storage import checksums
 
 __all__ = ["ArrivingBytes", "Job", "Jobs"]
 
@@ -76,9 +77,17 @@ class Job:
         self.plan = plan
         self.arriving = arriving
         self.parts: dict[int, Part] = {}
+        self._summed: dict[int, Part] = {}
         self.manifest: Manifest | None = None
         self.is_prepared = self.is_told = self.is_kept = self.is_dropped = False
         self.tries = 0
+
+    def part(self, number: int, key: str, piece: memoryview) -> Part:
+        """Part `number`, with the checksums of `piece`, which are computed once. May be called in any thread."""
+        found = self._summed.get(number)
+        if found is None:
+            found = Part(key, len(piece), checksums.CHUNK_BYTES, checksums.chunk_sums(piece))
+        return self._summed.setdefault(number, found)
 
     def check(self) -> None:
         """StorageError if the checkpoint is abandoned."""

@@ -4,7 +4,7 @@ The writer answers each `Save` with one `Finished`. Before it, there may be a `K
 unreachable, and a `Retrying` for each further try.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast_train import errors
@@ -15,6 +15,7 @@ from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageE
 from holdfast_train.format.alike import ALL_ALIKE, Apart
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
+from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan
 
 __all__ = [
@@ -37,7 +38,9 @@ __all__ = [
 class Open:
     """The first message. `fence`: the one that rank 0 has raised; None on other ranks.
 
-    `lost`: saves that earlier writers of this process have not finished before they ended.
+    `lost`: saves that earlier writers of this process have not finished before they ended. `links`: to the ranks of
+    other nodes; the descriptor of their listener is sent with this. `keeps_old`: this attempt has gone on from a copy
+    in memory, which stays until there is a newer one.
     """
 
     environment: Environment
@@ -45,6 +48,13 @@ class Open:
     ranks: int
     fence: Fence | None
     lost: tuple[CheckpointName, ...] = ()
+    links: CopyLinks | None = None
+    keeps_old: bool = False
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """What has to be sent with this."""
+        return [] if self.links is None else [self.links.listener]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import Leaf, Shard, TensorEntry
 from holdfast_train.save.arena import ALIGNMENT
 
-__all__ = ["Copy", "Plan", "make_plan", "merge_entries"]
+__all__ = ["Copy", "Plan", "make_plan"]
 
 GRAIN: Final = 4096  # bytes: streams are cut at, and padded to, multiples of it, as direct disk writes require
 
@@ -178,22 +178,3 @@ def _aligned(size: int, to: int = ALIGNMENT) -> int:
 def _entry(leaf: Leaf, offset: int) -> TensorEntry:
     shard = Shard(offset, leaf.size, leaf.start, leaf.extent)
     return TensorEntry(leaf.name, leaf.kind, leaf.dtype, leaf.shape, (shard,))
-
-
-def _moved(entry: TensorEntry, by: int) -> TensorEntry:
-    """The entry with `by` added to all its offsets."""
-    return replace(entry, shards=tuple(replace(shard, offset=shard.offset + by) for shard in entry.shards))
-
-
-def merge_entries(ranks: Sequence[tuple[Sequence[TensorEntry], int]]) -> list[TensorEntry]:
-    """The own tensors of all ranks in one list; the shards of one tensor become one entry.
-
-    `ranks`: the tensors of each rank, and where its own bytes begin in the checkpoint's data.
-    """
-    found: dict[str, TensorEntry] = {}
-    for entries, begin in ranks:
-        for entry in entries:
-            here = _moved(entry, begin)
-            known = found.get(entry.name)
-            found[entry.name] = here if known is None else replace(known, shards=(*known.shards, *here.shards))
-    return list(found.values())

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
+from weakref import ref
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, Walk, delta
-from holdfast_train.kept_memory import KeptMemory
 from holdfast_train.memory import available, shortage
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
@@ -87,7 +87,7 @@ class Saver:
         self._sent_plan: Plan | None = None
         self._sent_tree: Tree = None
         environment = opened.environment
-        self._arenas = Arenas(max(opened.ranks // environment.nodes, 1), KeptMemory(environment.keeper), opened.rank)
+        self._arenas = Arenas.of_rank(environment, opened.rank, opened.ranks, keeps_old=opened.keeps_old)
         self._changed = self._arenas.changed
         self.shortage = ""
         self._on_result, self._on_kept = on_result, on_kept
@@ -324,11 +324,11 @@ class Saver:
         writer = start_writer(self._lock)
         self._writer = writer
         self._sent_plan, self._sent_tree = None, None
-        self._send(self._open)
+        self._send(self._open, self._open.descriptors)
         for number, arena in self._arenas.by_number.items():
             self._send(MapArena(number, arena.size), [arena.descriptor])
         try:
-            threading.Thread(target=self._listen, args=(writer,), name="holdfast-saver", daemon=True).start()
+            threading.Thread(target=_listen, args=(ref(self), writer), name="holdfast-saver", daemon=True).start()
         except RuntimeError as error:
             self._writer = None
             writer.channel.close()
@@ -343,15 +343,6 @@ class Saver:
         if writer is not None:
             with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
                 writer.channel.send(message, descriptors)
-
-    def _listen(self, writer: WriterProcess) -> None:
-        try:
-            while True:
-                self._handle(writer, writer.channel.receive()[0])
-        except ClosedError:
-            pass
-        finally:  # without this thread no arena would ever become free
-            self._forget_writer(writer)
 
     def _handle(self, writer: WriterProcess, message: object) -> None:
         is_first = self._open.rank == 0
@@ -390,3 +381,20 @@ class Saver:
                 self._on_result(loan.name, WriterLostError(text))
         finally:
             self._arenas.free_all(writer)
+
+
+def _listen(owner: "ref[Saver]", writer: WriterProcess) -> None:
+    """Hand on what `writer` says, until it has ended. That may take longer than the Saver and its Run are in use."""
+    try:
+        with contextlib.suppress(ClosedError):
+            while True:
+                message = writer.channel.receive()[0]
+                if (saver := owner()) is not None:
+                    saver._handle(writer, message)
+                del saver
+    finally:  # without this thread no arena would ever become free
+        if (saver := owner()) is not None:
+            saver._forget_writer(writer)
+        del saver
+        writer.channel.close()
+        writer.end()

@@ -3,10 +3,10 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
@@ -15,23 +15,21 @@ from holdfast_train.errors import (
     HoldfastTrainError,
     KeyMissingError,
     RankMissingError,
-    RanksDifferError,
-    StateError,
     StorageError,
     StorageUnreachableError,
     WriterLostError,
 )
 from holdfast_train.format import manifest
-from holdfast_train.format.alike import difference, draw_of, tree_sums
+from holdfast_train.format.alike import tree_sums
+from holdfast_train.format.assembly import assemble, check_fragment
+from holdfast_train.format.copy_note import CopyNote
+from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.tree import names
-from holdfast_train.save.fragment import Fragment
 from holdfast_train.save.heartbeat import Heartbeat
 from holdfast_train.save.job import Job
 from holdfast_train.save.messages import Save
-from holdfast_train.save.plan import Plan, merge_entries
-from holdfast_train.storage import checksums
+from holdfast_train.save.plan import Plan
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import RetryingStorage
 
@@ -135,7 +133,8 @@ class Upload:
             job.is_prepared = True
         mine = self._write(job)
         if job.manifest is None:
-            job.manifest = self._manifest(job.save, job.plan, [mine, *self._wait_for_fragments(job, mine)])
+            draft = self._draft(job)
+            job.manifest = assemble(draft, [mine, *self._wait_for_fragments(job, draft, mine)])
         job.check()
         return self._checkpoints.publish(job.manifest, job.save.begun, job.save.fresh, job.save.clean)
 
@@ -148,7 +147,7 @@ class Upload:
 
     def _write(self, job: Job) -> Fragment:
         """Upload all parts, each as soon as its bytes are copied. The first error ends the upload."""
-        save, plan = job.save, job.plan
+        plan = job.plan
         numbers: list[list[int]] = [[], [], [], []]  # of the parts, by section
         pending: list[Future[None]] = []
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
@@ -158,36 +157,52 @@ class Upload:
                     _raise_first(pending)
                     numbers[section].append(number)
                     if number not in job.parts:
-                        name = save.fresh if section < 2 and save.fresh is not None else save.name
-                        key = name.part_key(self._rank, number)
+                        key = self._key(job, number, section)
                         pending.append(pool.submit(self._put, job, number, key, job.arriving.view[start:stop]))
                 wait_for_futures(pending, return_when=FIRST_EXCEPTION)
                 _raise_first(pending)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        parts = [tuple(job.parts[number] for number in section) for section in numbers]
-        frozen_share, frozen_own = self._frozen_parts(save, plan, parts[0], parts[1])
+        sections = [tuple(job.parts[number] for number in section) for section in numbers]
+        if job.save.fresh is not None and not plan.keeps:
+            self._frozen = _FrozenParts(job.save.fresh, sections[0], sections[1])
+        return self._fragment_of(job, sections)
+
+    def note(self, job: Job) -> CopyNote:
+        """What the copy of this rank contains. Waits until all bytes are copied. StorageError if they will not be."""
+        sections: list[list[Part]] = [[], [], [], []]
+        for number, (section, start, stop) in enumerate(_pieces(job.plan)):
+            job.arriving.wait_for(stop)
+            sections[section].append(job.part(number, self._key(job, number, section), job.arriving.view[start:stop]))
+        fragment = self._fragment_of(job, [tuple(parts) for parts in sections])
+        note = CopyNote(job.save.name, self._ranks, fragment, has_frozen=not job.plan.keeps)
+        fence = self._checkpoints.log.fence
+        return note if fence is None else replace(note, draft=self._draft(job), fence=fence.seq)  # on rank 0
+
+    def _fragment_of(self, job: Job, sections: Sequence[tuple[Part, ...]]) -> Fragment:
+        """The fragment of a job with the parts of its four `sections`."""
+        save, plan = job.save, job.plan
+        frozen_share, frozen_own = self._kept_parts(save) if plan.keeps else (sections[0], sections[1])
         return Fragment(
             rank=self._rank,
             form=plan.form,
             frozen_share=frozen_share,
             frozen_own=frozen_own,
-            share=parts[2],
-            own=parts[3],
+            share=sections[2],
+            own=sections[3],
             tensors=plan.own_tensors,
             tree=save.own,
             sums=job.arriving.sums,
             objects={**tree_sums(save.tree, save.apart), **save.sums} if self._ranks > 1 else {},
         )
 
-    def _frozen_parts(
-        self, save: Save, plan: Plan, share: tuple[Part, ...], own: tuple[Part, ...]
-    ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-        """The parts of frozen tensors: `share` and `own`, just written, or those that an earlier save has written."""
-        if not plan.keeps:
-            if save.fresh is not None:
-                self._frozen = _FrozenParts(save.fresh, share, own)
-            return share, own
+    def _key(self, job: Job, number: int, section: int) -> str:
+        """The key of part `number`, which lies in a section of the arena."""
+        name = job.save.fresh if section < 2 and job.save.fresh is not None else job.save.name
+        return name.part_key(self._rank, number)
+
+    def _kept_parts(self, save: Save) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+        """The parts of frozen tensors that an earlier save has written: of the share, and of this rank alone."""
         kept = self._frozen
         if kept is None or kept.name != save.kept:
             raise WriterLostError(
@@ -197,18 +212,16 @@ class Upload:
 
     def _put(self, job: Job, number: int, key: str, piece: memoryview) -> None:
         job.check()
-        sums = checksums.chunk_sums(piece)  # before the upload: damage in transit cannot pass
-        self._storage.write(key, piece, sums=sums, rate=self._rate)
-        job.parts[number] = Part(key, len(piece), checksums.CHUNK_BYTES, sums)
+        part = job.part(number, key, piece)  # its checksums, before the upload: damage in transit cannot pass
+        self._storage.write(key, piece, sums=part.crc64nvme, rate=self._rate)
+        job.parts[number] = part
 
-    def _wait_for_fragments(self, job: Job, mine: Fragment) -> Iterator[Fragment]:
+    def _wait_for_fragments(self, job: Job, draft: Manifest, mine: Fragment) -> Iterator[Fragment]:
         """The fragments of the other ranks, in order. RankMissingError names the first that is missing.
 
-        StateError if a rank has other tensors than rank 0, RanksDifferError if it has other values.
+        For other errors see `check_fragment`.
         """
-        save, plan = job.save, job.plan
-        alike = [entry.name for entry in plan.common]
-        named, draw = frozenset(names(save.tree)), draw_of(save.name)
+        save = job.save
         now = time.monotonic()
         latest, deadline = now + save.at_most, now + FRAGMENT_SECONDS
         orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
@@ -230,16 +243,8 @@ class Upload:
                 time.sleep(FRAGMENT_EVERY)
             return found
 
-        for rank, fragment in enumerate(self._in_order(save, wait), 1):
-            if wrong := _difference(fragment, plan, named):
-                raise StateError(
-                    f"step {save.step} cannot be saved: rank {rank} has {wrong}. The objects given to Run must be the "
-                    f"same on all ranks, or sharded (DTensor); pass objects that differ as per_rank"
-                )
-            if what := difference((mine.objects, mine.sums), (fragment.objects, fragment.sums), alike, draw):
-                raise RanksDifferError(
-                    f"step {save.step} is not saved: rank {rank} has other values of {what!r} than rank 0", what
-                )
+        for fragment in self._in_order(save, wait):
+            check_fragment(draft, mine, fragment)
             yield fragment
 
     def _in_order(self, save: Save, wait: Callable[[int], Fragment]) -> Iterator[Fragment]:
@@ -266,15 +271,9 @@ class Upload:
             raise RankMissingError(f"rank {rank} could not write its part of step {save.step}: {fragment.failed}")
         return fragment
 
-    def _manifest(self, save: Save, plan: Plan, fragments: list[Fragment]) -> Manifest:
-        common = tuple(part for f in fragments for part in f.frozen_share)
-        common += tuple(part for f in fragments for part in f.share)
-        begin = sum(part.size for part in common)
-        begins = []
-        for fragment in fragments:
-            begins.append(begin)
-            begin += sum(part.size for part in (*fragment.frozen_own, *fragment.own))
-        own = merge_entries([(f.tensors, at) for f, at in zip(fragments, begins, strict=True)])
+    def _draft(self, job: Job) -> Manifest:
+        """What rank 0 knows of the manifest: see `assemble`."""
+        save = job.save
         return Manifest(
             name=save.name,
             step=save.step,
@@ -284,19 +283,11 @@ class Upload:
             versions=save.versions,
             program=save.program,
             metrics=save.metrics,
-            parts=common + tuple(part for f in fragments for part in (*f.frozen_own, *f.own)),
-            tensors=(*plan.common, *own),
+            parts=(),
+            tensors=job.plan.common,
             state=save.tree,
-            ranks=tuple(fragment.tree for fragment in fragments),
+            ranks=(),
         )
-
-
-def _difference(fragment: Fragment, plan: Plan, named: Collection[str]) -> str:
-    """How another rank's state differs from that of rank 0, whose tree names `named`; empty if it does not."""
-    for tensor in fragment.tensors:
-        if tensor.size and tensor.name not in named and not tensor.name.startswith("@"):  # @: per-rank state
-            return f"{tensor.name!r}, which rank 0 does not have"
-    return "" if fragment.form == plan.form else "other tensors than rank 0, or other types or shapes of them"
 
 
 def _pieces(plan: Plan) -> Iterator[tuple[int, int, int]]:

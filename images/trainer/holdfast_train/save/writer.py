@@ -23,8 +23,10 @@ from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, patched
+from holdfast_train.kept_memory import KeptMemory
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.channel import Channel, ClosedError
+from holdfast_train.save.copies import Copies, CopyReceiver, CopySender
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.job import ArrivingBytes, Job, Jobs
 from holdfast_train.save.messages import (
@@ -58,7 +60,9 @@ RETRY_PATIENCE: Final = 2.0  # seconds of silence that end a further try: the tr
 class Writer:
     """Serves one trainer over `channel` until it closes."""
 
-    def __init__(self, channel: Channel, opened: Open, lock: InFlightLock) -> None:
+    def __init__(
+        self, channel: Channel, opened: Open, lock: InFlightLock, listener: socket.socket | None = None
+    ) -> None:
         environment = opened.environment
         self._channel = channel
         self._storage = open_retrying(environment, environment.checkpoint_uri or "")
@@ -75,6 +79,7 @@ class Writer:
             self._rate,
             is_leaving=lambda: self._is_leaving,
         )
+        self._copies = self._open_copies(opened, listener)
         self._jobs = Jobs()
         self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
@@ -100,6 +105,23 @@ class Writer:
                 arriving.mark_trainer_ended()
             self._jobs.end()
             worker.join()
+            if self._copies is not None:
+                self._copies.end()
+
+    def _open_copies(self, opened: Open, listener: socket.socket | None) -> Copies | None:
+        """What looks after the copies in memory. None with one node: nobody keeps memory for another attempt."""
+        if opened.environment.nodes == 1 or opened.ranks == 1:
+            return None
+        kept = KeptMemory(opened.environment.keeper)
+        sender = None
+        try:
+            if opened.links is not None and listener is not None:
+                sender = CopySender(opened.rank, opened.links)
+                CopyReceiver(listener, opened.links.token, kept)
+            return Copies(opened.rank, opened.environment.identity.attempt, kept, self._upload.note, sender)
+        except RuntimeError as error:  # the container is at its limit of processes
+            say(f"an attempt can go on only from what is committed: no thread looks after the copies ({error})")
+            return None
 
     def _handle(self, message: object, descriptors: Sequence[int]) -> None:
         match message:
@@ -120,7 +142,10 @@ class Writer:
                 self._arriving[save.name] = arriving
                 self._lock.take()
                 self._upload.expect(save)
-                self._jobs.add(Job(save, self._plan, arriving))
+                job = Job(save, self._plan, arriving)
+                self._jobs.add(job)
+                if self._copies is not None:
+                    self._copies.add(job)
             case Copied(name=name, size=size, sums=sums):
                 if (known := self._arriving.get(name)) is not None:  # None if its upload has failed already
                     known.mark_ready(size, sums)
@@ -198,10 +223,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.nice(NICENESS)
     channel = Channel(socket.socket(fileno=descriptor))
     try:
-        opened, _ = channel.receive()
+        opened, descriptors = channel.receive()
     except ClosedError:
         return 0
-    Writer(channel, opened, InFlightLock(lock)).serve()
+    listener = socket.socket(fileno=descriptors[0]) if descriptors else None
+    Writer(channel, opened, InFlightLock(lock), listener).serve()
     return 0
 
 

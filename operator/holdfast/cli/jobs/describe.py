@@ -129,24 +129,38 @@ def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
         case AttemptState.INTENDED:
             return f"Attempt {attempt.number} starts when the previous attempt has ended."
         case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > now:
-            left = formats.span(attempt.acquire_deadline - now)
-            return f"The job waits {left} more for a node of tier {attempt.tier.name}; then it tries the next tier."
+            left, then = formats.span(attempt.acquire_deadline - now), "then it tries the next tier"
+            if attempt.nodes > 1:
+                then = "then it gives back the nodes that it has, and tries the next tier, or this one again"
+            return f"The job waits {left} more for {_nodes_of(attempt)}; {then}."
         case AttemptState.ACQUIRING:
-            return f"The job waits for a node of tier {attempt.tier.name}."
+            return f"The job waits for {_nodes_of(attempt)}."
+        case AttemptState.STARTING if attempt.nodes > 1:
+            ready = f" ({job.status.nodes} are)" if job.status.nodes else ""
+            return f"All pods have nodes and start; the program starts once all of them are ready{ready}."
         case AttemptState.STARTING:
             return "The pod has a node and starts: image, storage check, restore."
         case AttemptState.DRAINING:
             return _draining(job, attempt, now)
         case _ if attempt.departure:
-            return _departing(attempt.departure, successor, now)
+            return _departing(attempt, attempt.departure, successor, now)
         case _ if successor:
             return f"The job trains. {_following(successor)}, to return to that tier."
         case _:
             return _training(job, attempt)
 
 
+def _nodes_of(attempt: Attempt) -> str:
+    return f"{'a node' if attempt.nodes == 1 else f'all {attempt.nodes} nodes'} of tier {attempt.tier.name}"
+
+
 def _training(job: TrainingJob, attempt: Attempt) -> str:
     """What is known of the program decides what can be promised."""
+    if view.uses_checkpoints(job) and attempt.nodes > 1:
+        return (
+            "The job trains. If a node is taken away, another one takes its place, and the programs of all nodes start "
+            "again from the last checkpoint."
+        )
     if view.uses_checkpoints(job):
         return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
     if folder := job.spec.checkpoint.folder:
@@ -156,6 +170,13 @@ def _training(job: TrainingJob, attempt: Attempt) -> str:
             "taken away, the program is asked to leave, and starts again on another node, with the newest of them in "
             "that folder."
         )
+    if attempt.nodes > 1:
+        do = "train" if attempt.first_step is not None else "run, and have reported nothing"
+        return (
+            f"The programs {do}. If a node is taken away, they are ended, and start again on all nodes once another "
+            "one is there. Nothing shows that they use Holdfast's checkpoints, so what they save and where they resume "
+            "is not known."
+        )
     doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
     return (
         f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
@@ -163,14 +184,16 @@ def _training(job: TrainingJob, attempt: Attempt) -> str:
     )
 
 
-def _departing(departure: Departure, successor: Attempt | None, now: datetime) -> str:
+def _departing(attempt: Attempt, departure: Departure, successor: Attempt | None, now: datetime) -> str:
+    who = "The node goes" if attempt.nodes == 1 else "A node goes"
     left = formats.span(departure.deadline - now)
     after = f" {_following(successor)}; when it is ready, the current attempt saves and leaves." if successor else ""
-    return f"The node goes away in {left} ({departure.reason}); the job trains until then.{after}"
+    return f"{who} away in {left} ({departure.reason}); the job trains until then.{after}"
 
 
 def _following(successor: Attempt) -> str:
-    where = f" on {node}" if successor.pods and (node := successor.pods[0].node) else ""
+    node = successor.pods[0].node if successor.pods and successor.nodes == 1 else None
+    where = f" on {node}" if node else ""
     doing = "starts" if successor.pods else "waits for a node"
     return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
 

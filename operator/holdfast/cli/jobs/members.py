@@ -1,12 +1,13 @@
 """The pods of a training on several nodes, as a table with one row for each rank."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich.text import Text
 
 from holdfast.api import names
+from holdfast.api.attempt import Attempt
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.fitted_table import Column, Fitting
@@ -46,11 +47,17 @@ def table(job: TrainingJob, pods: Iterable[PodView], now: datetime) -> Fitting:
     if not attempts:
         mine = list({pod.rank: pod for pod in sorted(pods, key=lambda pod: pod.attempt)}.values())
     ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
-    return Fitting(COLUMNS, [_row(pod, now) for pod in ordered])
+    return Fitting(COLUMNS, [_row(pod, now, has_program=_has_program(attempts, pod)) for pod in ordered])
 
 
-def _row(pod: PodView, now: datetime) -> list[Text]:
-    state, style = _state(pod)
+def _has_program(attempts: Sequence[Attempt], pod: PodView) -> bool:
+    """False if the program of the pod starts once the pods of all ranks are ready."""
+    works_for = next((attempt for attempt in attempts if is_member(attempt, pod)), None)
+    return works_for is None or works_for.nodes == 1 or works_for.world is not None
+
+
+def _row(pod: PodView, now: datetime, *, has_program: bool) -> list[Text]:
+    state, style = _state(pod, has_program=has_program)
     return [
         Text(str(pod.rank)),
         Text(pod.name),
@@ -61,7 +68,7 @@ def _row(pod: PodView, now: datetime) -> list[Text]:
     ]
 
 
-def _state(pod: PodView) -> tuple[str, str]:
+def _state(pod: PodView, *, has_program: bool) -> tuple[str, str]:
     if pod.ended:
         return f"ended ({pod.reason or pod.phase})", "dim"
     if pod.deleted_at:
@@ -69,5 +76,5 @@ def _state(pod: PodView) -> tuple[str, str]:
     if pod.node is None:
         return f"waits for a node ({pod.unscheduled_reason or pod.phase})", "yellow"
     if pod.trainer is not None and pod.trainer.running:
-        return "runs", "green"
+        return ("runs", "green") if has_program else ("waits for the other nodes", "yellow")
     return f"starts ({pod.trainer.waiting if pod.trainer and pod.trainer.waiting else pod.phase})", "cyan"

@@ -51,10 +51,13 @@ def promised_pod(draft: Draft) -> PodView | None:
 
 
 def take_over(draft: Draft, pod: PodView) -> None:
-    """Make the pod's attempt the next one. If it is not needed it is given up like any other, with its cost booked."""
+    """Make the pod's attempt the next one. If it is not needed it is given up like any other, with its cost booked.
+
+    One of several pods is deleted, because nothing says beside which other pods it was to work.
+    """
     attempt = _of_pod(draft, pod)
     draft.set(attempt=pod.attempt)
-    if attempt is None:
+    if attempt is None or pod.outlives:
         return
     attempt = attempt.model_copy(update={"predecessor": pod.attempt - 1})  # it may wait for the one before it
     if draft.status.current is None:

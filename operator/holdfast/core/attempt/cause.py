@@ -5,11 +5,14 @@ Such an error of a peer says that something else ended first. So it is the cause
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import AttemptState, EndKind, EndReason
-from holdfast.core.attempt.why_ended import End, classify
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, classify
+from holdfast.core.observe.hang import at_fault
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
@@ -18,6 +21,8 @@ SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it with
 # How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s, or its
 # launcher waits for a checkpoint that is on its way, for 60 s at most (holdfast_train.pod.launcher.program).
 PATIENCE: Final = timedelta(seconds=75)
+# How long a hang that one launcher tells waits for the others: each finds it by itself, and stores its evidence.
+HANG_PATIENCE: Final = timedelta(seconds=45)
 _CLUSTER: Final = 2  # the place of what the cluster did, in the order of causes
 _BEYOND_LIMITS: Final = (EndReason.OUT_OF_MEMORY, EndReason.EVICTED)
 REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
@@ -63,21 +68,41 @@ def _of_members(turn: Turn) -> Cause | None:
     if own:
         stays = {member.rank: member.goes_on for member in over}
         found = min(own, key=lambda cause: (_order(cause), stays[cause.rank or 0], cause.at or turn.now, cause.rank))
+        if found.end.hang is not None:
+            is_told = everyone or _is_over(turn, found.at, HANG_PATIENCE)
+            return _blamed(found, own) if is_told else None
         if everyone or _order(found) <= _CLUSTER:
             return found
-        return found if not doubtful and turn.draft.is_due((found.at or turn.now) + SETTLE) else None
+        return found if not doubtful and _is_over(turn, found.at, SETTLE) else None
     peers = [cause for cause in causes if cause.end.kind is not EndKind.COMPLETED]
     if not peers:  # some have completed: the others will
         return min(causes, key=lambda cause: cause.rank or 0) if everyone else None
-    since = min(cause.at or turn.now for cause in peers)
-    if doubtful:
-        return None
-    if not turn.draft.is_due(since + (SETTLE if everyone else PATIENCE)):
+    since = min((cause.at for cause in peers if cause.at), default=None)
+    if doubtful or not _is_over(turn, since, SETTLE if everyone else PATIENCE):
         return None
     first = min(peers, key=lambda cause: (cause.at or turn.now, cause.rank))
-    text = f"the connection between nodes was lost: {first.end.message}"
+    text = f"no program failed by itself; the first one that lost a connection said: {first.end.message}"
     end = End(EndKind.LOSS, EndReason.CONNECTION_LOST, text[:1024], infrastructure=True, step=first.end.step)
     return first._replace(end=end)
+
+
+def _blamed(first: Cause, causes: Iterable[Cause]) -> Cause:
+    """The cause of the node that is at fault for a hang; `first` if that is not known."""
+    hung = {cause.rank: cause for cause in causes if cause.rank is not None and cause.end.hang is not None}
+    fault = at_fault({rank: cause.end.hang for rank, cause in hung.items() if cause.end.hang is not None})
+    if fault is None:
+        return first
+    found = hung[fault.rank]
+    words = f"the node of rank {fault.rank} is at fault: {fault.why}; {found.end.message}"
+    return found._replace(end=replace(found.end, message=words[:MESSAGE_LIMIT]))
+
+
+def _is_over(turn: Turn, since: datetime | None, wait: timedelta) -> bool:
+    """True if `wait` has passed since `since`, or its end cannot be told.
+
+    A kubelet may not say when a container ended, or its clock may be hours ahead: then nothing is waited for.
+    """
+    return since is None or since > turn.now + wait or turn.draft.is_due(since + wait)
 
 
 def _is_one_in_doubt(turn: Turn, first: datetime) -> bool:
@@ -124,4 +149,7 @@ def is_of_peer(end: End) -> bool:
 
 
 def _ended_at(pod: PodView) -> datetime | None:
-    return pod.trainer.ended_at if pod.trainer else None
+    """When the trainer ended or, if it never began, the init container that failed."""
+    if pod.trainer is not None and pod.trainer.ended:
+        return pod.trainer.ended_at
+    return next((one.ended_at for one in pod.init if one.ended and one.exit_code != 0), None)

@@ -86,7 +86,7 @@ def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple
     tiers = draft.snapshot.grid
     if draft.status.successor or not tiers or pause_reason(draft):
         return
-    tier, keep = find_tier(tiers, tier_name or ""), {}
+    tier, keep = find_tier(tiers, tier_name or ""), dict[int, int]()
     if (current := draft.status.current) and tier_name is None:
         keep = survivors(draft, current, draft.situation(), avoid)
         tier = find_tier(tiers, current.tier.name) if keep else None
@@ -95,12 +95,12 @@ def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple
 
 
 def redirect(draft: Draft, tier: ProfileTier) -> None:
-    """Send the successor of an attempt that leaves already to another tier."""
+    """Send the successor of an attempt that leaves already to another tier. It takes over no pod of this one."""
     successor = draft.status.successor
     if successor is None or successor.tier.name == tier.name:
         return
     if successor.state is AttemptState.INTENDED:
-        draft.set(successor=successor.model_copy(update={"tier": tier}))
+        draft.set(successor=successor.model_copy(update={"tier": tier, "members": ()}))
     else:
         ends.drop_successor(draft, EndReason.MOVE_REQUESTED)
         intend_successor(draft, tier_name=tier.name)

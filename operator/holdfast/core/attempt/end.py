@@ -10,12 +10,12 @@ from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
-from holdfast.core.attempt.failure_rules import judge
+from holdfast.core.attempt.failure_rules import give_up, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.line import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
-from holdfast.core.attempt.survivors import SUSPECT_AFTER, survivors
+from holdfast.core.attempt.survivors import must_leave_node, survivors
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, saved_last_step
 from holdfast.core.books.history import append, has_run
@@ -133,16 +133,16 @@ def end_attempt(
     turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False, cause: Cause | None = None
 ) -> None:
     """Record the end of the current attempt, count it, and decide what comes next. `cause`: what ended it, if seen."""
-    draft, attempt, progressed = turn.draft, turn.attempt, made_progress(turn)
+    draft, progressed = turn.draft, made_progress(turn)
     if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
         anywhere = end.reason in STORAGE_REFUSES
         end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=anywhere)
     end = judge(draft.snapshot.job.spec.failure.failure_rules, end)
     fruitless = count_fruitless(turn, end)
-    pod = cause.pod if cause else None
-    _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless, pod=pod)
+    end = give_up(draft, end, fruitless=fruitless)
+    _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless, pod=cause.pod if cause else None)
     draft.set(current=None)
-    draft.event(f"Attempt{end.kind}", _sentence(attempt, end), warning=end.kind in _BAD)
+    draft.event(f"Attempt{end.kind}", _sentence(draft.status.history[-1]), warning=end.kind in _BAD)
     match end.kind:
         case EndKind.COMPLETED:
             finish_job(draft, Phase.COMPLETED, end.reason, end.message or "training is complete")
@@ -274,9 +274,8 @@ def _count_failure(turn: Turn, end: End, *, progressed: bool) -> None:
     delay = backoff(config.backoff_base, config.backoff_limit, len(recent))
     if turn.attempt.nodes > 1 and progressed:
         delay = timedelta()  # the other nodes stand still, and are paid for
-    suspect = (turn.attempt.nodes > 1 and draft.status.fruitless_attempts >= SUSPECT_AFTER) or end.action == "Elsewhere"
-    node = draft.status.history[-1].node
-    _go_on(turn, delay=delay, avoid=(node,) if suspect and node else ())
+    node = draft.status.history[-1].node if must_leave_node(draft, turn.attempt, end.action) else None
+    _go_on(turn, delay=delay, avoid=(node,) if node else ())
 
 
 def _add_failure(draft: Draft) -> tuple[datetime, ...]:
@@ -395,6 +394,7 @@ def _node(attempt: Attempt, pod: PodView | None) -> str | None:
     return known or (pod.node if pod else None)
 
 
-def _sentence(attempt: Attempt, end: End) -> str:
-    where = f" on {node}" if (node := _node(attempt, None)) else ""
-    return f"attempt {attempt.number} ({attempt.tier.name}{where}): {end.reason}: {end.message}".rstrip(": ")
+def _sentence(record: AttemptRecord) -> str:
+    rank = "" if record.rank is None else f", rank {record.rank}"
+    where = f" on {record.node}{rank}" if record.node and (not rank or record.kind in _BAD) else ""
+    return f"attempt {record.number} ({record.tier}{where}): {record.reason}: {record.message}".rstrip(": ")

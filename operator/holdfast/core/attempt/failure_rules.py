@@ -1,11 +1,14 @@
-"""What the user has decided beforehand about failures of the program: spec.failure.rules."""
+"""What is decided beforehand about failures of the program: spec.failure.rules, and hangs that come again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.api.attempt import EndKind
-from holdfast.api.job import FailureRule
-from holdfast.core.attempt.why_ended import End
+from holdfast.api.attempt import EndKind, EndReason
+from holdfast.api.failure import FailureRule
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End
+from holdfast.core.draft import Draft
+
+HANGS = 3  # in a row without progress, after which the job ends
 
 
 def judge(rules: Sequence[FailureRule], end: End) -> End:
@@ -20,6 +23,21 @@ def judge(rules: Sequence[FailureRule], end: End) -> End:
             judged = replace(end, action=rule.action, message=f"failure.rules[{number}]: {end.message}")
             return replace(judged, kind=EndKind.LOSS, anywhere=True) if rule.action == "Ignore" else judged
     return end
+
+
+def give_up(draft: Draft, end: End, *, fruitless: bool) -> End:
+    """The end of an attempt that hung, with the action Fail if it is one of HANGS in a row without progress.
+
+    A rule of the user counts more. `fruitless`: this attempt made no progress.
+    """
+    if end.kind is not EndKind.FAILURE or end.reason != EndReason.STALLED or end.action is not None or not fruitless:
+        return end
+    before = draft.status.history[-HANGS + 1 :]
+    if len(before) < HANGS - 1 or not all(one.reason == EndReason.STALLED and one.fruitless for one in before):
+        return end
+    name = draft.snapshot.job.metadata.name
+    words = f"{HANGS} attempts in a row hung without progress; holdfast evidence {name} shows what their ranks did"
+    return replace(end, action="Fail", message=f"{words}; the last: {end.message}"[:MESSAGE_LIMIT])
 
 
 def _fits(rule: FailureRule, end: End) -> bool:

@@ -33,7 +33,7 @@ def first_ahead(turn: Turn) -> Claim | None:
     mine = claim(draft, attempt) if draft.snapshot.rivals else None
     if mine is None or mine.is_warm:
         return None
-    ahead = [rival for rival in _ahead(turn, mine) if rival.blocks or rival.is_next(turn.now)]
+    ahead = [rival for rival in _ahead(turn, mine) if rival.blocks(mine) or rival.is_next(turn.now)]
     if ahead:
         draft.wake_in((LOOK_EVERY + spread(LOOK_EVERY, draft.snapshot.job.metadata.uid)).total_seconds())
     return min(ahead, key=lambda rival: rival.order, default=None)
@@ -53,10 +53,10 @@ def must_give_way(turn: Turn) -> Claim | None:
     """The claim of another training if this one holds a part, both lack nodes, and the other one goes first."""
     draft, attempt = turn.draft, turn.attempt
     mine = claim(draft, attempt) if draft.snapshot.rivals else None
-    if mine is None or mine.is_warm or not (mine.short and mine.holds_part):
+    if mine is None or mine.is_warm or not (mine.is_incomplete and mine.holds_part):
         return None
     draft.wake(turn.now + LOOK_EVERY)
-    blocking = [rival for rival in _ahead(turn, mine) if rival.blocks]
+    blocking = [rival for rival in _ahead(turn, mine) if rival.blocks(mine)]
     return min(blocking, key=lambda rival: rival.order, default=None)
 
 

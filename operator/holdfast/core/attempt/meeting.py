@@ -71,12 +71,16 @@ def _limit(turn: Turn) -> timedelta:
 
 
 def give_up(turn: Turn, ranks: tuple[int, ...]) -> None:
-    """Count a loss: a launcher that runs and does not answer has lost its way to the operator."""
+    """Count a loss: a launcher that runs and does not answer has lost its way to the operator.
+
+    The loss is that of the first of these nodes, so the next attempt leaves it.
+    """
     text = (
         f"the launchers of rank {format_ranks(ranks)[:SHOWN]} did not get ready within "
         f"{format_duration(_limit(turn))}: they run, and do not reach the operator"
     )
-    end_attempt(turn, End(EndKind.LOSS, EndReason.START_TIMEOUT, text, infrastructure=True))
+    first = turn.situation.members[ranks[0]]
+    end_attempt(turn.at(first), End(EndKind.LOSS, EndReason.START_TIMEOUT, text, infrastructure=True))
 
 
 # --- members that are lost before the programs start ------------------------------------------------------------------
@@ -90,9 +94,7 @@ def lost_members(turn: Turn) -> tuple[int, ...] | None:
     gone = (Sight.NODE_GONE, Sight.VANISHED, Sight.ENDED)
     taken_over = [member for member in turn.situation.members if member.born != attempt.number]
     silent = silence.lost_ranks(turn)
-    lost = tuple(
-        one.rank for one in taken_over if one.sight in gone or (one.notice and not one.goes_on) or one.rank in silent
-    )
+    lost = tuple(one.rank for one in taken_over if one.sight in gone or one.notice or one.rank in silent)
     return lost or None
 
 

@@ -93,7 +93,8 @@ def _heard_at(turn: Turn) -> datetime | None:
 
 def _told(turn: Turn) -> MemberReport | None:
     """What the launcher in the pod told last; None with one node."""
-    return next((one.report for one in turn.situation.members if one.pod is turn.pod), None)
+    members = turn.situation.members
+    return members[turn.pod.rank].report if members and turn.pod is not None else None
 
 
 def _answered_at(turn: Turn) -> datetime | None:

@@ -15,7 +15,7 @@ from holdfast.core.books.history import has_run, settle_loss
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import fresh_ranks, is_member
+from holdfast.core.observe.members import few_enough, fresh_ranks, is_member
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
@@ -138,7 +138,7 @@ def is_missing(turn: Turn) -> bool:
 def raise_again(turn: Turn) -> None:
     """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
     attempt, seen = ledger.hold(turn.attempt, turn.held(turn.now)), turn.situation.members
-    there = {member.rank: member.born for member in seen if member.goes_on}
+    there = few_enough({member.rank: member.born for member in seen if member.goes_on})
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
     kept |= {"in_line_since": attempt.in_line_since, "given_back": attempt.given_back}

@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from holdfast.api.attempt import MAX_GROUPS, Attempt
+from holdfast.api.attempt import Attempt, EndReason
+from holdfast.api.failure import FailureAction
 from holdfast.core.draft import Draft
+from holdfast.core.observe.members import few_enough
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.start_trouble import find_start_trouble
@@ -13,6 +15,19 @@ from holdfast.core.pod_manifest import program
 # started anew: something in them may be broken that no restart of the program mends.
 SUSPECT_AFTER: Final = 2
 COLD_AFTER: Final = 3
+
+
+def must_leave_node(draft: Draft, attempt: Attempt, action: FailureAction | None) -> bool:
+    """True if the node that the end of `attempt` is about has to be left. `action`: what the user has decided about it.
+
+    With several nodes, also if two attempts in a row made no new step, or hung because of the same node. `attempt` is
+    in the history already.
+    """
+    if attempt.nodes == 1 or action == "Elsewhere":
+        return action == "Elsewhere"
+    last = draft.status.history[-2:]
+    hung = len(last) == 2 and all(one.reason == EndReason.STALLED for one in last)
+    return draft.status.fruitless_attempts >= SUSPECT_AFTER or (hung and last[0].node == last[1].node)
 
 
 def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str, ...] = ()) -> dict[int, int]:
@@ -30,7 +45,7 @@ def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str,
         for member in seen.members
         if member.goes_on and member.pod and _may_go_on(member.pod, made_for, avoid)
     }
-    return kept if len(set(kept.values())) < MAX_GROUPS else {}
+    return few_enough(kept)
 
 
 def _may_go_on(pod: PodView, made_for: str, avoid: tuple[str, ...]) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from holdfast.api import names
 from holdfast.api.attempt import Drain, EndKind, EndReason
-from holdfast.api.job import FailureAction
+from holdfast.api.failure import FailureAction
+from holdfast.core.observe.hang import Hang
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.observe.verdict import Verdict, parse_verdict
@@ -26,6 +27,7 @@ class End:
 
     `anywhere` says that the node has no part in it: another node would have met the same trouble. `peer` says if a
     program failed because another one was gone, as its launcher knows it; None if only the message can tell.
+    `hang` is what the ranks of the node did when the training hung.
     `exit_code` is that of the program, as a shell gives it (128 + N for signal N); None if it is not known. `action` is
     what the user has decided about it.
     """
@@ -39,6 +41,7 @@ class End:
     peer: bool | None = None
     exit_code: int | None = None
     action: FailureAction | None = None
+    hang: Hang | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,8 @@ def _launcher(e: Evidence) -> End | None:
         return End(EndKind.LOSS, v.reason, v.message or "it was signalled to leave", step=v.step)
     if v.reason in STORAGE_BROKEN:
         return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
-    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer, exit_code=_program_code(v))
+    hang = v.hang if v.reason == EndReason.STALLED else None
+    return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer, exit_code=_program_code(v), hang=hang)
 
 
 def _exit_code(e: Evidence) -> End:

@@ -27,7 +27,7 @@ EXPIRE: Final = timedelta(hours=24)
 AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
 OF_THE_CLUSTER: Final = frozenset({EndReason.NODE_SILENT})
 MAX_FORGIVEN: Final = 64
-COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST}
+COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST, EndReason.STALLED}
 Faults = Mapping[str, tuple[NodeFault, ...]]  # by node
 
 
@@ -35,9 +35,14 @@ def faults_of(job: TrainingJob, now: datetime) -> Faults:
     """What the attempts of one job say of their nodes."""
     found: dict[str, tuple[NodeFault, ...]] = {}
     for record in job.status.history:
-        if record.node and record.reason in COUNTED and now - record.ended_at < EXPIRE:
+        if record.node and _counts(record) and now - record.ended_at < EXPIRE:
             found[record.node] = (*found.get(record.node, ()), _fault(job, record))
     return found
+
+
+def _counts(record: AttemptRecord) -> bool:
+    """True if the node may be to blame. With several nodes, all programs stand still together, whatever the cause."""
+    return record.reason in COUNTED and (record.reason != EndReason.STALLED or record.rank is None)
 
 
 def _fault(job: TrainingJob, record: AttemptRecord) -> NodeFault:

@@ -30,11 +30,12 @@ class Claim:
     selector: frozenset[tuple[str, str]]  # labels of the nodes that it asks for
     wants: int  # nodes
     held: int  # nodes that its pods have
-    short: bool  # at least one of its pods gets no node, or was refused
+    short: bool  # at least one of its pods gets no node
     in_line: bool  # it had to wait for its turn, and does not have all of its nodes yet
     nominated: bool  # the scheduler or an autoscaler has chosen a node for one of its pods
     not_before: datetime | None  # no pod of it is created before
     until: datetime | None  # when its tier has had its time
+    refused: bool = False  # the API server refused at least one of its pods, as for a quota of its namespace
 
     @property
     def is_warm(self) -> bool:
@@ -47,14 +48,23 @@ class Claim:
         return 0 < self.held < self.wants
 
     @property
-    def blocks(self) -> bool:
-        """True if it gets no more nodes now, and holds a part or has waited for its turn."""
-        return self.short and (self.holds_part or self.in_line)
+    def is_incomplete(self) -> bool:
+        """True if it cannot get all of its nodes now."""
+        return self.short or self.refused
+
+    def blocks(self, other: "Claim") -> bool:
+        """True if it gets no more nodes now, and holds a part or has waited for its turn.
+
+        A refusal counts only in its own namespace: nodes that others leave free are of no use to it. Otherwise a small
+        quota in one namespace would stop the trainings of all others.
+        """
+        stuck = self.short or (self.refused and self.namespace == other.namespace)
+        return stuck and (self.holds_part or self.in_line)
 
     @property
     def matters(self) -> bool:
         """True if another training may have to wait for it, or to give way to it."""
-        return self.short or self.in_line
+        return self.is_incomplete or self.in_line
 
     def counts(self, now: datetime) -> bool:
         """True while its tier has time left. After that it gives all back, so others need not wait for it."""
@@ -98,7 +108,6 @@ def claim_of(job: TrainingJob, status: TrainingJobStatus, attempt: Attempt, pods
     there = {rank: pod for rank, pod in pods_by_rank(pods, attempt).items() if not pod.ended}
     fresh = fresh_ranks(attempt)
     unplaced = [there[rank] for rank in fresh if rank in there and there[rank].node is None]
-    refused = attempt.refusals > 0 and any(rank not in there for rank in fresh)
     since = attempt.in_line_since or attempt.raised_at
     return Claim(
         namespace=job.metadata.namespace or "",
@@ -107,11 +116,12 @@ def claim_of(job: TrainingJob, status: TrainingJobStatus, attempt: Attempt, pods
         selector=frozenset(attempt.tier.node_selector.items()),
         wants=attempt.nodes,
         held=sum(pod.node is not None for pod in there.values()),
-        short=refused or any(pod.unscheduled_reason and not pod.deleted_at for pod in unplaced),
+        short=any(pod.unscheduled_reason and not pod.deleted_at for pod in unplaced),
         in_line=attempt.in_line_since is not None,
         nominated=any(pod.nominated for pod in unplaced),
         not_before=attempt.retry_at,
         until=attempt.acquire_deadline,
+        refused=attempt.refusals > 0 and any(rank not in there for rank in fresh),
     )
 
 

@@ -9,6 +9,7 @@ from holdfast.core.observe.notices import find_notice
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight, Situation
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.observe.start_trouble import find_start_trouble
 
 # One member that is lost, or whose program ended, stops all others: what is seen of it is seen of the attempt. Where a
 # node is silent, the programs of the others fail, so the silence comes before what their launchers tell.
@@ -74,7 +75,10 @@ def _seen(pod: PodView, node: NodeView | None, *, had_node: bool) -> Sight:
 
 
 def _look_at_members(snapshot: Snapshot, attempt: Attempt, created: frozenset[int]) -> Situation:
-    """What is seen of an attempt with several nodes: of the member that decides, or of rank 0 if all are alike."""
+    """What is seen of an attempt with several nodes: of the member that decides.
+
+    That is the one that stops the others most. Of those that are alike, it is one in trouble, otherwise the first one.
+    """
     pods = pods_by_rank(snapshot.pods, attempt)
     missing = _missing(attempt, created)
     found = []
@@ -87,7 +91,7 @@ def _look_at_members(snapshot: Snapshot, attempt: Attempt, created: frozenset[in
     if attempt.state is AttemptState.DRAINING:
         decides = max(_leaving(attempt, members), key=_severity)
     else:
-        decides = min(members, key=_severity)
+        decides = min(members, key=lambda member: (_severity(member), not _has_trouble(member)))
     report = snapshot.reports.get(pods[0].uid) if 0 in pods else None
     if report is not None and report.attempt != attempt.number:
         report = None  # an earlier attempt in the same pod sent it
@@ -109,6 +113,14 @@ def _severity(member: Member) -> float:
     """Small for a member that stops all others, large for one that works."""
     told = member.sight is Sight.ENDED and member.pod is not None and not member.pod.ended
     return _TOLD if told else _ORDER.index(member.sight)
+
+
+def _has_trouble(member: Member) -> bool:
+    """True if the pod waits in vain: somebody has deleted it, or a container cannot start."""
+    pod = member.pod
+    if pod is None or member.sight not in (Sight.PENDING, Sight.PLACED):
+        return False
+    return pod.deleted_at is not None if member.sight is Sight.PENDING else find_start_trouble(pod) is not None
 
 
 def _leaving(attempt: Attempt, members: tuple[Member, ...]) -> tuple[Member, ...]:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from holdfast.api.attempt import Attempt, MemberGroup
+from holdfast.api.attempt import MAX_GROUPS, Attempt, MemberGroup
 from holdfast.api.scalars import format_ranks, parse_ranks
 from holdfast.core.observe.pods import PodView
 
@@ -29,10 +29,16 @@ class MemberReport:
     verdict: str = ""  # how that program ended, as JSON; empty while it runs
     ended_at: datetime | None = None  # when the verdict came first
     asked_at: datetime | None = None  # when it was asked for a sign of life; None once it has answered
+    imports: tuple[str, ...] = ()  # libraries that another process for the program can import before it starts
 
     def is_current(self, now: datetime) -> bool:
         """True if its launcher still calls: a launcher whose call was answered calls again."""
         return now - self.received_at < CALLS_AGAIN
+
+
+def known_imports(reports: Iterable[MemberReport]) -> tuple[str, ...]:
+    """Libraries that a process for the program can import before it starts, as one of its launchers has found."""
+    return next((report.imports for report in reports if report.imports), ())
 
 
 def births(attempt: Attempt) -> Mapping[int, int]:
@@ -65,6 +71,14 @@ def groups_of(born: Mapping[int, int], number: int) -> tuple[MemberGroup, ...]:
         MemberGroup(born=one, ranks=format_ranks(rank for rank, by in born.items() if by == one))
         for one in sorted(set(born.values()))
     )
+
+
+def few_enough(kept: dict[int, int]) -> dict[int, int]:
+    """`kept` if status has room for its groups and one more; otherwise nothing, so that all pods are created anew.
+
+    `kept` has the number of the attempt that created each pod that the next attempt is to take over, by rank.
+    """
+    return kept if len(set(kept.values())) < MAX_GROUPS else {}
 
 
 def fresh_ranks(attempt: Attempt) -> tuple[int, ...]:

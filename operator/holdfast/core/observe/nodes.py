@@ -4,6 +4,7 @@ A view is parsed from raw JSON once per watch event. It has only fields that som
 exactly if no decision can tell the objects apart.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -105,6 +106,19 @@ class ClusterView:
         """Nodes that are NotReady."""
         return tuple(node for node in self.nodes.values() if not node.ready)
 
+    @cached_property
+    def _silent_since(self) -> list[datetime]:
+        """When nodes that are NotReady became so, in order: a decision asks about each silent node of a training."""
+        return sorted(node.ready_changed_at for node in self.silent if node.ready_changed_at)
+
+    @cached_property
+    def _ready_since(self) -> list[tuple[datetime, datetime]]:
+        """When nodes that are Ready became so, in order, each with the time of its creation."""
+        nodes = self.nodes.values()
+        return sorted(
+            (n.ready_changed_at, n.created_at) for n in nodes if n.ready and n.ready_changed_at and n.created_at
+        )
+
     def outage(self, node: NodeView, now: datetime) -> bool:
         """True if at least half of all nodes fell silent together with this one: then the network failed, not the node.
 
@@ -114,21 +128,18 @@ class ClusterView:
         """
         if node.ready_changed_at is None:
             return False
-        at = node.ready_changed_at
-        together = len(self.came_back(node, now)) + sum(
-            other.ready_changed_at is not None and abs(other.ready_changed_at - at) <= TOGETHER for other in self.silent
-        )
+        at, silent = node.ready_changed_at, self._silent_since
+        around = bisect_right(silent, at + TOGETHER) - bisect_left(silent, at - TOGETHER)
+        together = len(self.came_back(node, now)) + around
         return 2 * together >= len(self.nodes) and (together > 1 or len(self.nodes) == 1)
 
     def came_back(self, node: NodeView, now: datetime) -> tuple[datetime, ...]:
         """When nodes became Ready in the last minute that existed, and were not Ready, after this node fell silent."""
         at = node.ready_changed_at
-        return tuple(
-            other.ready_changed_at
-            for other in self.nodes.values()
-            if at and other.ready and other.ready_changed_at and other.created_at
-            if other.created_at < at < other.ready_changed_at and now - other.ready_changed_at < TOGETHER
-        )
+        if at is None:
+            return ()
+        after = bisect_right(self._ready_since, at, key=lambda times: times[0])
+        return tuple(since for since, created in self._ready_since[after:] if created < at and now - since < TOGETHER)
 
     def matching(self, selector: Mapping[str, str]) -> int:
         """How many nodes carry all labels of the selector."""

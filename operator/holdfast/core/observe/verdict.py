@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast.api.scalars import EXACT
+from holdfast.core.observe.hang import Hang
 
 
 class Verdict(BaseModel):
@@ -27,6 +28,7 @@ class Verdict(BaseModel):
     saved_step: int | None = Field(None, ge=0, le=EXACT)
     last_lines: tuple[str, ...] = Field((), max_length=64)
     peer: bool | None = None
+    hang: Hang | None = None
 
 
 def parse_verdict(termination_message: str) -> Verdict | None:

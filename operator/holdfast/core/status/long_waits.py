@@ -13,7 +13,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation
 from holdfast.core.turn import Turn, take_turn
 
-KEEP_POD = "KeepPod"  # the decision's action while many nodes are silent
+KEEP_POD = "KeepPod"  # the decision's action while many nodes are silent, or one of several
 CONFIRM = (
     "it goes on once the old pod is confirmed gone: the node answers again, or somebody deletes the Node, taints it "
     "node.kubernetes.io/out-of-service, or deletes the pod by force"
@@ -42,8 +42,15 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
         limit = format_duration(draft.snapshot.config.outage_timeout)
         until = f"its pod is kept for {limit}" if is_harmless(draft, current) else f"its pod is kept; {CONFIRM}"
         draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
-    elif s.sight is not Sight.SILENT and said and said.action == KEEP_POD:
-        draft.explain("Run", f"node {s.node.name} answers again")
+    elif s.sight is Sight.SILENT and s.members and s.pod and current.state is not AttemptState.DRAINING:
+        text = f"node {s.node.name} (rank {s.pod.rank}) is silent; its pod is replaced if its launcher is silent too"
+        draft.explain(KEEP_POD, text)
+    elif said and said.action == KEEP_POD and not _is_any_silent(s):
+        draft.explain("Run", "all nodes answer again" if s.members else f"node {s.node.name} answers again")
+
+
+def _is_any_silent(s: Situation) -> bool:
+    return s.sight is Sight.SILENT or any(member.sight is Sight.SILENT for member in s.members)
 
 
 def explain_turn(draft: Draft) -> None:

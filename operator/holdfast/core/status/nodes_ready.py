@@ -6,6 +6,7 @@ from typing import Final
 from holdfast.api.attempt import AttemptState
 from holdfast.core.attempt.meeting import is_ready
 from holdfast.core.draft import Draft
+from holdfast.core.observe.members import pods_by_rank
 from holdfast.core.observe.situation import Sight, Situation
 
 EVERY: Final = timedelta(seconds=5)  # a count alone is written at most so often
@@ -32,6 +33,9 @@ def _text(draft: Draft, s: Situation) -> str | None:
     current = draft.status.current
     if current is None or current.nodes == 1 or (draft.status.phase and draft.status.phase.final):
         return None
+    if current.state is AttemptState.INTENDED:  # it may hold pods, such as when a quota refuses the others
+        pods = pods_by_rank(draft.snapshot.pods, current).values()
+        return f"{sum(bool(pod.node and pod.calm) for pod in pods)}/{current.nodes}"
     return f"{_count(current.state, current.number, s)}/{current.nodes}"
 
 

@@ -56,9 +56,10 @@ def _newest(draft: Draft) -> Report | None:
     """The newest report of the newest attempt; a report of an attempt that waits at the fence does not count.
 
     If the pod of a later attempt, which was further, is gone, an older pod that is kept for its logs does not count
-    again.
+    again. With several nodes, the pod of rank 0 reports for all.
     """
-    found = [report for pod in draft.snapshot.pods if (report := draft.snapshot.reports.get(pod.uid))]
+    leads = [pod for pod in draft.snapshot.pods if pod.rank == 0]
+    found = [report for pod in leads if (report := draft.snapshot.reports.get(pod.uid))]
     if not found:
         return None
     trained = max((record.number for record in draft.status.history if record.first_step is not None), default=0)

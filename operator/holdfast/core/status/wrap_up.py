@@ -15,6 +15,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation, is_live
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
+from holdfast.core.status.last_logs import may_end_itself
 from holdfast.core.status.long_waits import WAITING_FOR_TURN, explain_long_wait, explain_turn, stuck_pod
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.resting_tiers import show_resting_tiers
@@ -78,7 +79,9 @@ def _tidy_pod(draft: Draft, pod: PodView, logs: frozenset[str]) -> None:
         return
     if pod.finalized and not is_live(draft.status, pod):
         draft.act(ReleasePod(pod.name, pod.uid))
-    if pod.uid not in logs:
+    if may_end_itself(draft, pod):
+        draft.dismiss(pod)
+    elif pod.uid not in logs:
         draft.delete_pod(pod)
 
 

@@ -30,5 +30,7 @@ class PodMembership:
         works_for = {one.number for one in (status.current, status.successor) if one and is_member(one, pod)}
         if status.attempt == 0 and pod.attempt == 1:  # the first pod is created before status is written
             works_for.add(1)
+        if status.current is None and pod.outlives and attempt is None:  # its launcher asks whether it may end
+            return Standing.MEMBER
         known = works_for if attempt is None else works_for & {attempt}
         return Standing.MEMBER if known else Standing.STRANGER

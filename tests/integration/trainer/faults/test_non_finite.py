@@ -1,4 +1,4 @@
-"""A batch that is not a number, on one of two ranks. Real processes, DistributedDataParallel and gloo."""
+"""A batch that spoils the training, on one of two ranks. Real processes, DistributedDataParallel and gloo."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def state(folder: Path) -> LogState:
 
 def test_every_rank_goes_back_if_the_batch_of_one_is_not_a_number(tmp_path: Path) -> None:
     """Breaks if a rank trains on alone, or if the spoiled parameters are resumed or completed."""
-    assert start(2, _train, tmp_path, 1, POISONED) == [1, 1]
+    assert start(2, _train, tmp_path, 1, POISONED, float("nan")) == [1, 1]
     after = state(tmp_path)
     (back,) = after.rollbacks
     assert (back.found, back.attempt) == (POISONED + 1, 1)
@@ -34,18 +34,31 @@ def test_every_rank_goes_back_if_the_batch_of_one_is_not_a_number(tmp_path: Path
         found = json.loads((tmp_path / f"rank-{rank}.json").read_text())
         assert (found["result"], found["reason"]) == ("failed", "NonFinite")
         assert "3 in a row" in found["message"]
-    assert start(2, _train, tmp_path, 2, None) == [0, 0]
+    assert start(2, _train, tmp_path, 2, None, 0.0) == [0, 0]
     assert state(tmp_path).complete == GOAL
     assert json.loads((tmp_path / "end-2.json").read_text()) == {"from": back.step, "finite": True}
 
 
-def _train(folder: Path, attempt: int, poisoned: int | None) -> None:
+def test_every_rank_goes_back_if_the_loss_of_one_explodes(tmp_path: Path) -> None:
+    """Breaks if a spike is taken for training, or if the checkpoint to which the ranks go back is one inside it."""
+    assert start(2, _train, tmp_path, 1, POISONED, 1e3) == [1, 1]
+    (back,) = state(tmp_path).rollbacks
+    assert (back.found, back.attempt) == (POISONED + 1, 1)
+    assert back.step <= POISONED - 100
+    for rank in (0, 1):
+        found = json.loads((tmp_path / f"rank-{rank}.json").read_text())
+        assert (found["result"], found["reason"]) == ("failed", "NonFinite")
+        assert "the loss exploded, 3 in a row above" in found["message"]
+
+
+def _train(folder: Path, attempt: int, poisoned: int | None, value: float) -> None:
     import torch
 
     from holdfast_train import Run
 
     rank = int(os.environ["RANK"])
     more = {"HOLDFAST_NON_FINITE": "Rollback", "HOLDFAST_VERDICT_DIR": str(folder)}
+    more["HOLDFAST_SPIKE"] = "10 deviations, 3 steps, window 50"
     os.environ.update(variables(f"file://{folder}/prefix", attempt, HOLDFAST_CHECKPOINT_EVERY=f"{EVERY} steps", **more))
     torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
@@ -54,7 +67,7 @@ def _train(folder: Path, attempt: int, poisoned: int | None) -> None:
     with Run(model=model, optimizer=optimizer) as run:
         begun = run.step
         for step in run.steps(GOAL):
-            batch = torch.full((2, 4), float("nan")) if rank and step == poisoned else torch.ones(2, 4)
+            batch = torch.full((2, 4), value) if rank and step == poisoned else torch.ones(2, 4)
             loss = (model(batch) - 1).square().mean()
             optimizer.zero_grad()
             loss.backward()

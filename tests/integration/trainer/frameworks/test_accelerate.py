@@ -9,7 +9,7 @@ from tests.support.trainer.frameworks.held_trainer import SAMPLES, Setup, Trial
 pytestmark = pytest.mark.training
 SETUPS = [
     Setup(library="accelerate"),
-    Setup(library="accelerate", accumulate=3, workers=2, noisy=True),
+    Setup(library="accelerate", accumulate=3, workers=2, noisy=True, epochs=3),
     Setup(library="accelerate", sampling="own"),
 ]
 TWO_RANKS = [

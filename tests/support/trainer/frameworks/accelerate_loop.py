@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin, set_seed
 from tests.support.trainer.frameworks.held_trainer import SAMPLES, Setup
-from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler
+from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler, evaluated
 from torch.utils.data import DataLoader, Subset
 
 from holdfast_train.frameworks.accelerate import AcceleratedRun
@@ -22,13 +22,17 @@ def train(setup: Setup, write: Callable[[Any], None], after: Callable[[int], Non
     order: dict[str, Any] = {"shuffle": True}
     if setup.sampling in ("own", "hidden"):
         order = {"sampler": OwnSampler(hidden=setup.sampling == "hidden")}
-    loader: Any = DataLoader(data, BATCH, collate_fn=data.collate, num_workers=setup.workers, **order)
-    evaluated: Any = DataLoader(Subset(data, range(8)), BATCH, collate_fn=data.collate)
+    loader: Any = DataLoader(
+        data, BATCH, collate_fn=data.collate, num_workers=setup.workers, persistent_workers=setup.workers > 0, **order
+    )
+    few = evaluated(setup)
+    workers: dict[str, Any] = {"num_workers": min(1, setup.workers), "persistent_workers": setup.workers > 0}
+    validated: Any = DataLoader(Subset(few, range(8)), BATCH, collate_fn=few.collate, **workers)
     model: Any = Model()
     optimizer: Any = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule: Any = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, SAMPLES * setup.epochs)
     model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, loader, schedule)
-    evaluated = accelerator.prepare(evaluated)
+    validated = accelerator.prepare(validated)
     losses: list[float] = []
     with AcceleratedRun(accelerator, loader) as run:
         for epoch in run.epochs(setup.epochs):
@@ -45,7 +49,7 @@ def train(setup: Setup, write: Callable[[Any], None], after: Callable[[int], Non
                 run.report(loss=loss, samples=len(batch["number"]))
             model.eval()
             with torch.no_grad():
-                losses = [model(**batch)["loss"].item() for batch in evaluated]
+                losses = [model(**batch)["loss"].item() for batch in validated]
             model.train()
             run.report(metrics={"eval_loss": sum(losses)})
             print(f"epoch {epoch}: {sum(losses)}", flush=True)

@@ -1,5 +1,6 @@
-"""A Hugging Face Trainer, or a loop with Accelerate, in processes of its own, noting each batch to the last bit."""
+"""Trainers of Hugging Face and Lightning, and loops, in processes of their own, noting each batch to the last bit."""
 
+import importlib
 import json
 import math
 import os
@@ -27,13 +28,14 @@ class Setup:
     sampling: str = "random"
     noisy: bool = False
     fsdp: bool = False
+    scaled: bool = False  # in half precision, with a loss scale that skips steps
     epochs: int = 2
     library: str = "trainer"
 
     def __str__(self) -> str:
         """Such as `2-accumulate2-workers1-random`, for the names of tests."""
         words = [str(self.processes), f"accumulate{self.accumulate}", f"workers{self.workers}", self.sampling]
-        return "-".join(words + [name for name in ("noisy", "fsdp") if getattr(self, name)])
+        return "-".join(words + [name for name in ("noisy", "fsdp", "scaled") if getattr(self, name)])
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _train(setup: Setup, trial: Trial, at: int | None, by: int) -> None:
 
 
 def _main(setup: Setup, trial: Trial, write: Callable[[Any], None], at: int | None, by: int) -> None:
-    from holdfast_train.frameworks import accelerate, transformers
+    from holdfast_train.frameworks import epoch_run, lightning, transformers
 
     runs: list[Any] = []
 
@@ -112,7 +114,7 @@ def _main(setup: Setup, trial: Trial, write: Callable[[Any], None], at: int | No
             runs.append(self)
             return super().__enter__()
 
-    transformers.Run = accelerate.Run = Kept  # type: ignore[misc]
+    transformers.Run = epoch_run.Run = lightning.Run = Kept  # type: ignore[misc]
 
     def after(step: int) -> None:
         if runs and (checkpointer := runs[-1]._checkpointer) is not None:  # steps are short: no save is to be skipped
@@ -124,10 +126,9 @@ def _main(setup: Setup, trial: Trial, write: Callable[[Any], None], at: int | No
                 torch.distributed.barrier()
             os.kill(os.getpid(), by)
 
-    if setup.library == "accelerate":
-        from tests.support.trainer.frameworks.accelerate_loop import train
-
-        train(setup, write, after)
+    if setup.library != "trainer":
+        loop = importlib.import_module(f"tests.support.trainer.frameworks.{setup.library}_loop")
+        loop.train(setup, write, after)
         return
     from tests.support.trainer.frameworks.trainer_parts import make_trainer
 

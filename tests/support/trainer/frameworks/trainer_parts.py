@@ -72,6 +72,11 @@ class After(TrainerCallback):
         self.after(state.global_step)
 
 
+def evaluated(setup: Setup) -> Data:
+    """The data of evaluations. Random numbers in workers that stay are not a part of what a resume promises."""
+    return Data(noisy=setup.noisy and not setup.workers)
+
+
 def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after: Callable[[int], None]) -> Any:
     """The Trainer. `write` is given a line for each batch, `after` the step whose last batch was computed."""
 
@@ -87,15 +92,24 @@ def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after
             is_own = setup.sampling in ("own", "hidden")
             return OwnSampler(hidden=setup.sampling == "hidden") if is_own else super()._get_train_sampler(*args)
 
+        def get_eval_dataloader(self, *args: Any) -> Any:
+            noisy, self.data_collator = self.data_collator, few.collate
+            try:
+                return super().get_eval_dataloader(*args)
+            finally:
+                self.data_collator = noisy
+
     torch.manual_seed(0)
     data = Data(noisy=setup.noisy)
+    few = evaluated(setup)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=setup.epochs,
         per_device_train_batch_size=BATCH,
         gradient_accumulation_steps=setup.accumulate,
         logging_steps=5,
-        eval_strategy="epoch",
+        eval_strategy="steps",
+        eval_steps=4,
         save_strategy="no",
         learning_rate=0.01,
         report_to="none",
@@ -104,13 +118,14 @@ def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after
         remove_unused_columns=False,
         train_sampling_strategy="random" if setup.sampling in ("own", "hidden") else setup.sampling,
         dataloader_num_workers=setup.workers,
+        dataloader_persistent_workers=setup.workers > 0,
         **({"fsdp": True, "fsdp_config": {"version": 2, "reshard_after_forward": True}} if setup.fsdp else {}),
     )
     return Noting(
         model=Model(),
         args=arguments,
         train_dataset=data,
-        eval_dataset=Subset(data, range(8)),
+        eval_dataset=Subset(few, range(8)),
         data_collator=data.collate,
         callbacks=[After(after)],
     )

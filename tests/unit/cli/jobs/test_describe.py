@@ -18,6 +18,9 @@ DRAIN = {
     "at": "2026-11-21T09:02:50Z",
     "deadline": "2026-11-21T09:03:20Z",
 }
+GOES = {"reason": "SpotInterruption", "message": "x", "at": DRAIN["at"], "deadline": DRAIN["deadline"],
+        "leaveAt": DRAIN["deadline"]}  # fmt: skip
+SEVERAL = {**CURRENT, "nodes": 4}
 QUIET = {name: value for name, value in CURRENT.items() if name != "firstStep"}
 STUCK = {"action": "Wait", "reason": "x", "at": DRAIN["at"]}
 
@@ -42,6 +45,28 @@ def test_it_says(wanted: str) -> None:
 
 def test_events_are_not_cut() -> None:
     assert shown().replace("\n", " ").count("it will") == 20
+
+
+# Breaks if people are told of one node, or of the node of rank 0, where the job has several.
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        (
+            {"current": {**SEVERAL, "state": "Acquiring", "acquireDeadline": "2026-11-21T09:05:00Z"}},
+            "waits 2m00s more for all 4 nodes of tier dedicated; then it gives back the nodes that it has",
+        ),
+        ({"current": {**SEVERAL, "state": "Acquiring"}}, "waits for all 4 nodes of tier dedicated."),
+        ({"current": {**SEVERAL, "state": "Starting"}, "nodes": "3/4"}, "once all of them are ready (3/4 are)."),
+        ({"current": SEVERAL, "library": True}, "another one takes its place"),
+        ({"current": SEVERAL}, "The programs train. If a node is taken away, they are ended, and start again on all"),
+        (
+            {"current": {**SEVERAL, "departure": GOES}, "successor": {**SEVERAL, "number": 4, "state": "Starting"}},
+            "A node goes away in 20s (SpotInterruption); the job trains until then. Attempt 4 starts (tier dedicated);",
+        ),
+    ],
+)
+def test_what_happens_next_on_several_nodes(changes: dict[str, Any], wanted: str) -> None:
+    assert wanted in describe.what_next(running_job(changes), NOW)
 
 
 # Breaks if a phase or state leaves a person without a next step.

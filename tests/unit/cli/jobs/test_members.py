@@ -3,12 +3,13 @@
 from rich.console import Console
 from tests.support.decisions.snapshots import at, attempt, container, job, pending, placed, pod, status
 
-from holdfast.api.attempt import AttemptState, MemberGroup
+from holdfast.api.attempt import AttemptState, MemberGroup, World
 from holdfast.cli.jobs import members
 
 NOW = at(0)
 GROUPS = (MemberGroup(born=1, ranks="0-1,3"), MemberGroup(born=2, ranks="2"))
 CURRENT = attempt(2, AttemptState.STARTING, nodes=4, members=GROUPS)
+WORLD = World(address="10.0.0.1", port=30001)
 PODS = [
     pending(2, rank=2, name="vit-2-2"),
     pod(1, rank=0, name="vit-1-0"),
@@ -18,10 +19,11 @@ PODS = [
 ]
 
 
-def shown() -> list[str]:
+def shown(world: World | None = WORLD) -> list[str]:
     console = Console(width=120, force_terminal=False)
+    current = CURRENT.model_copy(update={"world": world})
     with console.capture() as captured:
-        console.print(members.table(job(status(CURRENT)), PODS, NOW))
+        console.print(members.table(job(status(current)), PODS, NOW))
     return [" ".join(line.split()) for line in captured.get().splitlines() if line.strip()]
 
 
@@ -37,6 +39,12 @@ def test_each_rank_has_the_pod_that_works_for_the_attempt():
     assert [state in row for state, row in zip(("runs", "PodInitializing", "waits", "deleted"), rows, strict=True)] == [
         True
     ] * 4
+
+
+def test_a_pod_whose_program_waits_for_the_others_does_not_run():
+    """Breaks if people look for the fault in three pods that only wait for the fourth one."""
+    assert ["runs" in row for row in shown()[2:]] == [True, False, False, False]
+    assert ["waits for the other nodes" in row for row in shown(world=None)[2:]] == [True, False, False, False]
 
 
 def test_an_ended_pod_says_why():

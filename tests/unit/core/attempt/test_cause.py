@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.decisions.snapshots import at, container, verdict
-from tests.unit.core.table.gang_cases import TRAINS, given, member
+from tests.unit.core.table.gang_cases import START, TRAINS, given, member, says
 
 from holdfast.api.attempt import EndKind
 from holdfast.core.attempt import cause
@@ -12,6 +12,7 @@ from holdfast.core.attempt.cause import find_cause, is_of_peer
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Draft
 from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.pods import ContainerView
 from holdfast.core.turn import take_turn
 from holdfast_train.pod.launcher.program import WRITER_SECONDS
 
@@ -48,6 +49,29 @@ def test_what_the_cluster_did_explains_more_than_a_failure_without_the_word_of_a
     }  # fmt: skip
     found = find_cause(take_turn(Draft(given(TRAINS, *views, members=reports))))
     assert (found and (found.end.kind.value, found.end.reason, found.rank)) == expected
+
+
+BROKEN = ContainerView("holdfast-init", ended=True, exit_code=3, message="Segmentation fault", ended_at=at(-60))
+ABORTED = replace(container(ended=True, exit_code=1), message="ConnectionResetError: Connection reset by peer")
+TIMES = [
+    ("an init container crashed", START, {"init": (BROKEN,), "trainer": container(waiting="PodInitializing")},
+     ("Failure", "ExitCode")),
+    ("and its kubelet does not say when", START,
+     {"init": (replace(BROKEN, ended_at=None),), "trainer": container(waiting="PodInitializing")},
+     ("Failure", "ExitCode")),
+    ("the clock of a node is an hour ahead", TRAINS,
+     {"trainer": replace(container(ended=True, exit_code=3), ended_at=at(3600))}, ("Failure", "ExitCode")),
+    ("the error of a peer, by such a clock", TRAINS, {"trainer": replace(ABORTED, ended_at=at(3600))},
+     ("Loss", "ConnectionLost")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("current", "changes", "expected"), [one[1:] for one in TIMES], ids=[one[0] for one in TIMES])
+def test_an_end_of_unknown_time_is_not_waited_for_without_end(current, changes, expected):
+    """Breaks if an attempt whose pod has ended stays as it is because the other launchers have nothing to tell."""
+    alive, dead = member(1, 0), member(1, 1, phase="Failed", **changes)
+    found = find_cause(take_turn(Draft(given(current, alive, dead, members=says(alive)))))
+    assert (found and (found.end.kind.value, found.end.reason)) == expected
 
 
 def test_errors_of_peers_wait_longer_than_a_launcher_waits_for_a_checkpoint():

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from tests.support.decisions.histories import record
+from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import (
     at,
     attempt,
@@ -116,3 +117,11 @@ def test_a_pod_is_invalid_for_good_only_if_none_of_the_job_ever_ran(words, ran, 
     refusal = Refusal(2, at(0), 422, "Invalid", words)
     found = after(history=RAN if ran else (), refusal=refusal, state=AttemptState.ACQUIRING)
     assert (found.phase is Phase.FAILED) is failed
+
+
+def test_the_event_about_one_of_several_nodes_names_it_and_its_rank():
+    world = running()
+    node = world.node_of(2)
+    world.fail(2)
+    (event,) = [event for event in world.decide().events if event.reason == "AttemptFailure"]
+    assert event.message.startswith(f"attempt 1 (spot on {node}, rank 2): UserException: RuntimeError: boom")

@@ -18,7 +18,7 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import EndKind, EndReason
-from holdfast.api.job import FailureRule
+from holdfast.api.failure import FailureRule
 from holdfast.api.status import Phase
 from holdfast.core.attempt.failure_rules import contains, judge
 from holdfast.core.attempt.why_ended import End

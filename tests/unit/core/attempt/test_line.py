@@ -95,6 +95,19 @@ def test_it_goes_on_when_the_other_one_has_all_and_there_is_room():
     assert second.status.restarts.losses == 0
 
 
+def test_a_quota_of_one_namespace_stops_no_training_of_another_one():
+    """Breaks if a tenant whose quota allows one pod keeps free nodes from all others, for its acquireTimeout."""
+    first = GangWorld(size=4, spec=ONLY, namespace="small")
+    first.free[:] = [f"n{number}" for number in range(1, 5)]
+    first.refuse_after = 1
+    first.settle()
+    assert holds(first) == 1
+    first.now += timedelta(seconds=1)
+    second = GangWorld(size=3, spec=ONLY, name="llm", beside=first)
+    act(first, second)
+    assert second.status.phase is Phase.RUNNING
+
+
 # Breaks if the name of a tenant's job is shown to another tenant.
 def test_a_job_of_another_namespace_is_not_named():
     _, second = share(namespaces=("secret", "vision"))
@@ -321,6 +334,10 @@ NO_PODS = replace(HOLDS, held=0, short=False, in_line=True)
         (True, replace(NO_PODS, not_before=EARLIER)),
         (False, replace(NO_PODS, not_before=LATER)),
         (False, replace(NO_PODS, until=EARLIER)),
+        (True, replace(HOLDS, short=False, refused=True)),
+        (False, replace(HOLDS, short=False, refused=True, namespace="other")),
+        (False, replace(HOLDS, short=False, refused=True, namespace="other", held=0, in_line=True, not_before=LATER)),
+        (True, replace(HOLDS, refused=True, namespace="other")),
     ],
 )
 def test_who_goes_first(waits, rival):

@@ -3,8 +3,14 @@
 import pytest
 from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.running_gangs import ended, running
+from tests.support.decisions.snapshots import at, tier
+from tests.unit.core.table.gang_cases import BOTH, SHARED, TRAINS, given, two
 
+from holdfast.api.attempt import AttemptState
 from holdfast.api.names import ANNOTATION_MOVE
+from holdfast.core.attempt.drain import redirect
+from holdfast.core.draft import Draft
+from holdfast.core.observe.members import fresh_ranks
 
 
 def move(world: GangWorld, argument: str) -> None:
@@ -63,3 +69,13 @@ def test_one_of_several_nodes_is_left_only_while_the_program_trains(state, words
     world.decide()
     assert world.status.current.state == state
     assert [words in one.message for one in events if one.reason == "MoveRefused"] == [True]
+
+
+def test_a_successor_that_is_sent_to_another_tier_takes_over_no_pod():
+    """Breaks if a training runs on nodes of two tiers after a move, and counts as one on the new tier."""
+    leaves = TRAINS.model_copy(update={"state": AttemptState.DRAINING})
+    follows = two(2, AttemptState.INTENDED, members=SHARED, retry_at=at(60))
+    draft = Draft(given(leaves, *BOTH, successor=follows))
+    redirect(draft, tier("dedicated"))
+    assert draft.status.successor.tier.name == "dedicated"
+    assert fresh_ranks(draft.status.successor) == (0, 1)

@@ -129,6 +129,7 @@ CASES = [
     ),
     # the launcher's word
     ("torchrun exits 1, exception", ended(1, 1, FAILED), None, FAILURE, "UserException"),
+    ("a training that hung", ended(1, 137, verdict("failed", "Stalled", signal=9)), None, FAILURE, "Stalled"),
     ("drained without our knowing", ended(1, 0, DRAINED), None, LOSS, "SavedAndLeft"),
     ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, LOSS, "SavedAndLeft"),
     ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, LOSS, "Fenced"),

@@ -200,3 +200,11 @@ def test_faults_expire():
     mine = a_job(ended(1), ended(2))
     later = seen(mine, now=NOW + timedelta(hours=24))
     assert bad_nodes.suspects(later) == {}
+
+
+# Breaks if a node on which a training hung twice gets it a third time, or if a node of several is blamed for another.
+def test_a_node_on_which_trainings_hang_is_avoided():
+    alone = a_job(ended(1, reason="Stalled"), ended(2, reason="Stalled"))
+    assert to_avoid(seen(alone), SPOT) == ("n1",)
+    several = a_job(ended(1, reason="Stalled", rank=1), ended(2, reason="Stalled", rank=1))
+    assert to_avoid(seen(several), SPOT) == ()

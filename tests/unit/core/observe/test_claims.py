@@ -38,7 +38,7 @@ def test_a_new_job_claims_nothing_until_it_has_an_attempt():
 @pytest.mark.parametrize(("free", "held", "part"), [(0, 0, False), (1, 1, True), (2, 2, True)])
 def test_what_is_held_and_what_is_lacking(free, held, part):
     found = claim(acquiring(free))
-    assert (found.held, found.short, found.holds_part, found.blocks) == (held, True, part, part)
+    assert (found.held, found.short, found.holds_part, found.blocks(found)) == (held, True, part, part)
     assert found.until is not None
     assert found.counts(NOW)
     assert not found.counts(found.until)
@@ -67,7 +67,7 @@ def test_a_refused_pod_is_lacking():
     world.refuse_after = 2
     world.settle()
     found = claim(world)
-    assert (found.held, found.short) == (2, True)
+    assert (found.held, found.short, found.refused, found.matters) == (2, False, True, True)
 
 
 def test_one_that_lost_a_node_comes_before_one_that_has_not_started():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import (
     at,
@@ -76,6 +77,25 @@ def test_an_outage_while_a_plain_program_leaves_is_explained_too():
 def test_behind_the_fence_an_outage_ends_after_a_while():
     given = snapshot(job(status(attempt(fenced=True))), pod(), cluster=nodes(silent("n1"), silent("n2")))
     assert "is kept for 10m" in settled(given).status.decision.reason
+
+
+def test_the_silent_one_of_several_nodes_is_named():
+    """Breaks if people are sent to the node of rank 0, or are told that a silent node answers again."""
+    world = GangWorld()
+    world.settle()
+    world.train()
+    quiet = world.node_of(2)
+    world.silence(quiet, alone=True)
+    world.decide()
+    assert world.status.reason == "NodeSilent"
+    assert f"node {quiet} (rank 2) is silent" in what_next(world.job, world.now)
+    world.silence(world.node_of(3), alone=True)
+    world.silence(quiet, ready=True)
+    world.decide()
+    assert "(rank 3) is silent" in what_next(world.job, world.now)
+    world.silence(world.node_of(3), ready=True)
+    world.decide()
+    assert world.status.decision.reason == "all nodes answer again"
 
 
 @pytest.mark.parametrize("suspend", [True, False])

@@ -50,3 +50,14 @@ def test_one_node_shows_no_count():
     world = GangWorld(size=1)
     world.decide()
     assert world.status.nodes is None
+
+
+def test_nodes_are_counted_while_a_quota_refuses_the_other_pods():
+    """Breaks if a training that pays for two nodes says that it has none."""
+    world = GangWorld()
+    world.refuse_after = 2
+    world.settle()
+    for _ in range(4):
+        world.pass_time(20)
+        assert "exceeded quota" in world.status.decision.reason
+    assert world.status.nodes == "2/4"

@@ -1,6 +1,10 @@
 """From reports to status: at a bounded rate, and safe with any report."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
+from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import (
     at,
     attempt,
@@ -141,6 +145,21 @@ def test_an_older_pods_report_does_not_return_once_a_later_one_is_gone():
     old = stepped(1, 700, checkpoint=SAVED, received_at=at(-600))
     after = settled(snapshot(job(before), ended(1), pending(3), reports=[old])).status
     assert (after.progress.step, after.checkpoint) == (900, saved)
+
+
+def test_on_several_nodes_only_rank_0_reports_the_step():
+    """Breaks if the step jumps to and fro between nodes, because the program of each prints its own."""
+    world = running()
+    world.pass_time(30)
+    world.train()
+    lead, other = world.uid(0), world.uid(1)
+    step = world.reports[lead].step
+    assert world.status.progress.step == step
+    world.now += timedelta(seconds=30)
+    told = {"pod_uid": other, "received_at": world.now, "step": 9999, "checkpoint": SAVED}
+    world.reports[other] = replace(world.reports[lead], **told)
+    world.decide()
+    assert (world.status.progress.step, world.status.checkpoint.step) == (step, world.saved)
 
 
 def test_a_job_that_completed_while_no_operator_ran_shows_the_step_of_the_verdict():

@@ -58,10 +58,12 @@ def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float =
 BOTH = (member(1, 0), member(1, 1))
 START = two(1, STARTING, scheduled_at=at(-60))
 MADE_FOR = program(given(START).job)
+OF_JOB = (member(1, 0, program=MADE_FOR), member(1, 1, program=MADE_FOR))
 ONE_REFUSED = (
-    member(1, 0, program=MADE_FOR),
+    OF_JOB[0],
     member(1, 1, program=MADE_FOR, trainer=container(waiting="ErrImagePull", message="x: not found")),
 )
+PULLING = member(1, 0, program=MADE_FOR, trainer=container(waiting="ContainerCreating"))
 LATE = two(1, STARTING, scheduled_at=at(-3000))
 REPORT = replace(stepped(), pod_uid="u-vit-1-0", checkpoint=SAVED)
 TRAINS = two(1, RUNNING, fenced=True, first_step=500, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))
@@ -76,6 +78,7 @@ SPOT, DEDICATED = frozenset({("tier", "spot")}), frozenset({("tier", "dedicated"
 RIVAL = Claim("vision", "llm", (1, at(-900), "u-llm"), SPOT, 2, 1, True, False, False, None, at(60))
 BETTER = replace(RIVAL, selector=DEDICATED)
 PART = (member(1, 0), pending(1, name="vit-1-1", uid="u-vit-1-1", rank=1))
+LACKS = pending(1, name="vit-1-0", uid="u-vit-1-0")
 HELD = two(1, ACQUIRING, created_at=at(-50), acquire_deadline=at(60))
 INTENDS = two(1, INTENDED)
 # A successor on another tier, of whose two pods one has a node.
@@ -94,9 +97,18 @@ CASES = (
          given(START, *BOTH, members=says(BOTH[0]) | says(BOTH[1], heard=-100)), (), {"state": STARTING}),
     Case("one of two launchers is not ready for very long", given(LATE, *BOTH, members=says(BOTH[0])),
          ("not met",), {"state": INTENDED, "attempt": 2}),
+    Case("the pod whose launcher is not ready is replaced, and no other one",
+         given(LATE, *OF_JOB, members=says(OF_JOB[0])), ("not met",),
+         {"state": INTENDED, "attempt": 2, "deleted": [("u-vit-1-1", None)]}),
     Case("the image of one of two is refused",
          given(two(1, STARTING, scheduled_at=at(-120)), *ONE_REFUSED, members=says(BOTH[0])),
          ("bad container",), {"state": INTENDED, "attempt": 2, "retry": at(10), "deleted": [("u-vit-1-1", None)]}),
+    Case("the image of one of two is refused while the other one is still pulled",
+         given(two(1, STARTING, scheduled_at=at(-120)), PULLING, ONE_REFUSED[1]),
+         ("bad container",), {"state": INTENDED, "attempt": 2, "retry": at(10), "deleted": [("u-vit-1-1", None)]}),
+    Case("the pod of rank 1 is deleted while both wait for a node",
+         given(HELD, LACKS, replace(PART[1], deleted_at=at(30))),
+         ("pending pod deleted",), {"state": INTENDED, "attempt": 2, "deleted": []}),
     Case("no operator took the calls of the launchers for very long",
          given(LATE, *BOTH, members=says(BOTH[0]), listening_since=at(-10)), (), {"state": STARTING}),
     Case("a pod that was taken over is lost before the start",

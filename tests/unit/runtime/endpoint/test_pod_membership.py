@@ -49,6 +49,20 @@ def test_the_first_pod_may_report_before_anything_is_in_status() -> None:
     assert ask("ns", "a", "second", 2) is Standing.STRANGER
 
 
+def test_the_launchers_of_a_job_that_is_over_may_ask_whether_they_end() -> None:
+    """Breaks if they wait until they are deleted; a report of a step is refused all the same."""
+    cache = Cache()
+    cache.put_job(raw_job(attempt=2, phase="Failed"))
+    several = raw_pod("a-2-0", "several", 11, attempt=2)
+    several["spec"]["containers"] = [{"name": "trainer", "env": [{"name": "HOLDFAST_NODES", "value": "2"}]}]
+    cache.put_pod(several)
+    cache.put_pod(raw_pod("a-1-0", "one", 12, attempt=1))
+    ask = PodMembership(cache, lambda: True)
+    assert ask("ns", "a", "several", None) is Standing.MEMBER
+    assert ask("ns", "a", "several", 2) is Standing.STRANGER
+    assert ask("ns", "a", "one", None) is Standing.STRANGER
+
+
 def test_before_the_first_sync_an_unknown_pod_is_not_refused_for_good() -> None:
     assert members(synced=False)[1]("ns", "a", "nobody", 1) is Standing.UNKNOWN
     assert members()[1]("ns", "other", "now", 2) is Standing.STRANGER

@@ -51,7 +51,7 @@ def test_every_query_asks_for_metrics_and_labels_that_there_are(where: str, expr
 # Breaks if an alert asks for a condition that has no metric: it would never fire.
 def test_every_condition_that_is_asked_for_has_a_metric() -> None:
     asked = {kind for _, expr in QUERIES for kinds in CONDITION.findall(expr) for kind in kinds.split("|")}
-    assert {"DeadlineAtRisk", "BudgetAtRisk", "CheckpointFailing"} == asked
+    assert {"DeadlineAtRisk", "BudgetAtRisk", "CheckpointFailing", "ProgressUnreachable", "StartBlocked"} == asked
     assert asked <= set(CONDITIONS)
 
 

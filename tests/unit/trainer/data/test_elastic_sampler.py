@@ -283,3 +283,27 @@ def test_a_loader_that_draws_ahead_is_not() -> None:
     for step in range(201, 261):
         next(drawn), next(drawn)
         sampler.trained(step)
+
+
+# Breaks if data that a rollback passes over is trained, or if a loader that has drawn it goes on.
+def test_data_is_passed_over() -> None:
+    whole = ElasticSampler(100, batch=4, rank=0, ranks=1)
+    sampler = ElasticSampler(100, batch=4, rank=0, ranks=1)
+    sampler.go_to(5)
+    drawn = iter(sampler)
+    assert next(drawn) == whole.indices(5)
+    sampler.skip_data(3)
+    with pytest.raises(StateError, match="before the checkpoint put the sampler"):
+        next(drawn)
+    assert sampler.indices(5) == whole.indices(8)
+    assert next(iter(sampler)) == whole.indices(8)
+    sampler.skip_data(2)
+    assert sampler.skipped == 3, "what was passed over does not come back"
+    assert ElasticSampler(100, batch=4, rank=0, ranks=1).epoch == 0
+    sampler.go_to(22)
+    assert sampler.epoch == 1
+    other = ElasticSampler(100, batch=4, rank=0, ranks=1)
+    other.load_state_dict(sampler.state_dict())
+    assert (other.step, other.skipped) == (22, 3)
+    whole.go_to(22)
+    assert "skipped" not in whole.state_dict(), "a state without it has the form that it always had"

@@ -121,7 +121,17 @@ def test_fenced(place: Path) -> None:
 
 # Breaks if the program starts without what it should resume from.
 def test_refused_before_the_program(place: Path) -> None:
-    pod = Pod(place, 1, HOLDFAST_CHECKPOINT_RESUME="Yes")
+    _is_refused(place, HOLDFAST_CHECKPOINT_RESUME="Yes")
+
+
+# Breaks if a warm start puts back whole files.
+def test_parts_of_a_checkpoint_are_refused(place: Path) -> None:
+    other = f"file://{place}-other"
+    _is_refused(place, HOLDFAST_CHECKPOINT_RESUME=other, HOLDFAST_CHECKPOINT_RESUME_ONLY="model")
+
+
+def _is_refused(place: Path, **more: str) -> None:
+    pod = Pod(place, 1, **more)
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], pod.process.returncode) == (
         "misconfigured",
@@ -135,8 +145,8 @@ def test_refused_before_the_program(place: Path) -> None:
 def test_crash(place: Path) -> None:
     pod = Pod(place, 1)
     assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    (pod.root / "go-10").mkdir()
     (pod.root / "checkpoint-20").mkdir()  # the program fails to make it
+    (pod.root / "go-10").mkdir()
     verdict = pod.end()
     assert (verdict["outcome"], verdict["savedStep"]) == ("failed", 10)
     assert [commit.step for commit in log(place).state.commits] == [10]

@@ -32,6 +32,8 @@ def loader(kind: str) -> Any:
         return DataLoader(range(10), batch_size=2, shuffle=True)  # type: ignore[arg-type]
     if kind == "loader's":
         return DataLoader(range(10), batch_size=2, shuffle=True, generator=torch.Generator())  # type: ignore[arg-type]
+    if kind == "workers":
+        return DataLoader(range(10), batch_size=2, shuffle=True, num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
     if kind == "below":
         sampler = RandomSampler(range(10), generator=torch.Generator())
         return DataLoader(range(10), batch_sampler=BatchSampler(sampler, 2, drop_last=False))  # type: ignore[arg-type]
@@ -43,8 +45,10 @@ def passed_over(found: Any, position: Position) -> list[list[int]]:
     return [batch.tolist() for number, batch in enumerate(found) if number >= position.batches]
 
 
-def train(kind: str, resume: dict[str, Any] | None = None, *, stop: int = 8) -> tuple[list[list[int]], dict[str, Any]]:
-    """The batches of two epochs, and the position after `stop` of them."""
+def train(
+    kind: str, resume: dict[str, Any] | None = None, *, stop: int = 8, skip: bool = False
+) -> tuple[list[list[int]], dict[str, Any]]:
+    """The batches of two epochs, and the position after `stop` of them. `skip`: the loader passes over batches."""
     random.seed(1)
     torch.manual_seed(1 if resume is None else 2)  # of the process: not the order of the checkpoint
     found = loader(kind)
@@ -57,8 +61,8 @@ def train(kind: str, resume: dict[str, Any] | None = None, *, stop: int = 8) -> 
         first = position.epoch
     for epoch in range(first, 2):
         if resume is not None and epoch == first:
-            position.begin_again()
-            batches += passed_over(found, position)
+            position.begin_again(skip=skip)
+            batches += [batch.tolist() for batch in found] if skip else passed_over(found, position)
             position.check()
             continue
         position.begin(epoch)
@@ -71,11 +75,12 @@ def train(kind: str, resume: dict[str, Any] | None = None, *, stop: int = 8) -> 
 
 
 # Breaks if what decides the order of an epoch is not in the state, or is put back after the order is drawn.
-@pytest.mark.parametrize("kind", ["global", "loader's", "below", "own"])
-@pytest.mark.parametrize("stop", [2, 8])
-def test_a_resume_reads_the_rest_of_the_epoch(kind: str, stop: int) -> None:
+# A loader that makes new workers draws a number, and one that keeps its workers draws none.
+@pytest.mark.parametrize("kind", ["global", "loader's", "below", "own", "workers"])
+@pytest.mark.parametrize(("stop", "skip"), [(2, False), (8, False), (8, True)])
+def test_a_resume_reads_the_rest_of_the_epoch(kind: str, stop: int, skip: bool) -> None:
     whole, state = train(kind, stop=stop)
-    rest, _ = train(kind, state)
+    rest, _ = train(kind, state, skip=skip)
     assert rest[: EPOCH - stop % EPOCH] == whole[stop:][: EPOCH - stop % EPOCH]
     assert sorted(number for batch in whole[:EPOCH] for number in batch) == list(range(10))
 

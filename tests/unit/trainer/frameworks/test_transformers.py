@@ -63,3 +63,12 @@ def test_outside_a_pod_the_trainer_trains_as_without(tmp_path: Path, monkeypatch
     given = trainer(tmp_path)
     assert train(given).global_step == 11
     assert not set(HOOKED) & set(vars(given))
+
+
+# Breaks if a version that lacks a method fails in the middle of a training, or with a name of Python alone.
+@pytest.mark.usefixtures("pod")
+def test_a_version_without_a_method_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = trainer(tmp_path)
+    monkeypatch.delattr("transformers.Trainer._run_epoch")
+    with pytest.raises(StateError, match=r"transformers \d.* has no Trainer._run_epoch: use 5.22, 5.23 or checkpoint"):
+        train(given)

@@ -11,9 +11,10 @@ from pathlib import Path
 from tests.support.trainer.stores import LAUNCHER
 
 from holdfast_train.pod import launcher
-from holdfast_train.pod.launcher_file import launcher_file
+from holdfast_train.pod.launcher_file import HOOK, launcher_file
 
-MODULES = {path.name: path.read_bytes() for path in Path(launcher.__file__).parent.glob("*.py")}
+FOLDER = Path(launcher.__file__).parent
+MODULES = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in FOLDER.rglob("*.py")}
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -28,14 +29,15 @@ def imported(node: ast.AST) -> list[str]:
 def test_modules_of_the_standard_library_alone_for_python_3_9() -> None:
     archive = zipfile.ZipFile(io.BytesIO(launcher_file()))
     there = {name: archive.read(name) for name in archive.namelist()}
-    assert there.keys() == {"__main__.py"} | {f"holdfast_launcher/{name}" for name in MODULES}
-    for name, text in MODULES.items():
-        assert there[f"holdfast_launcher/{name}"] == text
+    assert there.keys() == {"__main__.py", "sitecustomize.py"} | {f"holdfast_launcher/{name}" for name in MODULES}
+    assert there["sitecustomize.py"] == HOOK.read_bytes()
+    for name, text in {**MODULES, HOOK.name: HOOK.read_bytes()}.items():
+        assert name == HOOK.name or there[f"holdfast_launcher/{name}"] == text
         tree = ast.parse(text, feature_version=(3, 9))
         roots = {module.split(".")[0] for node in ast.walk(tree) for module in imported(node)}
-        assert roots <= set(sys.stdlib_module_names), name
+        assert roots <= {*sys.stdlib_module_names, *(["torch"] if name == HOOK.name else [])}, name
         future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
-        assert future or name == "__init__.py", name
+        assert future or Path(name).name == "__init__.py", name
 
 
 # Breaks if the file has the time of its creation in it, or needs zlib.
@@ -51,7 +53,7 @@ def test_modules_of_the_user_are_not_taken_for_those_of_the_launcher(tmp_path: P
     for name in ("holdfast_launcher", "holdfast_train"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('a module of the user')")
-    for name in (*MODULES, "__main__.py"):
+    for name in (*(name for name in MODULES if "/" not in name), "__main__.py"):
         (tmp_path / name).write_text("raise SystemExit('a module of the user')")
     found = subprocess.run(
         [sys.executable, "-S", str(LAUNCHER), "--", sys.executable, "-c", "print('the program')"],

@@ -147,3 +147,14 @@ def test_farewell_arrives(endpoint: Endpoint) -> None:
     pod.progress.state = "left"
     assert pod.reporter.finish(5)
     assert endpoint.reports[-1]["state"] == "left"
+
+
+# Breaks if a thread that waits for orders of an attempt that is over stays for a minute: the process may go on.
+def test_both_threads_end_after_the_last_report(endpoint: Endpoint) -> None:
+    pod = Pod(endpoint)
+    pod.reporter.start()
+    endpoint.wait_for(lambda r: True)
+    assert pod.reporter.finish(20)
+    for thread in pod.reporter._threads:
+        thread.join(20)
+        assert not thread.is_alive()

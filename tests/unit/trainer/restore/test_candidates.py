@@ -9,7 +9,9 @@ from tests.support.trainer.stores import MemoryStorage, environment, identity
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageUnreachableError
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.restore.candidates import Candidates, start
+from holdfast_train.restore.whole_copies import IN_MEMORY, WholeCopy
 from holdfast_train.storage.retrying import RetryingStorage
 
 
@@ -52,3 +54,40 @@ def test_the_own_prefix_as_the_source_is_refused_before_anything_is_set_aside(ad
     with pytest.raises(EnvironmentVariableError, match="prefix of this job itself; set it to Auto"):
         start(again, RetryingStorage(storage))
     assert storage.content == before
+
+
+def test_copies_in_memory_come_first_and_a_broken_one_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Breaks if a copy that is not whole goes into quarantine, where only commits belong, or ends the start."""
+    storage = MemoryStorage()
+    first = Checkpoints(storage, identity(1), Keep())
+    first.start("Auto")
+    stores.save(first, 10, {"objects": {}}, [{}])
+    committed = first.newest()
+    assert committed is not None
+    fence = first.log.fence
+    assert fence is not None
+    copies = [
+        WholeCopy(replace(committed.manifest, name=CheckpointName(step, 1, "aa"), step=step), fence.seq)
+        for step in (30, 20, 10)
+    ]
+    checkpoints = Checkpoints(storage, identity(2), Keep())
+    checkpoints.start("Auto")
+    retrying = RetryingStorage(storage)
+    candidates = Candidates.own(environment("memory://store", 2), retrying, checkpoints, copies)
+    found = candidates.newest()
+    assert found is not None
+    assert (found.manifest.step, found.seq) == (30, IN_MEMORY)
+    assert "no checkpoint of this step was committed" in candidates.accept(found)
+    seen = []
+    for _ in range(2):
+        found = candidates.newest()
+        assert found is not None
+        seen.append(found.manifest.step)
+        candidates.report_broken(found, CheckpointCorruptError("a part is missing"))
+    assert seen == [30, 20]
+    assert "the copy of step 20 in the memory of the nodes is not whole: a part is missing" in capsys.readouterr().err
+    found = candidates.newest()
+    assert found is not None
+    assert (found.manifest.step, found.seq) == (10, committed.seq), "the commit, and not the copy of its step"
+    assert candidates.accept(found) == ""
+    assert not any(commit.corrupt for commit in checkpoints.log.state.commits)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from holdfast_train.environment import Spike
 from holdfast_train.run.finite import IN_WINDOW, READ_EVERY, WINDOW, Fault, FiniteGuard
 
 NAN, INF = float("nan"), float("inf")
@@ -39,6 +40,20 @@ def test_ten_of_a_thousand_are_a_fault() -> None:
     assert watched({(every + 12) * n: NAN for n in range(1, 4 * IN_WINDOW)}).fault is None
 
 
+def test_losses_that_explode_are_a_fault() -> None:
+    """Breaks if a rollback goes to a checkpoint inside the spike, or if single wild losses make one."""
+    guard = FiniteGuard()
+    guard.start(100, is_on=True, spike=Spike(deviations=10, steps=3, window=20))
+    wild = {130: NAN, 140: 9.0, 150: 9.0, 151: 8.0, 152: 7.0}
+    for step in range(101, 160):
+        guard.note(step, {"loss": wild.get(step, 1.0 + step % 2 / 10), "grad_norm": 2.5})
+    assert guard.fault is not None
+    assert (guard.fault.first, guard.fault.last, guard.fault.clean) == (150, 152, 19)
+    assert guard.fault.words.startswith("the loss exploded, 3 in a row above ")
+    assert "step 150 (9, gradient norm 2.5); step 151 (8, gradient norm 2.5)" in guard.fault.words
+    assert "140" not in guard.fault.words
+
+
 def test_clean_steps() -> None:
     assert FiniteGuard().clean is None
     assert watched({}, start=40, upto=60).clean == 20
@@ -55,7 +70,7 @@ def test_a_guard_that_is_off_reads_nothing() -> None:
 def test_a_step_costs_little() -> None:
     """Breaks if a step costs more than 0.05 ms (the median of many, so that other processes do not matter)."""
     guard, losses = FiniteGuard(), {"loss": torch.tensor(1.0)}
-    guard.start(0, is_on=True)
+    guard.start(0, is_on=True, spike=Spike(deviations=10, steps=10, window=200))
     times = []
     for step in range(1, 2001):
         begun = time.perf_counter()

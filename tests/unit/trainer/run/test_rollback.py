@@ -7,7 +7,7 @@ import pytest
 from tests.support.trainer.runs import settle, verdict
 from tests.support.trainer.stores import environment, identity
 
-from holdfast_train import Run
+from holdfast_train import ElasticSampler, Run
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.examples.stub import Counter
@@ -105,3 +105,60 @@ def test_the_target(clean: int, flags: tuple[bool, ...], step: int | None) -> No
     )  # of the steps 100, 300 and 400
     found = target(records.LogState(commits=commits), Fault(421, 423, clean, "x"))
     assert (found.step if found else None) == step
+
+
+SAMPLES, BATCH = 3000, 4
+
+
+def train_on_data(folder: Path, attempt: int, goal: int, poisoned: set[int]) -> tuple[Any, int, list[list[int]]]:
+    """As `run`, with losses that depend on the data. Also the samples of each step."""
+    variables = {"HOLDFAST_CHECKPOINT_EVERY": "50 steps", "HOLDFAST_VERDICT_DIR": str(folder)}
+    where = environment(f"file://{folder}/prefix", attempt, HOLDFAST_NON_FINITE="Rollback", **variables)
+    sampler = ElasticSampler(SAMPLES, batch=BATCH, seed=3, rank=0, ranks=1)
+    begun, seen = -1, []
+    try:
+        with Run(sampler=sampler, environment=where) as training:
+            begun = training.step
+            for step in training.steps(goal):
+                seen.append(sampler.indices(step))
+                training.report(loss=NAN if poisoned.intersection(seen[-1]) else 1.0)
+                settle(training)
+    except SystemExit as ended:
+        return ended.code, begun, seen
+    return None, begun, seen
+
+
+# Breaks if the attempt after a rollback meets the same data, sees a sample twice, or passes over more than it has to.
+def test_the_data_up_to_the_fault_is_passed_over_once(tmp_path: Path) -> None:
+    order = ElasticSampler(SAMPLES, batch=BATCH, seed=3, rank=0, ranks=1)
+    steps = [order.indices(step) for step in range(SAMPLES // BATCH)]
+    first, second = ({sample for step in steps[at : at + 3] for sample in step} for at in (220, 560))
+    code, _, seen = train_on_data(tmp_path, 1, 500, first | second)
+    assert (code, seen) == (1, steps[:223])
+    assert "goes back to step 100, and passes over the data up to step 223" in verdict(tmp_path)["message"]
+    assert state(tmp_path).rollbacks[-1].skipped == 123
+    code, begun, seen = train_on_data(tmp_path, 2, 500, first | second)
+    assert (code, begun) == (1, 100)
+    assert seen == steps[223:563], "what follows, up to the next fault"
+    last = state(tmp_path)
+    assert last.commits[-1].skipped == 123, "each checkpoint knows what was passed over before it"
+    back = last.rollbacks[-1]
+    assert back.skipped == 123 + (563 - 123) - back.step
+    code, begun, seen = train_on_data(tmp_path, 3, 500, first | second)
+    assert (code, begun) == (None, back.step)
+    assert seen == [order.indices(step) for step in range(563, 563 + 500 - back.step)]
+
+
+# Breaks if an attempt that is interrupted after a rollback goes on with the data that the rollback has passed over.
+def test_what_was_passed_over_stays_so_in_later_attempts(tmp_path: Path) -> None:
+    order = ElasticSampler(SAMPLES, batch=BATCH, seed=3, rank=0, ranks=1)
+    bad = {sample for step in range(220, 223) for sample in order.indices(step)}
+    train_on_data(tmp_path, 1, 400, bad)
+    code, begun, _ = train_on_data(tmp_path, 2, 300, bad)
+    assert (code, begun) == (None, 100)
+
+
+def test_a_program_that_cannot_pass_over_data_trains_on_the_same_again(tmp_path: Path) -> None:
+    run(tmp_path, 1, 400, bad=range(220, 230))
+    assert state(tmp_path).rollbacks[-1].skipped == 0
+    assert "passes over" not in verdict(tmp_path)["message"]

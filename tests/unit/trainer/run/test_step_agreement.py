@@ -164,3 +164,34 @@ def test_close_ends_the_threads_of_all_ranks(pair: World) -> None:
     for rank in pair.ranks:
         rank._threads[0].join(WAIT)
         assert not rank._threads[0].is_alive()
+
+
+def test_an_agreement_that_is_abandoned_raises_where_a_rank_waits(pool: ThreadPoolExecutor) -> None:
+    """Breaks if a loop goes on, or waits for ranks that are gone, when its attempt is over."""
+    world = World(2)
+    world.start(world.ranks[0])
+    world.ranks[0].ask()
+    wait_for(lambda: world.ranks[0]._is_open, WAIT, "rank 0 to answer")
+    waits = pool.submit(world.ranks[0].is_agreed, 1)
+    world.ranks[0].abandon(KeyboardInterrupt("over"))
+    for attempt in (waits.exception(WAIT), pool.submit(world.ranks[0].is_agreed, 2).exception(WAIT)):
+        assert isinstance(attempt, KeyboardInterrupt)
+    world.ranks[0].close()
+    assert not any(thread.is_alive() for thread in world.ranks[0]._threads)
+
+
+def test_both_threads_end_though_the_store_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a thread of an attempt that is over stays in a process that goes on."""
+
+    def gone(_: StepAgreement, key: str) -> bytes:
+        raise RuntimeError(f"no connection: {key}")
+
+    monkeypatch.setattr(StepAgreement, "_value", gone)
+    world = World(2)
+    world.start(world.ranks[1])
+    with pytest.raises(RuntimeError, match="no connection"):
+        world.ranks[1].ask_and_wait()
+    world.ranks[1].close()
+    for thread in world.ranks[1]._threads:
+        thread.join(WAIT)
+        assert not thread.is_alive()

@@ -83,7 +83,7 @@ def test_the_launcher_keeps_the_newest_arenas_of_a_rank(tmp_path: Path) -> None:
 
     def sizes() -> dict[int, list[int]]:
         found = {}
-        for rank, files in kept.files().items():
+        for rank, files in kept.list().files.items():
             found[rank] = [os.fstat(file).st_size for file in files]
             for file in files:
                 os.close(file)

@@ -288,7 +288,7 @@ def test_a_new_writer_uploads_frozen_parameters_again(training: Training, monkey
     training.save(1)
     assert training.saver.frozen.is_stored
     with monkeypatch.context() as broken:
-        broken.setattr(Upload, "_manifest", lambda *_: 1 / 0)
+        broken.setattr(Upload, "_draft", lambda *_: 1 / 0)
         monkeypatch.setattr("threading.excepthook", lambda _: None)
         assert isinstance(training.save(2), WriterLostError)
     assert not training.saver.frozen.is_stored

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_train.format.tree import Leaf
-from holdfast_train.save.plan import GRAIN, make_plan, merge_entries
+from holdfast_train.save.plan import GRAIN, make_plan
 
 sizes = st.lists(st.integers(0, 20_000), max_size=12)
 
@@ -85,14 +85,3 @@ def test_byte_strings_that_all_ranks_have_are_written_by_rank_0_alone() -> None:
     assert [entry.name for entry in first.own_tensors] == ["blob"]
     assert (second.copies, second.own_tensors, second.size) == ((), (), 0)
     assert first.form == second.form
-
-
-def test_shards_of_one_tensor_become_one_entry() -> None:
-    boxes = [((0, 0), (2, 3)), ((2, 0), (1, 3))]
-    entries = []
-    for number, box in enumerate(boxes):
-        leaf = Leaf("w", "torch", "float32", (3, 3), 4 * 3 * box[1][0], None, box)
-        entries.append((make_plan([leaf], 1, number, 2).own_tensors, 1000 * number))
-    (entry,) = merge_entries(entries)
-    assert (entry.shape, entry.size) == ((3, 3), 36)
-    assert [(s.offset, s.start, s.shape) for s in entry.shards] == [(0, (0, 0), (2, 3)), (1000, (2, 0), (1, 3))]

@@ -13,47 +13,21 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.trainer.stores import environment
+from tests.support.trainer.runs import Training
 from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Keep
-from holdfast_train.errors import HoldfastTrainError, StateError, StorageFullError, WriterLostError
+from holdfast_train.errors import StateError, StorageFullError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena, Arenas
 from holdfast_train.save.capture import Capture
-from holdfast_train.save.messages import Finished, Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.messages import Finished
+from holdfast_train.save.saver import TrainingState
 from holdfast_train.save.training_state import no_garbage_collection
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
-from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import RetryingStorage
-
-
-class Training:
-    """A model of 400 kB whose checkpoints go into a folder. `results`: of its saves."""
-
-    def __init__(self, folder: Path, **variables: str) -> None:
-        where = environment(f"file://{folder}/prefix", **variables)
-        storage = open_retrying(where, where.checkpoint_uri or "")
-        checkpoints = Checkpoints(storage, where.identity, Keep())
-        checkpoints.start("Auto")
-        self.model = torch.nn.Linear(100, 1000)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.results: list[Saved | HoldfastTrainError] = []
-        state = TrainingState({"model": self.model, "optimizer": self.optimizer}, {})
-        opened = Open(where, 0, 1, checkpoints.log.fence)
-        self.saver = Saver(opened, state, lambda _, result: self.results.append(result))
-
-    def begin(self, step: int) -> None:
-        self.saver.begin(CheckpointName(step, 1, "0123456789ab"), step, patience=0.0)
-
-    def save(self, step: int) -> Saved | HoldfastTrainError:
-        self.begin(step)
-        assert self.saver.wait(lambda: math.inf)
-        return self.results[-1]
 
 
 @pytest.fixture
@@ -121,7 +95,7 @@ def test_a_writer_that_crashes_is_replaced(training: Training, monkeypatch: pyte
     unhandled: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     with monkeypatch.context() as broken:
-        broken.setattr(Upload, "_manifest", lambda *_: 1 / 0)
+        broken.setattr(Upload, "_draft", lambda *_: 1 / 0)
         assert isinstance(training.save(1), WriterLostError)
     assert isinstance(training.save(2), Saved)
     assert [one.exc_type for one in unhandled] == [ZeroDivisionError]
@@ -396,3 +370,21 @@ def test_close_frees_the_memory(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
     assert arena() is None
+
+
+def test_a_saver_is_freed_while_its_writer_uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if an upload keeps the model in memory, and its process group: the other ranks would see no end of it."""
+    release, upload, others = threading.Event(), Upload.run, set(threading.enumerate())
+    monkeypatch.setattr(Upload, "run", lambda self, job: release.wait(60) and upload(self, job))
+    training = Training(tmp_path)
+    training.begin(1)
+    saver, model = weakref.ref(training.saver), weakref.ref(training.model)
+    training.saver.close()
+    del training
+    gc.collect()
+    assert (saver(), model()) == (None, None)
+    release.set()
+    for thread in set(threading.enumerate()) - others:
+        if thread.name == "holdfast-saver":
+            thread.join(60)
+            assert not thread.is_alive()

@@ -11,9 +11,10 @@ import json
 import queue
 import signal
 import socket
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -25,13 +26,18 @@ from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
 from .process_tree import adopt_orphans, collect, end_descendants
-from .program import MISCONFIGURED, Program, refusal
-from .progress_relay import progress_relay
+from .program import MISCONFIGURED, Program, Starter, refusal
+from .progress_relay import progress, same_in_each_attempt
+from .restart.in_place import in_place
 from .verdict import End, classify, encode
 from .verdict_files import say, verdict_folder
+from .warm.spare import Spare
+from .warm.told import LIBRARIES
 
+IMPORTS = "HOLDFAST_IMPORTS"
 KILL_SECONDS = 30.0  # for processes to end after SIGKILL: one that hangs in a driver does not
 SIGNAL_SECONDS = 0.2  # between two looks whether a signal came while this node waits for an order
+HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which has sitecustomize beside this package
 FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
 
 
@@ -45,10 +51,15 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     except ValueError as error:
         return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
     adopt_orphans()
-    with keeper() as kept:
+    cold = environment.get("HOLDFAST_WARM_START") == "false"
+    with (
+        keeper() as kept,
+        closing(Starter() if cold else Spare(command, HOOK)) as new_process,
+        in_place(environment, new_process) as starter,
+    ):
         if kept is not None:
             environment["HOLDFAST_KEEPER"] = kept.address
-        return _Attempts(command, environment, grace, member, kept).run()
+        return _Attempts(command, environment, grace, member, kept, starter=starter).run()
 
 
 class HeldPort:
@@ -89,9 +100,17 @@ class _Attempts:
     """The attempts of one pod, one after the other."""
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str], grace: float, member: Member, kept: Keeper | None
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        grace: float,
+        member: Member,
+        kept: Keeper | None,
+        *,
+        starter: Starter,
     ) -> None:
         self._kept = kept
+        self._starter = starter
         self._command = command
         self._environment = environment
         self._grace = grace
@@ -101,12 +120,16 @@ class _Attempts:
         self._port = 0  # that was offered last
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._signal: int | None = None  # that came while no program ran
+        self._signalled = threading.Event()  # that it came
 
     def run(self) -> dict[str, Any]:
         """The verdict on the last attempt."""
         self._listen()
+        self._prepare()
         while True:
             order = self._wait_for_order()
+            if order is not None and order.do == "leave":
+                say("no attempt follows: this pod ends")
             if order is None or order.do == "leave":
                 return self._left()
             verdict, may_go_on = self._run_attempt(order)
@@ -122,6 +145,14 @@ class _Attempts:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._signal = self._signal or number
+        self._signalled.set()
+
+    def _prepare(self) -> None:
+        """Import what the program imports, in a process of its own, while the other nodes still train."""
+        imports = [name for name in self._environment.get(IMPORTS, "").split(",") if name in LIBRARIES]
+        if imports:
+            variables = attempt_variables(self._environment, self._member, Order("start", 1, self._member.address, 1))
+            self._starter.prepare(imports, variables | same_in_each_attempt(variables), self._signalled)
 
     def _wait_for_order(self) -> Order | None:
         """Say that this node is ready, and wait for an order. None if a signal came."""
@@ -130,7 +161,7 @@ class _Attempts:
             return None
         self._port = held.number
         verdict = None if self._verdict is None else json.loads(encode(self._verdict))
-        place = {"address": self._member.address, "port": held.number}
+        place: dict[str, Any] = {"address": self._member.address, "port": held.number}
         call = self._call("ready", self._orders.put, **place, verdict=verdict)
         say(f"node {self._member.rank} of {self._member.nodes} is ready; waits until all are")
         call.start()
@@ -157,10 +188,15 @@ class _Attempts:
             time.sleep(SIGNAL_SECONDS)
         return None
 
-    def _call(self, state: str, on_order: Any, **more: Any) -> MemberCall:
+    def _imports(self) -> dict[str, Any]:
+        return {"imports": list(self._starter.imports)} if self._starter.imports else {}
+
+    def _call(
+        self, state: str, on_order: Any, added: Callable[[], dict[str, Any]] = dict, /, **more: Any
+    ) -> MemberCall:
         uid, rank = self._member.pod_uid, self._member.rank
         report = {"podUID": uid, "rank": rank, "attempt": self._attempt, "state": state, "verdict": None, **more}
-        return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order)
+        return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order, added)
 
     def _left(self) -> dict[str, Any]:
         """The verdict if the pod ends while no program runs."""
@@ -179,22 +215,24 @@ class _Attempts:
         stuck: list[int] = []
         with (
             verdict_folder(self._variables(order)) as folder,
-            progress_relay(self._variables(order, folder), folder) as variables,
+            progress(self._variables(order, folder), folder) as (variables, listeners),
         ):
-            program = Program(self._command, variables, self._grace)
+            program = Program(self._command, variables, self._grace, self._starter, listeners)
             program.listen()
             if self._signal is not None:
                 return self._left(), False
             self._attempt = order.attempt
             say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
-            call = self._call("running", partial(self._regroup, program, folder))
+            call = self._call("running", partial(self._regroup, program, folder), self._imports)
             if self._kept is not None:
                 self._kept.expect_program()
-            with LeftRanks(folder, program.end_left):
+            others = self._starter.processes
+            beside = self._starter.beside(program, variables, folder)
+            with LeftRanks(folder, program.end_left, others), beside:
                 end = program.run(
                     folder,
                     on_start=call.start,
-                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS)),
+                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS, others(), but=self._starter.kept)),
                 )
             call.stop()
         self._listen()
@@ -213,5 +251,6 @@ class _Attempts:
         return found
 
     def _regroup(self, program: Program, folder: str | None, order: Order) -> None:
-        say(f"attempt {order.attempt} begins: the program of attempt {self._attempt} is ended")
+        why = "no attempt follows" if order.final else f"attempt {order.attempt} begins"
+        say(f"{why}: the program of attempt {self._attempt} is ended")
         program.regroup(folder)

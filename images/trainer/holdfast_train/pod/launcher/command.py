@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .program import NOT_FOUND, Program, refusal
-from .progress_relay import progress_relay
+from .progress_relay import progress
 from .verdict import classify, exit_code
 from .verdict_files import verdict_folder, write_verdict
 
@@ -49,8 +49,8 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     with verdict_folder(environment) as folder:
         if folder:
             environment["HOLDFAST_VERDICT_DIR"] = folder
-        with progress_relay(environment, folder) as variables:
-            program = Program(command, variables, grace)
+        with progress(environment, folder) as (variables, listeners):
+            program = Program(command, variables, grace, listeners=listeners)
             if environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
                 from .folder_writer import run_with_folder  # noqa: PLC0415 - other jobs need none of its imports
 

@@ -12,7 +12,7 @@ reading only. So an arena has one owner for its whole life: the rank that has ma
 A rank connects to a socket in a folder of this user, and each connection is one request, a line of JSON:
 
 - `{"do": "keep", "name": N}`, with one file: it takes the place of the one of the same name;
-- `{"do": "drop", "prefix": P}`: forget the files whose names begin with P;
+- `{"do": "drop", "prefix": P, "but": [N, …]}`: forget the files whose names begin with P, but not N and `N.note`;
 - `{"do": "list"}`: the answer, a JSON list of names, comes with the files.
 """
 
@@ -24,7 +24,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from .room import is_short
 from .verdict_files import say, temporary_folder
@@ -101,7 +101,8 @@ class Keeper:
             if request["do"] == "keep":
                 self._keep(request["name"], files[0])
             elif request["do"] == "drop":
-                self._drop(request["prefix"])
+                but = [str(name) for name in request.get("but", ())]
+                self._drop(request["prefix"], (*but, *(f"{name}.note" for name in but)))
             elif request["do"] != "list":
                 raise ValueError(f"do is {request['do']!r}; allowed: keep, drop, list")
             socket.send_fds(client, [json.dumps(names).encode()], [self._files[name] for name in names])
@@ -113,13 +114,18 @@ class Keeper:
         if len(self._files) >= MOST_FILES and name not in self._files:
             raise ValueError(f"{MOST_FILES} files are kept already")
         kept = os.open(f"/proc/self/fd/{file}", os.O_RDONLY)
-        self._drop(name)
+        for old in (name, f"{name}.note"):  # a note of what the file contained before
+            if old in self._files:
+                self._forget(old)
         self._files[name] = kept
 
-    def _drop(self, prefix: str) -> None:
-        for name in [name for name in self._files if name.startswith(prefix)]:
-            os.close(self._files.pop(name))
-            self._old.discard(name)
+    def _drop(self, prefix: str, but: Collection[str] = ()) -> None:
+        for name in [name for name in self._files if name.startswith(prefix) and name not in but]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        os.close(self._files.pop(name))
+        self._old.discard(name)
 
 
 @contextlib.contextmanager

@@ -31,9 +31,15 @@ def have_left(verdicts: Iterable[RankVerdict], running: Callable[[], Collection[
 
 
 class LeftRanks:
-    """Inside `with`, a thread looks at the verdicts in `folder`, and calls `end` if the ranks have left."""
+    """Inside `with`, a thread looks at the verdicts in `folder`, and calls `end` if the ranks have left.
 
-    def __init__(self, folder: str | None, end: Callable[[], None]) -> None:
+    `others`: children of this process that belong to no program.
+    """
+
+    def __init__(
+        self, folder: str | None, end: Callable[[], None], others: Callable[[], Collection[int]] = list
+    ) -> None:
+        self._others = others
         self._folder = folder
         self._end = end
         self._over = threading.Event()
@@ -57,4 +63,4 @@ class LeftRanks:
     def _goes_on(self) -> bool:
         """True if the program has started something since its ranks left, such as the next command of a shell."""
         left_at = max(one.at for one in read_rank_verdicts(self._folder))
-        return any(started_at(pid) > left_at for pid in descendants(os.getpid()))
+        return any(started_at(pid) > left_at for pid in descendants(os.getpid(), self._others()))

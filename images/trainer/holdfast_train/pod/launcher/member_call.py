@@ -26,6 +26,7 @@ class Order(NamedTuple):
     """What to do: `start` the program of an attempt, `regroup` for it (end the program that runs), or `leave`.
 
     `address` and `port`: where rank 0 listens. `predecessor`: the attempt that still trains while this one starts.
+    `final`: the order after a `regroup` will be to leave, because no attempt follows.
     """
 
     do: str
@@ -33,6 +34,7 @@ class Order(NamedTuple):
     address: str = ""
     port: int = 0
     predecessor: int | None = None
+    final: bool = False
 
 
 def read_order(answer: Any, report: Mapping[str, Any]) -> Order | None:
@@ -49,7 +51,7 @@ def read_order(answer: Any, report: Mapping[str, Any]) -> Order | None:
     if not isinstance(attempt, int) or attempt <= report["attempt"]:
         raise ValueError(f"the attempt is {attempt!r}; it must be above {report['attempt']}")
     if do == "regroup":
-        return Order(do, attempt)
+        return Order(do, attempt, final=answer.get("final") is True)
     address, port, predecessor = answer.get("address"), answer.get("port"), answer.get("predecessor")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 1 << 16:
         raise ValueError(f"the address of rank 0 is {address!r}, port {port!r}")
@@ -74,9 +76,19 @@ class BackOff:
 
 
 class MemberCall:
-    """Tells one `report` again and again, in a thread, until there is an order. `on_order` gets it, in that thread."""
+    """Tells one `report` again and again, in a thread, until there is an order. `on_order` gets it, in that thread.
 
-    def __init__(self, connection: Connection, report: Mapping[str, Any], on_order: Callable[[Order], None]) -> None:
+    `more`: what each call adds to the report.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        report: Mapping[str, Any],
+        on_order: Callable[[Order], None],
+        more: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._more = more
         self._connection = connection
         self._report = dict(report)
         self._on_order = on_order
@@ -100,7 +112,7 @@ class MemberCall:
             started, at_least = time.monotonic(), 0
             try:
                 path = f"{self._connection.path}/member?wait={WAIT_SECONDS}"
-                status, body, at_least = self._connection.call("POST", path, self._report)
+                status, body, at_least = self._connection.call("POST", path, {**self._report, **self._more()})
                 order = read_order(body, self._report) if status == 200 else None
                 trouble = "" if status == 200 else f"HTTP status {status}"
             except (OSError, http.client.HTTPException, ValueError) as error:

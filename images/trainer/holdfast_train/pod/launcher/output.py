@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import os
+import select
+import struct
+import termios
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
-LINES, LINE_BYTES = 120, 512  # enough for the report of torchrun, and for what the program has written before it
+OnData = Callable[[bytes], None]
+PAUSE = 0.005  # seconds between two looks whether a pipe is empty
+LINES, LINE_BYTES = 400, 512  # enough for the report of torchrun, and before it for a traceback of each rank of a node
 
 
 class Tee:
     """Copies a pipe to a file descriptor and keeps its last lines, in bounded memory."""
 
-    def __init__(self, source: Any, target: int) -> None:
+    def __init__(self, source: Any, target: int, on_data: OnData | None = None) -> None:
+        """`on_data` gets all that is read, in the thread that passes it on, and must not block. It may be replaced."""
         self.lines: collections.deque[str] = collections.deque(maxlen=LINES)
-        self._target = target
+        self._source, self._target = source, target
+        self.on_data = on_data
         self._partial = b""
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, args=(source,), name=f"tee-{target}", daemon=True)
         self._thread.start()
 
     def _run(self, source: Any) -> None:
+        waiting = select.poll()
+        waiting.register(source, select.POLLIN)
         with contextlib.suppress(OSError):
-            while data := os.read(source.fileno(), 65536):
-                self._keep(data)
+            while True:
+                waiting.poll()
+                with self._lock:  # so that what was read is kept, or is still in the pipe
+                    data = os.read(source.fileno(), 65536)
+                    self._keep(data)
+                if not data:
+                    break
+                if (on_data := self.on_data) is not None:
+                    on_data(data)
                 with contextlib.suppress(OSError):  # the output has no reader any more: the program must not stop
                     while data:
                         data = data[os.write(self._target, data) :]
@@ -40,6 +60,26 @@ class Tee:
         text = line.rstrip(b"\r").split(b"\r")[-1][:LINE_BYTES].decode("utf-8", "replace").rstrip()
         if text:
             self.lines.append(text)
+
+    def recent(self) -> tuple[str, ...]:
+        """The last complete lines. Any thread may call this."""
+        with self._lock:
+            return tuple(self.lines)
+
+    def turn_page(self, seconds: float) -> tuple[str, ...]:
+        """The last lines of a program that is stopped, within `seconds`; they do not count again after that."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with self._lock:
+                (waiting,) = struct.unpack("i", fcntl.ioctl(self._source, termios.FIONREAD, bytes(4)))
+            if not waiting:
+                break
+            time.sleep(PAUSE)
+        with self._lock:
+            self._append(self._partial)
+            self._partial, found = b"", tuple(self.lines)
+            self.lines.clear()
+            return found
 
     def finish(self, seconds: float) -> tuple[str, ...]:
         """The last lines, after the end of the pipe or after `seconds`; an unfinished line counts."""

@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 PAUSE = 0.01  # seconds between two rounds of SIGKILL
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
@@ -20,8 +22,11 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants(parent: int) -> list[int]:
-    """The processes below `parent` that have not ended, each after those above it."""
+def descendants(parent: int, without: Collection[int] = ()) -> list[int]:
+    """The processes below `parent` that have not ended, each after those above it.
+
+    Children in `without` are left out, with those below them.
+    """
     below: dict[int, list[int]] = {}
     ended = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -31,32 +36,63 @@ def descendants(parent: int) -> list[int]:
             below.setdefault(int(upper), []).append(pid)
             if state in "ZX":
                 ended.add(pid)
-    found = below.get(parent, [])
+    found = [pid for pid in below.get(parent, ()) if pid not in without]
     for pid in found:  # grows meanwhile
         found += below.get(pid, ())
     return [pid for pid in found if pid not in ended]
 
 
+class State(NamedTuple):
+    """A process: the letter of its state in /proc (T: stopped), its parent, and its start in seconds since the boot."""
+
+    letter: str
+    parent: int
+    started_at: float
+
+
+def state_of(pid: int) -> State | None:
+    """The state of the process. None if it has ended and is collected."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return State(words[0], int(words[1]), int(words[19]) / os.sysconf("SC_CLK_TCK"))
+    except OSError:
+        return None
+
+
+def parent_of(pid: int) -> int:
+    """The parent of the process; 0 if it has ended."""
+    found = state_of(pid)
+    return 0 if found is None else found.parent
+
+
 def started_at(pid: int) -> float:
     """When the process started, in seconds since 1970; 0 if it has ended."""
-    with contextlib.suppress(OSError):
-        ticks = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
-        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    found = state_of(pid)
+    return 0.0 if found is None else time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + found.started_at
 
 
-def end_descendants(seconds: float) -> list[int]:
-    """Kill all processes below this one, and collect them. Those that have not ended after `seconds`."""
+def end_descendants(seconds: float, without: Collection[int] = (), *, but: int = 0) -> list[int]:
+    """Kill all processes below this one, and collect them. Those that have not ended after `seconds`.
+
+    Children in `without` go on, with those below them. The process `but` goes on; those below it end.
+    """
     deadline = time.monotonic() + seconds
     while True:
         collect()
-        left = descendants(os.getpid())
+        left = [pid for pid in descendants(os.getpid(), without) if pid != but]
         if not left or time.monotonic() > deadline:
             return left
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(PAUSE)
+
+
+def end_tree(root: int) -> None:
+    """Kill a child of this process that is not collected, and all processes below it."""
+    for pid in (root, *descendants(root)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def collect() -> None:

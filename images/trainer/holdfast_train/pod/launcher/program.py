@@ -9,11 +9,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any, NamedTuple
 
-from .output import Tee
+from .output import OnData, Tee
 from .room import killed_processes
 from .signal_receivers import receivers
 from .torchrun_report import last_lines
@@ -24,9 +26,89 @@ WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after
 MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
 SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
+STALLED_SECONDS = 5.0  # for the processes of a program that hangs to end after SIGKILL
 DRAIN_SECONDS = 1.0  # how long each output of the program's orphans is read after the end of the program
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell,
 MISCONFIGURED = 78  # and EX_CONFIG of sysexits.h
+
+
+class Running(NamedTuple):
+    """A process of the program, what reads its outputs, and the environment with which the program was started."""
+
+    child: subprocess.Popen[bytes]
+    out: Tee
+    err: Tee
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of(cls, child: subprocess.Popen[bytes], environment: Mapping[str, str]) -> Running:
+        """A process that has just started."""
+        return cls(child, Tee(child.stdout, 1), Tee(child.stderr, 2), environment)
+
+
+class Starter:
+    """Starts the processes of programs: this one starts a new process each time, and keeps none.
+
+    `warm.Spare` has a process that waits beside the program. `restart.InPlace` keeps the process of the program.
+    """
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Libraries that another process for the same program can import before it starts, as far as is known."""
+        return ()
+
+    def prepare(self, imports: Sequence[str], environment: Mapping[str, str], over: threading.Event) -> None:
+        """Have a process ready that has imported these modules, for the first program, with such an environment.
+
+        It takes seconds, until `over` at the latest.
+        """
+
+    @property
+    def oom_kills(self) -> int:
+        """How many processes that belong to no program the kernel has killed because memory ran out."""
+        return 0
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """A process of `command`, with pipes for its outputs. OSError if it cannot be started."""
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+
+    def processes(self) -> list[int]:
+        """Children of the launcher that belong to no program, each with those below it."""
+        return []
+
+    def beside(
+        self, program: Program, environment: Mapping[str, str], folder: str | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """What is done while `program` runs, which has this environment and this folder for verdicts."""
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """End what belongs to no program."""
+
+    # A process that comes back from an attempt, and goes on in the next one.
+
+    @property
+    def kept(self) -> int:
+        """The process that has come back and waits; 0 if there is none. Those below it belong to the program."""
+        return 0
+
+    def ask(self, pid: int, attempt: str) -> bool:
+        """Ask the program to come back from this attempt. False if it cannot. Any thread may call this."""
+        return False
+
+    def read_back(self, pid: int) -> int | None:
+        """The exit code that the program would have, if it has stopped because it is back; otherwise None."""
+        return None
+
+    def keep(self, running: Running) -> None:
+        """Keep this process for the next attempt: it is back, and stopped."""
+
+    def go_on(self, environment: Mapping[str, str]) -> Running | None:
+        """The process that was kept, which goes on as the program with this environment. None: start another one."""
+        return None
+
+    def let_end(self, pid: int) -> None:
+        """Let a process that is back end by itself: this pod has to go."""
 
 
 class Program:
@@ -37,16 +119,29 @@ class Program:
     If the command is a shell, the signal ends the shell; its trainer gets the signal too, and has the grace.
     """
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], grace: float = 30.0) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        grace: float = 30.0,
+        starter: Starter | None = None,
+        listeners: tuple[OnData | None, OnData | None] = (None, None),
+    ) -> None:
+        """`listeners` get what the program prints to its standard output, and to its standard error."""
         self._command = list(command)
+        self._starter, self._listeners = starter or Starter(), listeners
         self._grace = grace
         self._environment = environment
         self._running: dict[int, None] = {}  # the command, and what was signalled; each before those below it
         self._leave_now: Path | None = None
         self._first_signal, self._deadline = 0.0, math.inf
         self._pid = 0
-        self._has_ended, self._ending = False, threading.Lock()
+        self._has_ended, self._ending = threading.Event(), threading.Lock()
+        self._is_back = False  # the process waits for the next attempt
         self._regrouped_at: float | None = None
+        self._stalled = ""  # how the program hangs
+        self._hang: Mapping[str, Any] | None = None
+        self._outputs: tuple[Tee, ...] = ()
         self.signalled_at: float | None = None
 
     @property
@@ -78,7 +173,7 @@ class Program:
 
     def _forward(self, number: int, *, again: bool = True) -> None:
         """Signal the command and `receivers`. `again`: those too that were signalled before."""
-        fresh = [pid for pid in receivers(os.getpid(), number) if pid not in self._running]
+        fresh = [pid for pid in receivers(os.getpid(), number, self._starter.processes()) if pid not in self._running]
         for pid in [*self._running, *fresh] if again else fresh:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -100,25 +195,37 @@ class Program:
             self._leave_now = Path(verdict_folder) / LEAVE_NOW
             self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
         self.listen()
-        killed = killed_processes()
+        killed = killed_processes() - self._starter.oom_kills
         try:
-            child = subprocess.Popen(
-                self._command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-            )
+            running = self._starter.go_on(self._environment)
+            if running is None:
+                running = Running.of(self._starter.start(self._command, self._environment), self._environment)
         except OSError as error:
             return self._not_started(error)
+        child, out, err, _ = running
         self._pid = child.pid
         self._running[child.pid] = None
         if self.signalled_at is not None:  # the signal came before the start: pass it on now
             self._forward(signal.SIGTERM)
-        out, err = Tee(child.stdout, 1), Tee(child.stderr, 2)
+        out.on_data, err.on_data = self._listeners
+        self._outputs = (out, err)
         on_start()
-        child.returncode = code = self._wait(child.pid)  # Popen must not wait for a reaped process
+        with self._watch(verdict_folder):
+            code = self._wait(child.pid)
+        if self._is_back:
+            self._starter.keep(running)
+        else:
+            child.returncode = code  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
+        if self._stalled:
+            from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
+
+            end_descendants(STALLED_SECONDS, self._starter.processes())
         end_rest()
-        lines = last_lines(err.finish(DRAIN_SECONDS), out.finish(DRAIN_SECONDS))
+        read = Tee.turn_page if self._is_back else Tee.finish
+        lines = last_lines(read(err, DRAIN_SECONDS), read(out, DRAIN_SECONDS))
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
         ranks = read_rank_verdicts(verdict_folder)
         return End(
@@ -128,37 +235,98 @@ class Program:
             ranks,
             lines,
             regrouped_at=self._regrouped_at,
-            oom_kills=killed_processes() - killed,
+            oom_kills=killed_processes() - self._starter.oom_kills - killed,
+            stalled=self._stalled,
+            hang=self._hang,
         )
 
-    def regroup(self, verdict_folder: str | None) -> None:
-        """Kill the command, because a newer attempt begins; nothing if it has ended. Another thread calls this.
+    @property
+    def pid(self) -> int:
+        """The process of the command; 0 before its start."""
+        return self._pid
 
-        A checkpoint that is on its way gets NOW_SECONDS before that. `end_rest` of `run` ends what the command leaves.
+    def regroup(self, verdict_folder: str | None) -> None:
+        """End the command, because a newer attempt begins; nothing if it has ended. Another thread calls this.
+
+        A checkpoint that is on its way, and a program that can come back, get NOW_SECONDS before the command is killed.
+        `end_rest` of `run` ends what the command leaves.
         """
         self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
-        wait_for_writers(verdict_folder, lambda: 0 if self._has_ended else self._deadline - time.monotonic())
-        self._kill(is_regrouped=True)
+        attempt = self._environment.get("HOLDFAST_ATTEMPT", "")
+        with self._ending:
+            is_asked = not self._has_ended.is_set() and self._starter.ask(self._pid, attempt)
+            if is_asked:
+                self._regrouped_at = time.time()
+        if is_asked:
+            self._has_ended.wait(self._deadline - time.monotonic())
+        wait_for_writers(verdict_folder, lambda: 0 if self._has_ended.is_set() else self._deadline - time.monotonic())
+        with self._ending:
+            if not self._has_ended.is_set():
+                self._regrouped_at = self._regrouped_at or time.time()
+                self._kill()
 
     def end_left(self) -> None:
         """Kill the command, because its ranks have left; nothing if it has ended. Another thread calls this."""
-        self._kill(is_regrouped=False)
+        with self._ending:
+            self._kill()
 
-    def _kill(self, *, is_regrouped: bool) -> None:
-        with self._ending:  # so the number of the process belongs to no other one
-            if not self._has_ended:
-                self._regrouped_at = time.time() if is_regrouped else self._regrouped_at
-                with contextlib.suppress(PermissionError):
-                    os.kill(self._pid, signal.SIGKILL)
+    def _watch(self, folder: str | None) -> contextlib.AbstractContextManager[None]:
+        """Inside `with`, a training that hangs is ended, if the operator wants that."""
+        if not self._environment.get("HOLDFAST_STALL_TIMEOUT"):
+            return contextlib.nullcontext()
+        from .stall_watch import StallWatch  # noqa: PLC0415 - a program that is not watched needs none of its imports
+
+        return StallWatch(folder, self._environment, partial(self._end_stalled, folder))
+
+    def _end_stalled(self, folder: str | None, how: str, *, only_own: bool) -> bool:
+        """Kill the command, because its training hangs; nothing after a signal, which has an end of its own.
+
+        False if the training may go on. `only_own`: it goes on unless a rank of this node is the cause.
+        """
+        from .hang.case import record, waits_for_other_nodes  # noqa: PLC0415 - only after a hang
+
+        if only_own and waits_for_other_nodes(folder, self._starter.processes()):
+            return False
+        with self._ending:
+            if self.signalled_at is not None or self._regrouped_at is not None or self._has_ended.is_set():
+                return True
+            self._stalled = how
+        lines = [line for output in self._outputs for line in output.recent()]
+        where, self._hang = record(folder, how, lines, self._environment, self._starter.processes())
+        self._stalled += where
+        with self._ending:
+            self._kill()
+        return True
+
+    def _kill(self) -> None:
+        """Kill the command. `_ending` is taken, so the number of the process belongs to no other one."""
+        if not self._has_ended.is_set():
+            with contextlib.suppress(PermissionError):
+                os.kill(self._pid, signal.SIGKILL)
 
     def _wait(self, child: int) -> int:
-        """Wait for the end of the command, and return its exit code: negative if a signal ended it."""
+        """Wait for the end of the command, and return its exit code: negative if a signal ended it.
+
+        It has also ended if it is back from this attempt, and stopped.
+        """
         ended = status = 0
         while ended != child:  # PID 1 inherits every orphan, so the end of each child is collected here
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
             with self._ending:
-                ended, status = os.waitpid(-1, 0)
-                self._has_ended = ended == child
+                ended, status = os.waitpid(-1, os.WUNTRACED)
+                if os.WIFSTOPPED(status):
+                    code = self._starter.read_back(ended) if ended == child else None
+                    if code is not None and self.signalled_at is None:
+                        self._has_ended.set()
+                        self._is_back = True
+                        self._running.pop(child, None)
+                        return code if self._regrouped_at is None else -signal.SIGKILL
+                    if code is not None:
+                        self._starter.let_end(child)
+                    ended = 0
+                    continue
+                if ended == child:
+                    self._has_ended.set()
             self._running.pop(ended, None)
         return os.waitstatus_to_exitcode(status)
 

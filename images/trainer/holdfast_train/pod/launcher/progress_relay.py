@@ -1,4 +1,4 @@
-"""Progress of a program without Holdfast's library, by the status protocol of Kubeflow's TrainJob.
+"""Progress of a program without Holdfast's library: by the status protocol of Kubeflow's TrainJob, or by its output.
 
 Hugging Face's Trainer posts its status inside its training loop, and waits up to 5 s for the answer. So the launcher
 answers each post itself, at once, and passes the newest status on to the operator in a thread of its own.
@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from .output import OnData
 
 SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
 _GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
 _NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
 _PROXIES, _NO_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), ("no_proxy", "NO_PROXY")
 TOKEN_FILE = "progress-token"  # noqa: S105 - a name; a file beside the verdicts
+PATTERNS = "HOLDFAST_PROGRESS_PATTERNS"
 ADDRESS = "127.0.0.1"
 
 
@@ -26,8 +30,38 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def progress_relay(environment: Mapping[str, str], folder: str | None) -> Iterator[dict[str, str]]:
+def progress(
+    environment: Mapping[str, str], folder: str | None
+) -> Iterator[tuple[dict[str, str], tuple[OnData | None, OnData | None]]]:
+    """Relay the progress of one program. Yields its environment, and what gets its standard output and error.
+
+    Once the program has reported by the protocol, its output is not read.
+    """
+    if not environment.get(PATTERNS):
+        with progress_relay(environment, folder) as variables:
+            yield variables, (None, None)
+        return
+    from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
+
+    output = output_progress(environment)
+    if output is None:
+        with progress_relay(environment, folder) as variables:
+            yield variables, (None, None)
+        return
+    try:
+        with progress_relay(environment, folder, output.give_way) as variables:
+            yield variables, (output.add_out, output.add_err)
+    finally:
+        output.finish()
+
+
+@contextlib.contextmanager
+def progress_relay(
+    environment: Mapping[str, str], folder: str | None, on_report: Callable[[], None] = lambda: None
+) -> Iterator[dict[str, str]]:
     """Relay the progress of one program. Yields the program's environment. `folder`: where the token file is written.
+
+    `on_report` is called with each report, and must not block.
 
     The port is open to all containers of the pod, and the token only to this one.
     """
@@ -42,7 +76,12 @@ def progress_relay(environment: Mapping[str, str], folder: str | None) -> Iterat
     try:
         _write(path, token)
         forwarder = StatusForwarder(environment)
-        server = StatusServer(ADDRESS, forwarder.path, token, forwarder.offer)
+
+        def take(status: dict[str, Any]) -> None:
+            on_report()
+            forwarder.offer(status)
+
+        server = StatusServer(ADDRESS, forwarder.path, token, take)
     except OSError as error:
         say(f"progress of a program without Holdfast's library is not relayed: {error}")
         yield dict(environment)
@@ -55,6 +94,11 @@ def progress_relay(environment: Mapping[str, str], folder: str | None) -> Iterat
         server.stop()
         forwarder.finish()
         path.unlink(missing_ok=True)
+
+
+def same_in_each_attempt(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `progress` will change in the environment of a program, without what differs from attempt to attempt."""
+    return without_proxy(environment) if is_wanted(environment) else {}
 
 
 def _write(path: Path, token: str) -> None:

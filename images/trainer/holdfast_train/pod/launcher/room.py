@@ -16,6 +16,27 @@ def is_short() -> bool:
     return any(total // SHORT > left for total, left in _rooms())
 
 
+def has_room(size: int) -> bool:
+    """True if `size` more bytes leave twice as much as what is short."""
+    return all(left - size > 2 * (total // SHORT) for total, left in _rooms())
+
+
+def has_tasks() -> bool:
+    """True if all processes and threads of this container may be there twice, and a tenth of the limit is left."""
+    for folder in (GROUPS, GROUPS / "pids"):
+        with suppress(OSError, ValueError):  # another version of control groups, or no limit
+            most, now = (int((folder / f"pids.{name}").read_text()) for name in ("max", "current"))
+            return 2 * now <= most - most // SHORT
+    return True
+
+
+def process_memory(pid: int) -> int:
+    """Bytes of memory that the process has for itself; 0 if it has ended."""
+    with suppress(OSError, KeyError):
+        return _numbers(Path(f"/proc/{pid}/smaps_rollup"))["Anonymous:"] * 1024
+    return 0
+
+
 def killed_processes() -> int:
     """How many processes of this container the kernel has killed because memory ran out; 0 if that is not known."""
     for path in (GROUPS / "memory.events", GROUPS / "memory" / "memory.oom_control"):

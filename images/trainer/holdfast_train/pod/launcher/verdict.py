@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
@@ -29,7 +30,7 @@ _PEER = re.compile(
 class RankVerdict(NamedTuple):
     """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured.
 
-    `pid`: of its process; 0 if it is not known.
+    `pid`: of its process, 0 if it is not known; `python`: what runs it, and has the library.
     """
 
     rank: int
@@ -40,6 +41,7 @@ class RankVerdict(NamedTuple):
     saved_step: int | None
     at: float  # in seconds since 1970
     pid: int = 0
+    python: str = ""
 
 
 class End(NamedTuple):
@@ -47,6 +49,8 @@ class End(NamedTuple):
 
     `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
     `oom_kills`: how many processes the kernel killed meanwhile because memory ran out, while this launcher lived on.
+    `stalled`: how the program hung, so that the launcher killed it, empty if it did not; `hang`: what the operator
+    compares with other nodes.
     `regrouped_at`: when the launcher killed the program because a newer attempt begins on the same nodes; None if not.
     """
 
@@ -58,6 +62,8 @@ class End(NamedTuple):
     start_error: tuple[str, str] | None = None
     regrouped_at: float | None = None
     oom_kills: int = 0
+    stalled: str = ""
+    hang: Mapping[str, Any] | None = None
 
 
 def classify(end: End) -> dict[str, Any]:
@@ -72,14 +78,16 @@ def classify(end: End) -> dict[str, Any]:
         "signal": end.signal,
         "step": max((v.step for v in end.ranks if v.step is not None), default=None),
         "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
-        "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") else [],
+        # After a hang they say nothing of its reason, and the message names the place.
+        "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") and reason != "Stalled" else [],
         # Whether another rank was gone; None if no rank has written why it failed.
         "peer": _lost_peer(end, reason) if outcome == "failed" else None,
+        "hang": end.hang if reason == "Stalled" else None,
     }
 
 
 def _lost_peer(end: End, reason: str) -> bool | None:
-    if end.oom_kills and reason == "OutOfMemory":
+    if reason == "Stalled" or (end.oom_kills and reason == "OutOfMemory"):
         return False
     found = _first_failure(end.ranks)
     return _is_of_peer(found) if found else None
@@ -92,7 +100,12 @@ def _first_failure(ranks: tuple[RankVerdict, ...]) -> RankVerdict | None:
 
 
 def _is_of_peer(verdict: RankVerdict) -> bool:
-    return bool(_PEER.search(verdict.message))
+    return is_of_peer(verdict.message)
+
+
+def is_of_peer(message: str) -> bool:
+    """True if the message of an error says that the process at the other end is gone."""
+    return bool(_PEER.search(message))
 
 
 def _judge(end: End) -> tuple[str, str, str]:
@@ -107,6 +120,8 @@ def _judge(end: End) -> tuple[str, str, str]:
     done, failure = by_result.get("completed"), _first_failure(end.ranks)
     if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
         return "completed", done.reason or "Completed", done.message
+    if end.stalled and (failure is None or _is_of_peer(failure)):
+        return "failed", "Stalled", end.stalled
     if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
         how = f"signal {end.signal}" if end.code is None else f"exit code {end.code}"
         how = f"notice to leave: the program ended with {how}"

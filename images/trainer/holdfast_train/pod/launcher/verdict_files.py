@@ -42,7 +42,9 @@ def read_rank_verdicts(folder: str | None) -> tuple[RankVerdict, ...]:
             reason, message = (str(data.get(name) or "") for name in ("reason", "message"))
             rank, at = int(path.stem[len("rank-") :]), float(data.get("at") or 0.0)
             pid = int(data.get("pid") or 0)
-            found.append(RankVerdict(rank, str(data["result"]), reason, message, step, saved_step, at, pid))
+            python = str(data.get("python") or "")
+            result = str(data["result"])
+            found.append(RankVerdict(rank, result, reason, message, step, saved_step, at, pid, python))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             say(f"cannot read {path.name}: {error}")
     return tuple(found)

@@ -1,13 +1,17 @@
 """Ports for several nodes. The attempts themselves: tests/integration/trainer/test_several_nodes.py."""
 
 import socket
+import threading
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from holdfast_train.pod.launcher import attempts
 from holdfast_train.pod.launcher.attempts import HeldPort
 from holdfast_train.pod.launcher.connection import Target
-from holdfast_train.pod.launcher.member import Member
+from holdfast_train.pod.launcher.member import Member, attempt_variables
+from holdfast_train.pod.launcher.member_call import Order
+from holdfast_train.pod.launcher.program import Starter
 
 
 # Breaks if another process can get the port while this node waits for the others, or if the program cannot get it.
@@ -51,9 +55,34 @@ def test_a_launcher_without_an_address_tries_again(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(attempts, "_bound", bound)
     monkeypatch.setattr(attempts, "SIGNAL_SECONDS", 0.001)
-    launcher = attempts._Attempts([], {}, 1.0, Member(2, 0, "127.0.0.1", "u-1", Target("", "", "", None, None)), None)
+    member = Member(2, 0, "127.0.0.1", "u-1", Target("", "", "", None, None))
+    launcher = attempts._Attempts([], {}, 1.0, member, None, starter=Starter())
     held = launcher._hold_port()
     assert held is not None
     held.release()
     launcher._on_signal(15, None)
     assert launcher._hold_port() is None
+
+
+class Prepares(Starter):
+    """Notes what it is to prepare."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def prepare(self, imports: Sequence[str], environment: Mapping[str, str], over: threading.Event) -> None:
+        self.wanted.append((list(imports), environment))
+
+
+# Breaks if a module with an import of its own effects is imported, or if the process is of no use because it has
+# another environment than the program.
+def test_libraries_that_other_pods_have_told_are_imported_before_the_first_program() -> None:
+    member = Member(2, 1, "127.0.0.1", "u-1", Target("", "", "", None, None))
+    given = {"PET_NPROC_PER_NODE": "1", "HOLDFAST_IMPORTS": "torch,my_module"}
+    starter = Prepares()
+    attempts._Attempts([], given, 1.0, member, None, starter=starter)._prepare()
+    ((imports, environment),) = starter.wanted
+    assert imports == ["torch"]
+    assert environment.keys() == attempt_variables(given, member, Order("start", 7, "127.0.0.1", 9)).keys()
+    attempts._Attempts([], {}, 1.0, member, None, starter=starter)._prepare()
+    assert len(starter.wanted) == 1

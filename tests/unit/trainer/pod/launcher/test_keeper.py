@@ -37,7 +37,7 @@ def keep(kept: KeptMemory, rank: int, number: int, text: str, name: str = "a-tes
 
 def texts(kept: KeptMemory) -> dict[int, list[str]]:
     found = {}
-    for rank, files in kept.files().items():
+    for rank, files in kept.list().files.items():
         found[rank] = [os.pread(file, 99, 0).decode() for file in files]
         for file in files:
             os.close(file)
@@ -77,7 +77,7 @@ def test_a_replaced_file_is_freed(address: str) -> None:
 def test_nobody_gets_a_file_for_writing(address: str) -> None:
     kept = KeptMemory(address)
     keep(kept, 0, 0, "mine")
-    ((file,),) = kept.files().values()
+    ((file,),) = kept.list().files.values()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(file, b"theirs")
     os.close(file)
@@ -158,3 +158,17 @@ def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
     assert not found._guard.is_alive(), "nothing looks at the memory while the program trains"
     assert "memory is short" in capsys.readouterr().err
     found.close()
+
+
+def test_names_count_as_a_whole(address: str) -> None:
+    """Breaks if a file is freed because the name of another one begins in the same way, or an old note stays."""
+    kept = KeptMemory(address)
+    for number in (1, 10, 900):
+        keep(kept, 3, number, f"file {number}")
+        kept.note(3, number, b"note")
+    keep(kept, 3, 1, "newer")
+    assert texts(kept) == {3: ["newer", "file 10", "file 900"]}
+    assert len(kept.list().notes[3]) == 2, "the note of what was replaced is gone"
+    kept.drop(3, but=[10])
+    assert texts(kept) == {3: ["file 10"]}
+    assert kept.list().notes == {3: [b"note"]}

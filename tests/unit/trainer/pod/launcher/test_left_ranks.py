@@ -39,7 +39,7 @@ def test_ranks_have_left(verdicts: list[RankVerdict], running: list[int], left: 
 def test_a_program_is_ended_after_its_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, ended, running = threading.Event(), threading.Event(), {2**22 + 1}
 
-    def descendants(_: int) -> set[int]:
+    def descendants(_: int, without: object = ()) -> set[int]:
         looks.set()
         return running
 
@@ -55,10 +55,11 @@ def test_a_program_is_ended_after_its_ranks(tmp_path: Path, monkeypatch: pytest.
         wait_for(ended.is_set, 30, "the end of the program")
 
 
-# Breaks if a command that follows the training in a shell, such as a copy of its logs, is killed.
-@pytest.mark.parametrize(("seconds", "is_ended"), [(-1, False), (1, True)])
+# Breaks if a command that follows the training in a shell, such as a copy of its logs, is killed, or if a process that
+# belongs to no program counts as such a command.
+@pytest.mark.parametrize(("seconds", "is_other", "is_ended"), [(-1, False, False), (1, False, True), (-1, True, True)])
 def test_what_a_shell_starts_after_its_training_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, is_ended: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, is_other: bool, is_ended: bool
 ) -> None:
     ended = threading.Event()
     monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
@@ -66,7 +67,7 @@ def test_what_a_shell_starts_after_its_training_is_left_alone(
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         left = rank("saved", 2**22 + 1)._replace(at=started_at(other.pid) + seconds)
         monkeypatch.setattr(left_ranks, "read_rank_verdicts", lambda _: (left,))
-        LeftRanks(str(tmp_path), ended.set)._run()
+        LeftRanks(str(tmp_path), ended.set, lambda: [other.pid] if is_other else [])._run()
         other.kill()
     assert ended.is_set() is is_ended
 

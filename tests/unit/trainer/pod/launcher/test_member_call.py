@@ -25,6 +25,7 @@ START = {"do": "start", "attempt": 4, "address": "10.0.0.1", "port": 4711, "pred
         (READY, {"do": "leave"}, Order("leave")),
         (RUNNING, {"do": "wait"}, None),
         (RUNNING, {"do": "regroup", "attempt": 4}, Order("regroup", 4)),
+        (RUNNING, {"do": "regroup", "attempt": 4, "final": True}, Order("regroup", 4, final=True)),
     ],
 )
 def test_orders(report: dict[str, Any], answer: dict[str, Any], order: Order | None) -> None:

@@ -46,6 +46,31 @@ def test_a_process_that_has_ended_is_no_descendant() -> None:
         process.kill()
 
 
+SPARES = """
+import os, subprocess
+from holdfast_train.pod.launcher.process_tree import descendants, end_descendants, end_tree, parent_of
+shells = [subprocess.Popen(["sh", "-c", "sleep 3600 & wait"]) for _ in range(2)]
+while len(descendants(os.getpid())) != 4: pass
+left = end_descendants(30, [shells[0].pid])
+below = descendants(shells[0].pid)
+print(left == [], descendants(os.getpid()) == [shells[0].pid, *below], parent_of(below[0]) == shells[0].pid)
+end_tree(shells[0].pid)
+shells[0].wait()
+def lives(pid):
+    try: text = open(f"/proc/{pid}/stat").read()
+    except OSError: return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"  # whoever inherits it collects it in its own time
+while lives(below[0]): pass
+print(descendants(os.getpid()))
+"""
+
+
+# Breaks if what belongs to no program ends with a program, or if a process below it lives on when it is ended.
+def test_children_that_are_left_out(tmp_path: Path) -> None:
+    found = subprocess.run([sys.executable, "-c", SPARES], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == ("True True True\n[]\n", "")
+
+
 STAYS = """
 import os, subprocess
 from holdfast_train.pod.launcher.process_tree import end_descendants
@@ -60,3 +85,22 @@ kill(child.pid, 9)
 def test_a_process_that_does_not_end_is_reported() -> None:
     found = subprocess.run([sys.executable, "-c", STAYS], capture_output=True, text=True, timeout=60, check=False)
     assert (found.stdout, found.stderr) == ("True\n", "")
+
+
+# Breaks if a process that waits for the next attempt is ended, or if one that it has started lives on.
+ENDS_ALL_BUT_ONE = """
+import os, subprocess, sys
+from holdfast_train.pod.launcher.process_tree import descendants, end_descendants
+starts = "import subprocess, time; subprocess.Popen(['sleep', '3600']); print('up', flush=True); time.sleep(3600)"
+kept = subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE)
+kept.stdout.readline()
+left = end_descendants(30, but=kept.pid)
+print(left, descendants(os.getpid()) == [kept.pid])
+kept.kill()
+"""
+
+
+def test_a_process_that_waits_is_not_ended() -> None:
+    command = [sys.executable, "-c", ENDS_ALL_BUT_ONE]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == ("[] True\n", "")

@@ -1,6 +1,7 @@
 """The program of a pod: its start, the signals that it gets, its end."""
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -155,3 +156,14 @@ print(program.Program(["true"], {"PATH": "/usr/bin:/bin"}).run(None).oom_kills)
 def test_processes_that_ran_out_of_memory_count_for_the_program_that_had_them() -> None:
     found = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
     assert (found.stdout, found.stderr) == ("2\n", "")
+
+
+# Breaks if a program that somebody stops (a debugger, `kill -STOP`) counts as one that has ended.
+def test_a_program_that_is_stopped_has_not_ended(tmp_path: Path) -> None:
+    code = "import os; print(os.getpid(), flush=True); os.kill(os.getpid(), 19); raise SystemExit(4)"
+    process = start(tmp_path / "log", sys.executable, "-c", code)
+    assert process.stdout is not None
+    program = int(process.stdout.readline())
+    wait_for(lambda: Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[0] == "T", 30, "the stop")
+    os.kill(program, signal.SIGCONT)
+    assert process.wait(30) == 4

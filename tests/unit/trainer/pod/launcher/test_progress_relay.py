@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_train.pod.launcher.progress_relay import SERVER_TOKEN, SERVER_URL, progress_relay, without_proxy
+from holdfast_train.pod.launcher.patterns.output_progress import OutputProgress
+from holdfast_train.pod.launcher.progress_relay import (
+    PATTERNS,
+    SERVER_TOKEN,
+    SERVER_URL,
+    progress,
+    progress_relay,
+    without_proxy,
+)
 
 POD = {
     "HOLDFAST_OPERATOR_URL": "http://127.0.0.1:9",
@@ -73,3 +81,18 @@ def test_no_place_for_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[st
 )
 def test_requests_to_the_relay_pass_no_proxy(given: dict[str, str], expected: dict[str, str]) -> None:
     assert without_proxy(given) == expected
+
+
+# Breaks if what a program prints wins over what it reports.
+def test_a_report_ends_the_reading_of_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_way: list[bool] = []
+    monkeypatch.setattr(OutputProgress, "give_way", lambda _: gave_way.append(True))
+    with progress({**POD, PATTERNS: '["tqdm"]'}, str(tmp_path)) as (variables, listeners):
+        assert None not in listeners
+        headers = {"Authorization": f"Bearer {Path(variables[SERVER_TOKEN]).read_text()}"}
+        request = urllib.request.Request(variables[SERVER_URL], data=b"{}", headers=headers, method="POST")
+        assert gave_way == []
+        with urllib.request.urlopen(request, timeout=30):
+            assert len(gave_way) == 1
+    with progress(POD, str(tmp_path)) as (_, listeners):
+        assert listeners == (None, None)

@@ -1,5 +1,7 @@
 """Memory is short if less than a tenth of it is left. The page cache counts as left: the kernel gives it up."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,39 @@ def test_a_limit_counts(
     stat = f"anon 1\n{prefix}active_file {cache * G // 2}\n{prefix}inactive_file {cache * G // 2}\n"
     (folder / "memory.stat").write_text(stat)
     assert room.is_short() is short
+
+
+@pytest.mark.parametrize(("size", "fits"), [(59, True), (60, False), (200, False)])
+def test_what_fits_leaves_twice_as_much_as_what_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
+) -> None:
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    monkeypatch.setattr(room, "MACHINE", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: {500 << 20} kB\nMemAvailable: {160 << 20} kB\n")
+    assert room.has_room(size * G) is fits
+
+
+@pytest.mark.parametrize("folder", ["", "pids"])
+@pytest.mark.parametrize(("tasks", "fits"), [(("45", "100"), True), (("46", "100"), False), (("46", "max"), True)])
+def test_threads_are_limited_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, tasks: tuple[str, str], fits: bool
+) -> None:
+    monkeypatch.setattr(room, "GROUPS", tmp_path)
+    assert room.has_tasks()
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for name, text in zip(("pids.current", "pids.max"), tasks, strict=True):
+        (tmp_path / folder / name).write_text(text)
+    assert room.has_tasks() is fits
+
+
+def test_the_memory_of_a_process() -> None:
+    code = "import sys; data = b'a' * (64 << 20); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert 64 << 20 < room.process_memory(process.pid) < 80 << 20
+        process.kill()
+    assert room.process_memory(process.pid) == 0
 
 
 @pytest.mark.parametrize(("left", "short"), [(60, False), (40, True)])

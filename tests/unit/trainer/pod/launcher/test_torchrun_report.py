@@ -63,6 +63,25 @@ def test_the_newest_lines_are_kept_and_the_cause_has_its_place() -> None:
     assert kept == (*map(str, range(90 - LINES_KEPT + 1, 90)), CAUSE)
 
 
+BAD = [f"[rank1]: {line}" for line in ("Traceback (most recent call last):", "ValueError: this batch is bad")]
+
+
+def lost(rank: int) -> list[str]:
+    """What a rank prints whose peer is gone."""
+    reset = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711"
+    return [f"[rank{rank}]: {line}" for line in ("Traceback (most recent call last):", *map(str, range(9)), reset)]
+
+
+def test_the_words_of_the_rank_that_failed_by_itself_are_not_lost_among_those_of_its_peers() -> None:
+    """Breaks if a node with several ranks seems to have lost another node, because one of its ranks has failed."""
+    errors = ["a warning", *lost(0), *BAD, *lost(2), *lost(3), BEGIN[0], *TRACE, *REPORT]
+    assert last_lines(errors, []) == ("a warning", *BAD, CAUSE)
+
+
+def test_a_node_whose_ranks_have_all_lost_a_peer_says_so() -> None:
+    assert last_lines([*lost(0), BEGIN[0], *TRACE, *REPORT], []) == (*lost(0), CAUSE)
+
+
 @pytest.mark.parametrize(
     ("errors", "output", "kept"),
     [

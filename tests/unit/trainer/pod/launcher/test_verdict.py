@@ -7,8 +7,10 @@ import pytest
 from holdfast_train.pod.launcher.verdict import End, RankVerdict, classify, encode, exit_code
 
 
-def rank(result: str, *, number: int = 0, reason: str = "", at: float = 50.0, saved: int | None = None) -> RankVerdict:
-    return RankVerdict(number, result, reason, f"{result} by {number}", 120, saved, at)
+def rank(
+    result: str, *, number: int = 0, reason: str = "", message: str = "", at: float = 50.0, saved: int | None = None
+) -> RankVerdict:
+    return RankVerdict(number, result, reason, message or f"{result} by {number}", 120, saved, at)
 
 
 def end(
@@ -19,8 +21,9 @@ def end(
     lines: tuple[str, ...] = (),
     *,
     regrouped: float | None = None,
+    stalled: str = "",
 ) -> End:
-    return End(code, number, told, ranks, lines, regrouped_at=regrouped)
+    return End(code, number, told, ranks, lines, regrouped_at=regrouped, stalled=stalled)
 
 
 CLASSES = [
@@ -36,6 +39,13 @@ CLASSES = [
     (end(1, lines=("torch.OutOfMemoryError: CUDA out of memory.",)), "failed", "OutOfMemory"),
     (end(1, lines=("MemoryError",)), "failed", "OutOfMemory"),
     (end(1, lines=("the user wrote about memory",)), "failed", "UserException"),
+    # A training that hung, unless a rank has said why it failed, or everything was saved before.
+    (end(None, 9, stalled="no step"), "failed", "Stalled"),
+    (end(None, 9, stalled="no step", ranks=(rank("running"),)), "failed", "Stalled"),
+    (end(None, 9, stalled="no step", ranks=(rank("failed", reason="ValueError"),)), "failed", "ValueError"),
+    # The launcher ends the ranks of a training that hangs: what one says of the loss of another is no cause.
+    (end(None, 9, stalled="no step", ranks=(rank("failed", message="Connection reset by peer"),)), "failed", "Stalled"),
+    (end(None, 9, stalled="no step", ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
     # With it, under torchrun (always 1) and without.
     (end(1, told=10.0, ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
     (end(0, ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
@@ -99,6 +109,11 @@ def test_classification(ended: End, outcome: str, reason: str) -> None:
 )
 def test_exit_code(ended: End, code: int) -> None:
     assert exit_code(classify(ended)) == code
+
+
+def test_a_hang_has_no_last_lines() -> None:
+    found = classify(end(None, 9, stalled="no step", lines=("step 3", "step 4")))
+    assert (found["message"], found["lastLines"]) == ("no step", []), "they would hide the message"
 
 
 def test_steps_are_the_ranks_newest() -> None:

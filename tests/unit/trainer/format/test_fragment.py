@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Part
 from holdfast_train.format.tree import Shard, TensorEntry
-from holdfast_train.save.fragment import Fragment
 
 
 def test_it_comes_back_as_it_was_written() -> None:

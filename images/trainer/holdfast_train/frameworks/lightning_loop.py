@@ -1,0 +1,88 @@
+"""What the loops of a Lightning Trainer keep between two batches, besides model, optimizer and schedules."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["LightningLoop"]
+
+
+class LightningLoop:
+    """The progress of the loops, the other callbacks, the data module, and metrics that are not complete.
+
+    Lightning keeps no metrics in its checkpoints. A value that is logged with on_epoch=True has its sum here, and a
+    metric of torchmetrics its state. One rank has its own. `own`: the callback that saves.
+    """
+
+    def __init__(self, trainer: Any, own: Any) -> None:
+        self._trainer = trainer
+        self._others = [callback for callback in trainer.callbacks if callback is not own]
+        self._sums: dict[str, Any] = {}  # of the epoch, from the checkpoint, until the value is logged again
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state between two batches."""
+        trainer = self._trainer
+        results = trainer.fit_loop.epoch_loop._results
+        return {
+            "fit": trainer.fit_loop.state_dict(),
+            "callbacks": {callback.state_key: callback.state_dict() for callback in self._others},
+            "data": {} if trainer.datamodule is None else trainer.datamodule.state_dict(),
+            "sums": {**self._sums, **{name: _sum(result) for name, result in results.items() if _has_sum(result)}},
+            "logged": dict(trainer.callback_metrics),
+            "metrics": {
+                name: {"state": dict(metric.metric_state), "updates": metric.update_count}
+                for name, metric in self._metrics()
+                if metric.update_called
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None:
+        """Go on where `state` was made."""
+        trainer = self._trainer
+        trainer.fit_loop.load_state_dict(dict(state["fit"]))
+        for callback in self._others:
+            if found := state["callbacks"].get(callback.state_key):
+                callback.load_state_dict(found)
+        if trainer.datamodule is not None and state["data"]:
+            trainer.datamodule.load_state_dict(state["data"])
+        self._sums = dict(state["sums"])
+        trainer._logger_connector._callback_metrics.update(state["logged"])
+        for name, metric in self._metrics():
+            if found := state["metrics"].get(name):
+                vars(metric).update({name: _on(metric.device, value) for name, value in found["state"].items()})
+                metric._update_count = found["updates"]
+
+    def add_sums(self) -> None:
+        """Add what was logged in this epoch before the checkpoint to what was logged since."""
+        results = self._trainer.fit_loop.epoch_loop._results
+        for name in self._sums.keys() & results.keys():
+            result, before = results[name], self._sums.pop(name)
+            value = before["value"].to(result.value.device)
+            if result.meta.is_max_reduction or result.meta.is_min_reduction:
+                result.value = result.meta.reduce_fx(value, result.value)
+            else:
+                result.value = value + result.value
+            result._computed = None  # a value of before
+            if result.meta.is_mean_reduction:
+                result.cumulated_batch_size = result.cumulated_batch_size + before["samples"]
+
+    def begin_epoch(self) -> None:
+        """An epoch begins: the sums of the last one are not needed."""
+        self._sums = {}
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        for name, module in self._trainer.lightning_module.named_modules():
+            if hasattr(module, "metric_state"):
+                yield name, module
+
+
+def _has_sum(result: Any) -> bool:
+    return bool(result.is_tensor and result.meta.on_epoch and result.update_called)
+
+
+def _sum(result: Any) -> dict[str, Any]:
+    mean = result.meta.is_mean_reduction
+    return {"value": result.value, "samples": int(result.cumulated_batch_size) if mean else 0}
+
+
+def _on(device: Any, value: Any) -> Any:
+    return [part.to(device) for part in value] if isinstance(value, list) else value.to(device)

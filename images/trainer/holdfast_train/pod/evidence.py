@@ -1,0 +1,70 @@
+"""The evidence of hangs in a storage: one object for each node and hang. It holds no checkpoint, and no fence rules it.
+
+Retention and `holdfast checkpoints prune` leave it. The newest MOST objects stay, each of at most about 700 kB.
+"""
+
+import json
+import re
+import sys
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast_train.environment import Environment
+from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.say import say
+from holdfast_train.storage.base import Storage, join_uri
+from holdfast_train.storage.opening import open_retrying
+
+__all__ = ["MOST", "keep", "read"]
+
+PREFIX: Final = "evidence/"
+KEY: Final = re.compile(r"evidence/a([1-9][0-9]{0,17})-n([0-9]{1,9})-[0-9a-f]{12}\.json")
+MOST: Final = 256
+PATIENCE: Final = 15.0  # seconds that the storage may not answer
+
+
+def keep(storage: Storage, document: Mapping[str, Any]) -> str:
+    """Store the evidence of one node, and delete the oldest that is too much. Returns its key. StorageError."""
+    entries = sorted(storage.entries(PREFIX), key=lambda entry: (entry.modified_at, entry.key))
+    key = f"{PREFIX}a{document['attempt']}-n{document['node']}-{uuid.uuid4().hex[:12]}.json"
+    storage.put_if_absent(key, json.dumps(document, separators=(",", ":")).encode())
+    storage.delete([entry.key for entry in entries[: max(0, len(entries) + 1 - MOST)]])
+    return key
+
+
+def read(storage: Storage, attempt: int | None = None) -> list[dict[str, Any]]:
+    """The evidence of one attempt, by default of the newest that has some, one document for each node. StorageError.
+
+    Empty if there is none. If attempts of a job that was created anew have the same number, the newest hang counts.
+    """
+    found = [(int(named[1]), entry) for entry in storage.entries(PREFIX) if (named := KEY.fullmatch(entry.key))]
+    if attempt is None and found:
+        attempt = max(found, key=lambda one: one[1].modified_at)[0]
+    newest = sorted((entry for number, entry in found if number == attempt), key=lambda entry: entry.modified_at)
+    documents = [json.loads(storage.get(entry.key)) for entry in newest]
+    of_node = {one["node"]: one for one in documents if one["jobUID"] == documents[-1]["jobUID"]}
+    return [of_node[node] for node in sorted(of_node)]
+
+
+def main() -> int:
+    """Store the document that comes on the standard input, and print its address. 1 if that fails."""
+    environment = Environment.read()
+    if environment is None or environment.checkpoint_uri is None:
+        return 1
+    own = environment.identity
+    document = {**json.load(sys.stdin), "namespace": own.namespace, "job": own.job, "jobUID": own.job_uid}
+    document |= {"attempt": own.attempt, "podUID": own.pod_uid, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    try:
+        storage = open_retrying(environment, environment.checkpoint_uri)
+        with storage.within(PATIENCE):
+            sys.stdout.write(join_uri(storage.uri, keep(storage, document)) + "\n")
+    except HoldfastTrainError as error:
+        say(f"the evidence is not kept: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""`record`: what is known of a hang goes into the log and the storage. Then its ranks are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ..process_tree import descendants
+from ..stall_watch import read_pulses
+from ..verdict import RankVerdict
+from ..verdict_files import read_rank_verdicts, say
+from .blame import by_stacks, facts, has_cause, words
+from .gather import gather, look
+from .keep import keep
+
+LINES = 60  # of the program's output
+OTHERS_SECONDS = 10.0  # for the launchers of the other nodes to gather too: the end of one rank ends the others
+
+
+def waits_for_other_nodes(folder: str | None, others: Collection[int] = ()) -> bool:
+    """True if no rank of this node is known to be why the training takes no step. The ranks go on."""
+    return not has_cause(look(folder or "", _running(folder, others), {}))
+
+
+def _running(folder: str | None, others: Collection[int]) -> list[RankVerdict]:
+    alive = set(descendants(os.getpid(), others))
+    return [one for one in read_rank_verdicts(folder) if one.result == "running" and one.pid in alive]
+
+
+def record(
+    folder: str | None,
+    how: str,
+    lines: Sequence[str],
+    environment: Mapping[str, str],
+    others: Collection[int] = (),
+) -> tuple[str, dict[str, Any]]:
+    """Record a program that hangs, `how` in words, and kill its ranks.
+
+    Returns where the hang is, to follow `how`, and what the operator compares with the other nodes.
+
+    `lines`: what it has printed last. `others`: children of this process that belong to no program.
+    """
+    running = _running(folder, others)
+    pulses = read_pulses(folder or "")
+    steps = {rank: one.step for rank, one in pulses.items()}
+    is_alone = environment.get("HOLDFAST_NODES", "1") in ("", "1")
+    ranks = gather(folder or "", running, steps, 0.0 if is_alone else OTHERS_SECONDS)
+    where = words(ranks)
+    say(f"{how}{where}: the program is ended; what the threads of its ranks do, as Python says it:")
+    for members, stacks in by_stacks(ranks):
+        say(f"rank {', '.join(map(str, members))}:\n{stacks}")
+    document = {
+        "v": 1,
+        "node": int(environment.get("HOLDFAST_RANK") or 0),
+        "pod": environment.get("HOLDFAST_POD_NAME", ""),
+        "why": how,
+        "ranks": ranks,
+        "lastLines": list(lines)[-LINES:],
+    }
+    keep(document, next((one.python for one in running if one.python), ""), environment)
+    for one in running:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one.pid, signal.SIGKILL)
+    return where, facts(ranks)

@@ -1,0 +1,144 @@
+"""`look` and `gather`: what the ranks of a training that hangs do, while they still do it.
+
+Each rank has answered its launcher's questions since it began (`holdfast_train.pod.rank_evidence`), and goes on. In
+`gather`, a rank that a signal has stopped ends as it answers, after all others: it must not train on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..process_tree import state_of
+from ..verdict import RankVerdict
+
+# A rank that gets one writes its stacks, and goes on or ends. No library is known to use these; macOS has none of them.
+GO_ON_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 8
+END_SIGNAL = GO_ON_SIGNAL + 1
+STACKS, ASK, ANSWER = "stacks-{}", "ask-{}", "collectives-{}.json"  # files beside the verdicts, by rank
+ANSWER_SECONDS = 3.0  # for all ranks to tell of their collectives,
+STACK_SECONDS = 3.0  # and for one to write its stacks
+PAUSE = 0.05  # between two looks
+MOST_BYTES = 512 << 10  # of the stacks of all ranks of a node,
+RANK_BYTES = 64 << 10  # and of one; the end counts, because the main thread is there
+STOPPED = "T"  # letter in /proc of a process that SIGSTOP has stopped
+
+
+def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int | None]) -> list[dict[str, Any]]:
+    """For each rank: its step, the letter of its state in /proc, its stacks, and its collectives, if it told them.
+
+    The ranks go on. One that is stopped has no stacks. `steps`: by rank.
+    """
+    ranks = _known(verdicts)
+    letters = {one.rank: _letter(one.pid) for one in ranks}
+    answers = {one.rank: Path(folder, ANSWER.format(one.rank)) for one in ranks if letters[one.rank] != STOPPED}
+    for path in answers.values():
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # of an earlier look
+    asked = [answers[rank] for rank in answers if _ask(Path(folder, ASK.format(rank)))]
+    _wait(lambda: all(path.exists() for path in asked), ANSWER_SECONDS)
+    return [
+        {
+            "rank": one.rank,
+            "step": steps.get(one.rank),
+            "state": letters[one.rank],
+            "stacks": _stacks(one, folder, GO_ON_SIGNAL, len(ranks)) if letters[one.rank] != STOPPED else "",
+            "collectives": _read(answers.get(one.rank)),
+        }
+        for one in ranks
+    ]
+
+
+def gather(
+    folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int | None], hold: float = 0.0
+) -> list[dict[str, Any]]:
+    """As `look`, with the stacks of all ranks, which are stopped or have ended afterwards.
+
+    `hold`: seconds before the first of them ends.
+    """
+    ranks = {one.rank: one for one in _known(verdicts)}
+    found = look(folder, ranks.values(), steps)
+    for one in found:
+        if one["state"] != STOPPED:
+            _signal(ranks[one["rank"]].pid, signal.SIGSTOP)
+    time.sleep(hold)
+    for one in found:
+        if one["state"] == STOPPED:
+            one["stacks"] = _stacks(ranks[one["rank"]], folder, END_SIGNAL, len(ranks))
+    return found
+
+
+def _known(verdicts: Iterable[RankVerdict]) -> list[RankVerdict]:
+    return sorted((one for one in verdicts if one.pid), key=lambda one: one.rank)
+
+
+def _letter(pid: int) -> str:
+    found = state_of(pid)
+    return found.letter if found is not None else ""
+
+
+def _ask(pipe: Path) -> bool:
+    """True if a rank reads the question."""
+    try:
+        number = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # an older library makes no pipe, or the rank has ended
+        return False
+    try:
+        return os.write(number, b"?") == 1
+    except OSError:
+        return False
+    finally:
+        os.close(number)
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8")) if path else {}
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _stacks(rank: RankVerdict, folder: str, number: int, ranks: int) -> str:
+    """What all threads of a rank do, as Python's faulthandler says it on the signal `number`."""
+    path = Path(folder, STACKS.format(rank.rank))
+    if not path.exists():  # of an older library, which has no handler: the signal would end the process
+        return ""
+    begin = path.stat().st_size  # after what an earlier look wrote
+    sizes = [-1, begin]
+
+    def is_written() -> bool:
+        sizes.append(path.stat().st_size)
+        return begin < sizes[-1] == sizes[-2]
+
+    _signal_main_thread(rank.pid, number)
+    _signal(rank.pid, signal.SIGCONT)
+    _wait(is_written, STACK_SECONDS)
+    most = min(RANK_BYTES, MOST_BYTES // ranks)
+    return path.read_bytes()[begin:][-most:].decode("utf-8", "replace")
+
+
+def _signal_main_thread(pid: int, number: int) -> None:
+    """It gets the signal before it goes on. Another thread could get a signal to the process, and be later than it."""
+    to_thread = getattr(ctypes.CDLL(None), "tgkill", None)
+    if to_thread is None:  # a C library without it, such as musl
+        _signal(pid, number)
+    else:
+        to_thread(pid, pid, number)
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

@@ -1,0 +1,176 @@
+"""`OutputProgress`: the progress of one program, from the lines that it prints.
+
+What passes the output on only leaves a copy here. A thread of its own looks at the newest output, at most once a second
+and for at most a twentieth of the time. A program that prints more than that is not slowed: older output is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from ..progress_relay import PATTERNS
+from ..status_forwarder import StatusForwarder
+from ..verdict_files import say
+from .pattern import Pattern, patterns_of
+
+MOST_BYTES = 65_536  # of each output, between two looks
+LINE_BYTES = 2_048  # the rest of a longer line is not looked at
+PAUSE_SECONDS = 1.0  # between two looks; and an unfinished line counts if nothing follows for as long
+SHARE = 20  # a look is followed by a pause that is this many times as long
+LAST_SECONDS = 1.0  # for the last look, after the end of the program
+_ENDS = re.compile(rb"[\r\n]+")  # a bar is rewritten with "\r"
+_NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
+
+
+class _Stream:
+    """The newest output of one pipe."""
+
+    def __init__(self) -> None:
+        self.fresh, self.is_cut = bytearray(), False
+        self._rest, self._is_seen, self._skips = b"", True, False
+
+    def add(self, data: bytes) -> None:
+        self.fresh += data
+        if len(self.fresh) > MOST_BYTES:
+            del self.fresh[:-MOST_BYTES]
+            self.is_cut = True
+
+    @property
+    def waits(self) -> bool:
+        """True if there is an unfinished line that was not looked at."""
+        return not self._is_seen
+
+    def lines(self, data: bytes, *, is_cut: bool, is_last: bool) -> list[bytes]:
+        """The lines that `data` ends, and the unfinished one if nothing has followed it."""
+        if is_cut:
+            self._rest, self._skips = b"", True
+        first, *more = _ENDS.split(data)
+        if more:
+            whole = [*([] if self._skips else [self._rest + first]), *more[:-1]]
+            self._rest, self._skips = more[-1][:LINE_BYTES], False
+        else:
+            whole = []
+            self._rest = b"" if self._skips else (self._rest + first)[:LINE_BYTES]
+        if data:
+            self._is_seen = not self._rest
+        if self._rest and not self._is_seen and (is_last or not data):
+            self._is_seen = True
+            whole.append(self._rest)
+        return [line[:LINE_BYTES] for line in whole]
+
+
+class Figures:
+    """What the lines say. Of several bars, the one with the greatest total counts, until it is full."""
+
+    def __init__(self, patterns: list[Pattern]) -> None:
+        self._patterns = patterns
+        self._total = 0
+        self.metrics: dict[str, str] = {}
+
+    def read(self, line: str) -> None:
+        """Take what the patterns find in the line; of two that find the same number, the first one decides."""
+        values: dict[str, str] = {}
+        for pattern in self._patterns:
+            for name, value in (pattern.find(line) or {}).items():
+                values.setdefault(name, value)
+        total, step = int(values.get("total", 0)), int(values.get("step", 0))
+        if total and (total < self._total or step > total):
+            return
+        if total:
+            self._total = 0 if step == total else total
+            self.metrics["total_steps"] = str(total)
+        if "epoch_steps" in values and "epoch" in values:
+            step = int(values["epoch"]) * int(values["epoch_steps"]) + int(values["epoch_step"])
+        if step:
+            self.metrics["step"] = str(step)
+        self.metrics |= {name: values[name] for name in ("loss", "grad_norm") if name in values}
+
+
+class OutputProgress:
+    """Looks at two outputs and offers each change to `offer`, as the status protocol of Kubeflow's TrainJob has it."""
+
+    def __init__(
+        self, patterns: list[Pattern], offer: Callable[[dict[str, Any]], None], finish: Callable[[], None]
+    ) -> None:
+        self._figures, self._offer, self._finish = Figures(patterns), offer, finish
+        self._streams = (_Stream(), _Stream())
+        self._changed = threading.Condition()
+        self._is_over = self._gave_way = False
+        self._thread = threading.Thread(target=self._run, name="output-progress", daemon=True)
+        self._thread.start()
+
+    def add_out(self, data: bytes) -> None:
+        """The program has printed this to its standard output."""
+        self._add(self._streams[0], data)
+
+    def add_err(self, data: bytes) -> None:
+        """The program has printed this to its standard error."""
+        self._add(self._streams[1], data)
+
+    def give_way(self) -> None:
+        """The program reports by itself: nothing more is read from what it prints."""
+        self._gave_way = True
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Look at what is left, for LAST_SECONDS at most, and report it."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        self._thread.join(LAST_SECONDS)
+        self._finish()
+
+    def _add(self, stream: _Stream, data: bytes) -> None:
+        with self._changed:
+            if not self._is_over:
+                stream.add(data)
+                self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                pause = PAUSE_SECONDS if any(stream.waits for stream in self._streams) else None
+                self._changed.wait_for(lambda: self._is_over or any(s.fresh for s in self._streams), pause)
+                is_over, taken = self._is_over, [(s, bytes(s.fresh), s.is_cut) for s in self._streams]
+                for stream in self._streams:
+                    stream.fresh, stream.is_cut = bytearray(), False
+            began = time.thread_time()
+            self._look([line for s, data, cut in taken for line in s.lines(data, is_cut=cut, is_last=is_over)])
+            if is_over:
+                return
+            with self._changed:
+                took = time.thread_time() - began
+                self._changed.wait_for(lambda: self._is_over, max(PAUSE_SECONDS, SHARE * took))
+
+    def _look(self, lines: list[bytes]) -> None:
+        before = dict(self._figures.metrics)
+        for line in lines:
+            if self._gave_way:
+                return
+            self._figures.read(line.decode("utf-8", "replace"))
+        if self._figures.metrics != before:
+            metrics = [{"name": name, "value": value} for name, value in self._figures.metrics.items()]
+            now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.9 has no datetime.UTC
+            self._offer({"trainerStatus": {"lastUpdatedTime": now, "metrics": metrics}})
+
+
+def output_progress(environment: Mapping[str, str]) -> OutputProgress | None:
+    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first."""
+    given = environment.get(PATTERNS)
+    if not given or not all(map(environment.get, _NEEDED)) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
+        return None
+    try:
+        patterns = patterns_of(json.loads(given))
+    except (ValueError, KeyError, TypeError) as error:
+        say(f"{PATTERNS} is not a list of patterns ({error}); no progress is read from the output")
+        return None
+    forwarder = StatusForwarder(environment)
+    return OutputProgress(patterns, forwarder.offer, forwarder.finish)

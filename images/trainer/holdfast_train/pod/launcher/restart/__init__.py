@@ -1,0 +1,1 @@
+"""How the program of the next attempt starts faster than in a new process."""

@@ -1,0 +1,187 @@
+"""`InPlace`: a program that goes on in its own process when the training starts anew.
+
+A program that calls `holdfast_train.restart_in_place` makes a pipe named `PID.call` in a folder that the launcher gives
+it. When its part of an attempt is over, it writes `PID.back` and stops itself (SIGSTOP): a process that is stopped can
+do nothing. The launcher then ends all other processes of the program, as after the end of any program.
+
+For the next attempt the launcher writes `PID.next` and lets the process go on (SIGCONT). Once the process has cleaned
+up it writes `PID.on`. If it does not, within ANSWER_SECONDS, it is killed, and a new process starts in its place. So an
+attempt never fails because of what an earlier one has left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..process_tree import state_of
+from ..program import Program, Running, Starter
+from ..verdict_files import say, temporary_folder
+
+FOLDER = "HOLDFAST_IN_PLACE"
+ANSWER_SECONDS = 10.0  # for a process that goes on to have cleaned up
+LOOK_SECONDS = 0.01  # between two looks whether it has
+
+
+class InPlace(Starter):
+    """Keeps the process of the program, if it comes back from its attempt. `new` starts the process of all others.
+
+    All methods but `ask` must be called in the main thread, which collects the children of the launcher.
+    """
+
+    def __init__(self, folder: str, new: Starter) -> None:
+        """OSError if nothing can be written into `folder`."""
+        self._folder = Path(folder)
+        self._new = new
+        self._waiting: tuple[Running, float] | None = None  # a process, and when it was started
+        (self._folder / f"launcher-{os.getpid()}").touch()
+
+    # What `new` does.
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """As Starter."""
+        return self._new.imports
+
+    def prepare(self, imports: Sequence[str], environment: Mapping[str, str], over: threading.Event) -> None:
+        """As Starter."""
+        self._new.prepare(imports, environment, over)
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """As Starter."""
+        return self._new.start(command, environment)
+
+    @property
+    def oom_kills(self) -> int:
+        """As Starter."""
+        return self._new.oom_kills
+
+    def processes(self) -> list[int]:
+        """As Starter."""
+        return self._new.processes()
+
+    def beside(
+        self, program: Program, environment: Mapping[str, str], folder: str | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """As Starter."""
+        return self._new.beside(program, environment, folder)
+
+    # While the program runs.
+
+    def ask(self, pid: int, attempt: str) -> bool:
+        """As Starter."""
+        try:
+            pipe = os.open(self._folder / f"{pid}.call", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # there is none, or no process reads it
+            return False
+        try:
+            return os.write(pipe, f"{attempt}\n".encode()) > 0
+        except OSError:
+            return False
+        finally:
+            os.close(pipe)
+
+    def read_back(self, pid: int) -> int | None:
+        """As Starter."""
+        path = self._folder / f"{pid}.back"
+        try:
+            code = int(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        path.unlink()
+        return code
+
+    def keep(self, running: Running) -> None:
+        """As Starter."""
+        found = state_of(running.child.pid)
+        self._waiting = None if found is None else (running, found.started_at)
+
+    def let_end(self, pid: int) -> None:
+        """As Starter."""
+        self._let_go_on(pid, {"do": "end"})
+
+    # Between two attempts.
+
+    @property
+    def kept(self) -> int:
+        """As Starter."""
+        return 0 if self._waiting is None else self._waiting[0].child.pid
+
+    def go_on(self, environment: Mapping[str, str]) -> Running | None:
+        """As Starter."""
+        if self._waiting is None:
+            return None
+        running, started_at = self._waiting
+        pid = running.child.pid
+        before = running.environment
+        changed = {name: environment.get(name) for name in {*environment, *before}}
+        changed = {name: value for name, value in changed.items() if value != before.get(name)}
+        if self._state(pid, started_at) == "T" and self._let_go_on(pid, {"do": "start", "environment": changed}):
+            answer, deadline = self._folder / f"{pid}.on", time.monotonic() + ANSWER_SECONDS
+            is_alive = True
+            while is_alive and time.monotonic() < deadline:
+                is_alive = self._state(pid, started_at) not in ("", "Z", "X")  # before the look: it may answer and end
+                if answer.exists():
+                    answer.unlink()
+                    self._waiting = None
+                    say("the program goes on in its process")
+                    return running
+                time.sleep(LOOK_SECONDS)
+        say("the program cannot go on in its process: a new one starts")
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """End the process that waits, if there is one. One that hangs in a driver stays, and is a process of no one."""
+        if self._waiting is None:
+            return
+        (running, started_at), self._waiting = self._waiting, None
+        pid = running.child.pid
+        running.child.returncode = -signal.SIGKILL  # Popen must not wait for a process that is collected here
+        deadline = time.monotonic() + ANSWER_SECONDS
+        if self._state(pid, started_at):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < deadline:
+                    time.sleep(LOOK_SECONDS)
+        for path in self._folder.glob(f"{pid}.*"):
+            path.unlink()
+
+    def _let_go_on(self, pid: int, word: Mapping[str, object]) -> bool:
+        path = self._folder / f"{pid}.next"
+        try:
+            path.with_suffix(".new").write_text(json.dumps(word), encoding="utf-8")
+            path.with_suffix(".new").replace(path)
+            os.kill(pid, signal.SIGCONT)
+        except OSError as error:
+            say(f"the program that waits cannot be told to go on: {error}")
+            return False
+        return True
+
+    @staticmethod
+    def _state(pid: int, started_at: float) -> str:
+        """One letter of /proc; empty if the process has ended, and its number may belong to another one."""
+        found = state_of(pid)
+        return found.letter if found is not None and found.started_at == started_at else ""
+
+
+@contextlib.contextmanager
+def in_place(environment: dict[str, str], new: Starter) -> Iterator[Starter]:
+    """An InPlace for programs with one process on each node, otherwise `new`. `environment` gets its variable."""
+    with contextlib.ExitStack() as stack:
+        starter = new
+        if environment.get("PET_NPROC_PER_NODE", "1") == "1" and (folder := stack.enter_context(temporary_folder())):
+            try:
+                starter = stack.enter_context(contextlib.closing(InPlace(folder, new)))
+                environment[FOLDER] = folder
+            except OSError as error:
+                say(f"no program goes on in its process: {error}")
+        yield starter

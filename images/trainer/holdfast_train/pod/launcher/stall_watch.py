@@ -1,0 +1,176 @@
+"""`StallWatch`: ends a training that hangs: it takes no step, and its program does not end.
+
+The launcher looks, not the operator and not the program: a deadlock or SIGSTOP also stops the threads that report, and
+an operator that is away is no hang. Each rank writes its last step into the file `pulse-<rank>` beside its verdict.
+What the ranks do is gathered before the program is ended (`hang`).
+Times are of the launcher's clock, so a program that is slow to write looks slow and not hung.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .process_tree import descendants
+from .verdict_files import say
+
+LOOK_SECONDS = 1.0  # between two looks
+AUTO, AUTO_LEAST = "Auto", 300.0  # seconds: shorter outages of a data source are no hang
+TIMES_P99, TIMES_LONGEST = 5.0, 2.0
+PAUSES_KEPT = 1000
+IDLE = 0.05  # of one core: a program that computes, loads or evaluates uses more
+TRAINING = "training"
+
+
+class Rank(NamedTuple):
+    """What a rank does, and its last step."""
+
+    doing: str
+    step: int | None
+
+
+class Pace:
+    """Judges from look to look whether a training hangs. Pure: `now` is in seconds, of any clock that does not jump.
+
+    `limit`: seconds without a step; None for Auto. Auto learns the pauses between steps, and takes a program that uses
+    the processor for one that works: an evaluation may take longer than all steps before it.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self._seen: Mapping[int, Rank] = {}
+        self._changed_at = self._idle_since = 0.0
+        self._is_first = True  # no pause between two steps has begun
+        self._pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds without a step after which a training hangs; None if that is not known yet."""
+        if self._limit is not None:
+            return self._limit
+        if not self._pauses:
+            return None
+        ordered = sorted(self._pauses)
+        return max(AUTO_LEAST, TIMES_P99 * ordered[(len(ordered) - 1) * 99 // 100], TIMES_LONGEST * ordered[-1])
+
+    def look(self, ranks: Mapping[int, Rank], now: float, *, is_idle: bool) -> str:
+        """How the training hangs, in words; empty if it does not. `is_idle`: no processor was used meanwhile."""
+        if not is_idle:
+            self._idle_since = now
+        if ranks != self._seen:
+            self._learn(ranks, now)
+            self._seen, self._changed_at = dict(ranks), now
+            return ""
+        if not ranks or any(one.doing != TRAINING or one.step is None for one in ranks.values()):
+            return ""
+        since = self._changed_at if self._limit is not None else max(self._changed_at, self._idle_since)
+        limit = self.limit
+        if limit is None or now - since <= limit:
+            return ""
+        return _words(ranks, now - self._changed_at, limit, is_auto=self._limit is None)
+
+    def put_off(self, now: float) -> None:
+        """Begin anew to wait for a step, or for the limit."""
+        self._idle_since = now
+
+    def _learn(self, ranks: Mapping[int, Rank], now: float) -> None:
+        """A pause counts if all ranks trained before it and after it: a save is not a pause between steps."""
+        both = [*self._seen.values(), *ranks.values()]
+        if not self._seen or not ranks or any(one.doing != TRAINING for one in both):
+            self._is_first = True
+        elif self._is_first:
+            self._is_first = False  # it began before the first look that saw training
+        else:
+            self._pauses.append(now - self._changed_at)
+
+
+def _words(ranks: Mapping[int, Rank], seconds: float, limit: float, *, is_auto: bool) -> str:
+    steps = {rank: one.step or 0 for rank, one in ranks.items()}
+    last = min(steps.values())
+    kind = f"Auto, {limit:.0f} s here, without use of a processor" if is_auto else f"{limit:g} s"
+    text = f"no step for {seconds:.0f} s after step {last} (failure.stallTimeout: {kind})"
+    behind = [str(rank) for rank, step in sorted(steps.items()) if step == last]
+    return text if len(set(steps.values())) == 1 else f"{text}; behind the others: rank {', '.join(behind)}"
+
+
+def read_limit(environment: Mapping[str, str]) -> tuple[bool, float | None]:
+    """Whether to look, and the limit in seconds, None for Auto."""
+    text = environment.get("HOLDFAST_STALL_TIMEOUT", "")
+    if text == AUTO:
+        return True, None
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        return True, float(text)
+    if text:
+        say(f"HOLDFAST_STALL_TIMEOUT is {text!r}; allowed: Auto or a number of seconds. A hang is not noticed")
+    return False, None
+
+
+def read_pulses(folder: str) -> dict[int, Rank]:
+    """What each rank wrote last. A file that is being written is left out."""
+    found = {}
+    for path in Path(folder).glob("pulse-*"):
+        with contextlib.suppress(OSError, ValueError):
+            doing, step = path.read_text(encoding="utf-8").split()
+            found[int(path.name[len("pulse-") :])] = Rank(doing, None if step == "-" else int(step))
+    return found
+
+
+def processor_time(processes: list[int]) -> dict[int, float]:
+    """By process: the seconds of processor time that it has used."""
+    found = {}
+    for pid in processes:
+        with contextlib.suppress(OSError):  # the process has ended since
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+class StallWatch:
+    """Inside `with`, a thread looks at the pulses in `folder`, and calls `end`, with words, if training hangs.
+
+    On one of several nodes, a program that waits, without a processor, for an evaluation on another node looks like one
+    that hangs. So with Auto, `end` ends it only if one of its own ranks is the cause; otherwise it returns False, and
+    is called again after the same time.
+    """
+
+    def __init__(self, folder: str | None, environment: Mapping[str, str], end: Callable[..., bool]) -> None:
+        self._is_on, seconds = read_limit(environment)
+        self._folder = folder
+        self._pace = Pace(seconds)
+        self._is_auto = seconds is None
+        self._only_own = self._is_auto and environment.get("HOLDFAST_NODES", "1") not in ("", "1")
+        self._end = end
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stall-watch", daemon=True)
+
+    def __enter__(self) -> None:
+        if self._is_on and self._folder:
+            for path in Path(self._folder).glob("pulse-*"):  # of an earlier program in a shared folder
+                path.unlink()
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        before: dict[int, float] = {}
+        looked_at = time.monotonic()
+        while self._folder and not self._over.wait(LOOK_SECONDS):
+            ranks, now = read_pulses(self._folder), time.monotonic()
+            used = processor_time(descendants(os.getpid())) if ranks and self._is_auto else {}
+            spent = sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
+            how = self._pace.look(ranks, now, is_idle=spent <= IDLE * (now - looked_at))
+            before, looked_at = used, now
+            if how:
+                if self._end(how, only_own=self._only_own):
+                    return
+                self._pace.put_off(time.monotonic())

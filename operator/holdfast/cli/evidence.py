@@ -1,0 +1,83 @@
+"""`holdfast evidence`: what the ranks of a training that hung were doing, and which of them is at fault."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.checkpoints.on_storage import Opened, on_storage
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.ui import formats
+from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast_train.pod import evidence as stored
+from holdfast_train.pod.launcher.hang.blame import by_stacks, place, suspects
+
+COLUMNS = (
+    Column("RANK", right=True),
+    Column("NODE", rank=2, right=True),
+    Column("STEP", rank=1, right=True),
+    Column("COLLECTIVES", rank=3),
+    Column("WHERE"),
+    Column("AT FAULT", loose=True),
+)
+
+
+@on_storage
+def evidence(
+    at: Opened, attempt: Annotated[int | None, typer.Option(min=1, help="Default: the last one that hung.")] = None
+) -> None:
+    """Show what the ranks of a training that hung were doing.
+
+    First a table of the ranks: the last step, how many collectives of each process group a rank had entered, where its
+    main thread was, and why it is at fault, if that is known. Then the stacks of all threads, stacks that several ranks
+    have in common once, and the last lines of each node.
+
+    \b
+    Examples:
+      holdfast evidence vit-faces -n vision
+      holdfast evidence s3://runs/vision/vit-faces --attempt 3
+      holdfast evidence file:///mnt/vision/vit-faces --json | jq '.suspects'
+    """
+    documents = stored.read(at.storage, attempt)
+    if not documents:
+        which = "no attempt left" if attempt is None else f"attempt {attempt} left no"
+        raise CliError(
+            f"{which} evidence of a hang below {at.storage.uri}",
+            code=ExitCode.NOT_FOUND,
+            hint="the launcher writes it when a training stalls: docs/how-to/trainings-that-hang.md",
+        )
+    ranks = [{**rank, "node": one["node"]} for one in documents for rank in one["ranks"]]
+    faults = {one.rank: one.why for one in suspects(ranks)}
+    data = {"suspects": [{"rank": rank, "why": why} for rank, why in faults.items()], "nodes": documents}
+    at.answer(data, lambda out: show(out, documents, ranks, faults))
+
+
+def show(out: Console, documents: list[dict[str, Any]], ranks: list[dict[str, Any]], faults: dict[int, str]) -> None:
+    """Print it for people."""
+    for one in documents:
+        out.print(Text(f"attempt {one['attempt']}, node {one['node']}, {one['at']}: {one['why']}"), soft_wrap=True)
+    out.print()
+    out.print(Fitting(COLUMNS, [_row(one, faults) for one in sorted(ranks, key=lambda one: int(one["rank"]))]))
+    for members, stacks in by_stacks(ranks):
+        title = "rank" if len(members) == 1 else "ranks"
+        out.print()
+        out.print(Text(f"{title} {', '.join(map(str, members))}", style="bold"), soft_wrap=True)
+        out.print(Text(stacks), soft_wrap=True)
+    for one in documents:
+        if one["lastLines"]:
+            out.print()
+            out.print(Text(f"last lines of node {one['node']}", style="bold"))
+            out.print(Text("\n".join(one["lastLines"])), soft_wrap=True)
+
+
+def _row(one: dict[str, Any], faults: dict[int, str]) -> list[Text]:
+    entered = ", ".join(f"{group}: {found['number']}" for group, found in sorted(one["collectives"].items()))
+    return [
+        Text(str(one["rank"])),
+        Text(str(one["node"])),
+        Text(formats.count(one["step"])),
+        Text(entered or formats.NOTHING),
+        Text(place(one["stacks"]) or formats.NOTHING),
+        Text(faults.get(one["rank"], ""), style="red"),
+    ]

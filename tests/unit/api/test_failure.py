@@ -1,0 +1,55 @@
+"""What is done when a program fails, as people write it."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.api.failure import Failure, Spike, StallTimeout
+from holdfast_train.environment import Environment
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "for_launcher"),
+    [
+        ("Auto", StallTimeout(auto=True), "Auto"),
+        ("Off", StallTimeout(), None),
+        ("20m", StallTimeout(period=timedelta(minutes=20)), "1200"),
+        ("1d", StallTimeout(period=timedelta(days=1)), "86400"),
+    ],
+)
+def test_a_stall_timeout_is_read(text: str, expected: StallTimeout, for_launcher: str | None) -> None:
+    found = Failure.model_validate({"stallTimeout": text}).stall_timeout
+    assert (found, found.for_launcher, str(found)) == (expected, for_launcher, text)
+
+
+@pytest.mark.parametrize("text", ["auto", "off", "9s", "8d", "-20m", "", 20, None, {"auto": True, "period": "PT20M"}])
+def test_a_text_that_is_no_stall_timeout_is_refused(text: object) -> None:
+    with pytest.raises(ValidationError):
+        Failure.model_validate({"stallTimeout": text})
+
+
+def test_a_hang_is_looked_for_unless_it_is_switched_off() -> None:
+    assert Failure().stall_timeout.for_launcher == "Auto"
+
+
+def test_a_spike_has_defaults_and_is_off_without_them() -> None:
+    """Breaks if the program cannot read what the operator gives it."""
+    assert Failure().spike is None
+    given = Failure.model_validate({"spike": {}}).spike
+    assert given == Spike(deviations=10, steps=10, window=200)
+    read = Environment.read({"HOLDFAST_JOB": "job", "HOLDFAST_JOB_UID": "uid", "HOLDFAST_SPIKE": given.for_program})
+    assert read is not None
+    assert read.spike is not None
+    assert (read.spike.deviations, read.spike.steps, read.spike.window) == (10, 10, 200)
+
+
+@pytest.mark.parametrize("given", [{"deviations": 2}, {"steps": 51}, {"window": 19}, {"window": "200"}, "Off"])
+def test_a_spike_that_makes_no_sense_is_refused(given: object) -> None:
+    with pytest.raises(ValidationError):
+        Failure.model_validate({"spike": given})
+
+
+def test_a_spike_without_an_answer_is_refused() -> None:
+    with pytest.raises(ValidationError, match="nonFinite Rollback or Stop"):
+        Failure.model_validate({"spike": {}, "nonFinite": "Ignore"})

@@ -1,0 +1,91 @@
+"""A loop over epochs and batches of a plain loader."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.trainer.stores import variables
+from torch.utils.data import DataLoader
+
+from holdfast_train.errors import StateError
+from holdfast_train.frameworks.epoch_run import EpochRun
+from holdfast_train.frameworks.position import Position
+
+EPOCH = 3  # batches, each of them a step
+
+
+class Plain(EpochRun):
+    """A loop over a loader of torch."""
+
+    def __init__(self) -> None:
+        self.loader: Any = DataLoader(range(EPOCH), shuffle=True)  # type: ignore[arg-type]
+        self.position = Position(self.loader, seed=0, rank=0)
+        super().__init__(self.position, per_rank=None, config=None, rules=None, objects={})
+
+    def _goal(self, epochs: int) -> int:
+        return epochs * EPOCH
+
+    def _loader_of_epoch(self) -> Any:
+        if self._resumed is None:
+            self.position.begin(self._epoch)
+        else:
+            self.position.begin_again(skip=True)
+        return self.loader
+
+    def _ends_step(self) -> bool:
+        return True
+
+    def _ends_epoch(self) -> bool:
+        return self.position.batches == EPOCH
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """From its call on this process is in the pod of an attempt."""
+
+    def enter(number: int) -> None:
+        more = {"HOLDFAST_CHECKPOINT_EVERY": "1 steps"}
+        for name, value in variables(f"file://{tmp_path}/prefix", number, **more).items():
+            monkeypatch.setenv(name, value)
+
+    enter(1)
+    return enter
+
+
+def train(epochs: int, stop: int = 100) -> list[tuple[int, int, int]]:
+    """Step, epoch and sample of each batch, up to an error in step `stop`."""
+    seen: list[tuple[int, int, int]] = []
+    with Plain() as run:
+        for epoch in run.epochs(epochs):
+            for batch in run.batches():
+                if saver := run._run._checkpointer:
+                    assert saver.saver.wait(lambda: math.inf)
+                if run.step == stop:
+                    raise SystemExit(1)
+                seen.append((run.step, epoch, int(batch)))
+    return seen
+
+
+# Breaks if an epoch or its rest does not begin where the checkpoint is, or a training that is complete begins a step.
+def test_an_attempt_goes_on_in_the_middle_of_an_epoch(attempt: Callable[[int], None]) -> None:
+    with pytest.raises(SystemExit):
+        train(3, stop=4)
+    attempt(2)
+    rest = train(3)
+    assert [(step, epoch) for step, epoch, _ in rest] == [(step, step // EPOCH) for step in range(4, 9)]
+    assert sorted(sample for _, epoch, sample in rest if epoch == 2) == [0, 1, 2]
+    attempt(3)
+    assert train(3) == []
+
+
+# Breaks if an epoch is read twice: the position could not tell the two apart.
+@pytest.mark.usefixtures("attempt")
+def test_an_epoch_is_read_once() -> None:
+    with pytest.raises(SystemExit), Plain() as run:
+        for _ in run.epochs(1):
+            list(run.batches())
+            with pytest.raises(StateError, match="twice in one epoch"):
+                list(run.batches())
+            raise SystemExit(1)

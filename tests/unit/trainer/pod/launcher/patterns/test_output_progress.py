@@ -1,0 +1,169 @@
+"""Which output is looked at, what is told of it, and that no output costs much."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.trainer.launched import start
+from tests.support.waiting import wait_for
+from tests.unit.trainer.pod.launcher.test_status_forwarder import Operator
+
+from holdfast_train.pod.launcher.patterns.output_progress import (
+    LINE_BYTES,
+    MOST_BYTES,
+    Figures,
+    OutputProgress,
+    output_progress,
+)
+from holdfast_train.pod.launcher.patterns.pattern import patterns_of
+
+POD = {
+    "HOLDFAST_OPERATOR_URL": "http://127.0.0.1:9",
+    "HOLDFAST_NAMESPACE": "ns",
+    "HOLDFAST_JOB": "a",
+    "HOLDFAST_ATTEMPT": "2",
+}
+TQDM = """
+import sys, time
+from tqdm import tqdm
+bar = tqdm(range(40))
+for step in bar:
+    bar.set_postfix(loss=2.5 - step / 100)
+    time.sleep(0.002)
+"""
+
+
+class Reader:
+    """Reads output with one pattern, and keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, str]] = []
+        self.progress = OutputProgress(patterns_of(["step {step}"]), self._take, lambda: None)
+
+    def _take(self, status: dict[str, Any]) -> None:
+        self.told.append(metrics_of(status))
+
+    def last(self) -> dict[str, str] | None:
+        self.progress.finish()
+        return self.told[-1] if self.told else None
+
+
+def metrics_of(status: dict[str, Any]) -> dict[str, str]:
+    return {metric["name"]: metric["value"] for metric in status["trainerStatus"]["metrics"]}
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    found = Reader()
+    yield found
+    found.progress.finish()
+
+
+def test_lines_come_in_pieces_and_end_with_a_carriage_return(reader: Reader) -> None:
+    reader.progress.add_err(b"\rst")
+    reader.progress.add_err(b"ep 5\rother\r\n")
+    assert reader.last() == {"step": "5"}
+
+
+def test_an_unfinished_line_counts_if_nothing_follows(reader: Reader) -> None:
+    reader.progress.add_out(b"\rstep 7")
+    wait_for(lambda: reader.told == [{"step": "7"}], 30, "the unfinished line")
+
+
+def test_a_program_that_reports_by_itself_is_not_read(reader: Reader) -> None:
+    reader.progress.give_way()
+    reader.progress.add_out(b"step 7\n")
+    assert reader.last() is None
+
+
+# Breaks if the rest of a line, whose beginning is left out, counts as a line.
+@pytest.mark.parametrize("end", [b" step 7 ", b" step 7 \n", b"\xff\x00\xfe"])
+def test_a_line_without_an_end_is_left_out(reader: Reader, end: bytes) -> None:
+    for _ in range(16):
+        reader.progress.add_out(b"\x80" * MOST_BYTES)
+    reader.progress.add_out(end)
+    reader.progress.add_out(b"\nstep 9\n")
+    assert reader.last() == {"step": "9"}
+
+
+# Breaks in the same way: the newest MOST_BYTES begin in the middle of a line.
+def test_a_line_whose_beginning_is_left_out_does_not_count(reader: Reader) -> None:
+    kept = b" step 7 " + b"x" * (MOST_BYTES - 9) + b"\n"
+    reader.progress.add_out(b"eval" + kept)
+    assert reader.last() is None
+
+
+def test_the_end_of_a_long_line_is_not_looked_at(reader: Reader) -> None:
+    reader.progress.add_out(b"x" * LINE_BYTES + b" step 7\n")
+    assert reader.last() is None
+
+
+# Breaks if memory or time grows with the output.
+def test_a_flood_of_lines_costs_little(reader: Reader) -> None:
+    thread = next(each for each in threading.enumerate() if each.name == "output-progress")
+    block = b"".join(b"step %d of a line of output\n" % step for step in range(1000))
+    began = time.thread_time()
+    for _ in range(300):
+        reader.progress.add_out(block)
+        assert len(reader.progress._streams[0].fresh) <= MOST_BYTES
+    assert time.thread_time() - began < 1
+    assert reader.last() == {"step": "999"}
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["50%|█| 5/10 [", "50%|█| 1/2 ["], {"step": "5", "total_steps": "10"}),
+        (["100%|█| 500/500 [", "50%|█| 1/2 ["], {"step": "1", "total_steps": "2"}),
+        (["50%|█| 5/10 [", "50%|█| 3/10 [x, loss=nan]"], {"step": "3", "total_steps": "10", "loss": "nan"}),
+        (["50%|█| 12/10 ["], {}),
+        (["50%|█| 0/10 ["], {"total_steps": "10"}),
+    ],
+)
+def test_the_longest_bar_counts_until_it_is_full(lines: list[str], expected: dict[str, str]) -> None:
+    figures = Figures(patterns_of(["tqdm"]))
+    for line in lines:
+        figures.read(line)
+    assert figures.metrics == expected
+
+
+def test_batches_of_full_epochs_count() -> None:
+    figures = Figures(patterns_of(["lightning"]))
+    figures.read("Epoch 3:  40%|████| 40/100 [00:01<00:02, 30.01it/s, train_loss=0.5]")
+    assert figures.metrics == {"step": "340", "loss": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [(None, {}), ('["tqdm"]', {"HOLDFAST_RANK": "1"}), ('["tqdm"]', {"HOLDFAST_JOB": ""}), ('["{x}"]', {}), ("[", {})],
+)
+def test_no_reader(given: str | None, more: dict[str, str]) -> None:
+    patterns = {} if given is None else {"HOLDFAST_PROGRESS_PATTERNS": given}
+    assert output_progress({**POD, **patterns, **more}) is None
+
+
+# Breaks if an unmodified program in a real launcher shows no progress, or if its output does not go on as it was.
+def test_an_unmodified_loop_with_tqdm_is_read(tmp_path: Path) -> None:
+    operator = Operator()
+    variables = {**POD, "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}"}
+    variables["HOLDFAST_PROGRESS_PATTERNS"] = json.dumps(["tqdm"])
+    variables["HOLDFAST_TOKEN_FILE"] = str(tmp_path / "token")
+    Path(variables["HOLDFAST_TOKEN_FILE"]).write_text("secret")
+    try:
+        process: subprocess.Popen[str] = start(tmp_path / "log", sys.executable, "-c", TQDM, **variables)
+        _, err = process.communicate(timeout=60)
+    finally:
+        operator.server.shutdown()
+        operator.server.server_close()
+    assert process.returncode == 0
+    assert "40/40" in err
+    path, _, status = operator.got[-1]
+    assert path == "/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status?attempt=2"
+    assert metrics_of(status) == {"total_steps": "40", "step": "40", "loss": "2.11"}

@@ -1,0 +1,168 @@
+"""When a training counts as hanging, and that a real one which is stopped is ended with words."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.trainer.pods import Pod
+from tests.support.trainer.stores import stub_command, variables
+from tests.support.waiting import wait_for
+
+from holdfast_train.pod import evidence
+from holdfast_train.pod.launcher import stall_watch
+from holdfast_train.pod.launcher.process_tree import descendants
+from holdfast_train.pod.launcher.stall_watch import AUTO_LEAST, Pace, Rank, read_limit, read_pulses
+from holdfast_train.pulse import Pulse
+from holdfast_train.storage.folder import FolderStorage
+
+
+def looks(pace: Pace, *seen: tuple[float, dict[int, Rank]], is_idle: bool = True) -> list[str]:
+    return [pace.look(ranks, now, is_idle=is_idle) for now, ranks in seen]
+
+
+def at(*steps: int | None, doing: str = "training") -> dict[int, Rank]:
+    return {rank: Rank(doing, step) for rank, step in enumerate(steps)}
+
+
+def test_a_duration_counts_from_the_last_step() -> None:
+    *before, last = looks(Pace(20.0), (0, at(4)), (10, at(5)), (30, at(5)), (30.5, at(5)), is_idle=False)
+    assert before == ["", "", ""]
+    assert last == "no step for 20 s after step 5 (failure.stallTimeout: 20 s)"
+
+
+def test_the_ranks_that_are_behind_are_named() -> None:
+    *_, last = looks(Pace(20.0), (0, at(6, 5, 6, 5)), (21, at(6, 5, 6, 5)))
+    assert last.endswith("; behind the others: rank 1, 3")
+
+
+# Breaks if a start, a restore, a wait at the fence, a save or the end of a training is taken for a hang.
+@pytest.mark.parametrize(
+    "ranks",
+    [{}, at(None), at(5, None), at(5, doing="starting"), at(5, doing="waiting"), at(5, doing="saving"),
+     at(5, doing="finishing"), at(5) | {1: Rank("saving", 5)}],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [20.0, None])
+def test_what_is_no_training_is_no_hang(ranks: dict[int, Rank], limit: float | None) -> None:
+    assert not any(looks(Pace(limit), (0, at(3)), (1, at(4)), (2, at(5)), (3, ranks), (10**6, ranks)))
+
+
+def test_auto_knows_nothing_before_a_pause_between_two_steps() -> None:
+    assert not any(looks(Pace(None), (0, at(None, doing="starting")), (50, at(1)), (10**6, at(1))))
+    pace = Pace(None)
+    assert looks(pace, (0, at(1)), (1, at(2)), (2, at(3)), (2 + AUTO_LEAST, at(3))) == [""] * 4
+    assert looks(pace, (3 + AUTO_LEAST, at(3)))[0]
+
+
+# Breaks if a first evaluation, which takes longer than all steps before it, ends a good training.
+def test_auto_waits_while_a_processor_is_used() -> None:
+    pace = Pace(None)
+    looks(pace, (0, at(1)), (1, at(2)), (2, at(3)))
+    assert not any(looks(pace, (500, at(3)), (5000, at(3)), is_idle=False))
+    assert looks(pace, (5000 + AUTO_LEAST, at(3))) == [""]
+    assert looks(pace, (5001 + AUTO_LEAST, at(3)))[0]
+
+
+# Breaks if, on one of several nodes, a program ends that waits for another node, or one that hangs later is not ended.
+def test_auto_on_several_nodes_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stall_watch, "AUTO_LEAST", 0.1)
+    monkeypatch.setattr(stall_watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(stall_watch, "IDLE", 1e9)  # this process, and what else runs below it, counts as idle
+    asked: list[bool] = []
+
+    def end(how: str, *, only_own: bool) -> bool:
+        assert how.startswith("no step for ")
+        asked.append(only_own)
+        return len(asked) == 3
+
+    variables = {"HOLDFAST_STALL_TIMEOUT": "Auto", "HOLDFAST_NODES": "2"}
+    watch = stall_watch.StallWatch(str(tmp_path), variables, end)
+    with watch:
+        pulse = Pulse(str(tmp_path), 0)
+        steps = iter(range(1, 10**6))
+
+        def has_learnt() -> bool:
+            pulse.beat("training", next(steps))
+            return watch._pace.limit is not None
+
+        wait_for(has_learnt, 60, "two pauses between steps")
+        wait_for(lambda: not watch._thread.is_alive(), 60, "the end of the watch")
+    assert asked == [True] * 3
+
+
+# Breaks if a node that waits for another one is asked each second, or never again.
+def test_a_hang_that_is_put_off_comes_again() -> None:
+    pace = Pace(None)
+    looks(pace, (0, at(1)), (1, at(2)), (2, at(3)))
+    assert looks(pace, (3 + AUTO_LEAST, at(3)))[0]
+    pace.put_off(4 + AUTO_LEAST)
+    assert looks(pace, (4 + 2 * AUTO_LEAST, at(3))) == [""]
+    assert looks(pace, (5 + 2 * AUTO_LEAST, at(3)))[0].startswith(f"no step for {3 + 2 * AUTO_LEAST:.0f} s")
+
+
+def test_auto_learns_pauses_and_no_saves() -> None:
+    pace, saving = Pace(None), at(3, doing="saving")
+    looks(pace, (0, at(1)), (1, at(2)), (101, at(3)), (102, saving), (9000, at(3)), (9100, at(4)))
+    assert pace.limit == 5 * 100
+    many = Pace(None)
+    looks(many, *[(float(step), at(step)) for step in range(500)], (700.0, at(500)))
+    assert many.limit == 2 * 201, "an evaluation is in no percentile, and yet a pause"
+
+
+@given(st.lists(st.floats(0.1, 59.0), min_size=3, max_size=50))
+def test_auto_ends_no_training_that_goes_on_as_before(pauses: list[float]) -> None:
+    pace, now = Pace(None), 0.0
+    for step, pause in enumerate(pauses):
+        now += pause
+        assert looks(pace, (now - pause / 2, at(step)), (now, at(step + 1))) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (False, None)),  # an older operator does not say it
+        ({"HOLDFAST_STALL_TIMEOUT": "Auto"}, (True, None)),
+        ({"HOLDFAST_STALL_TIMEOUT": "Auto", "HOLDFAST_NODES": "2"}, (True, None)),
+        ({"HOLDFAST_STALL_TIMEOUT": "1200", "HOLDFAST_NODES": "2"}, (True, 1200.0)),
+        ({"HOLDFAST_STALL_TIMEOUT": "soon"}, (False, None)),
+    ],
+)
+def test_the_limit_is_read(given: dict[str, str], expected: tuple[bool, float | None]) -> None:
+    assert read_limit(given) == expected
+
+
+def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    Pulse(str(tmp_path), 3).beat("training", 7)
+    (tmp_path / "pulse-1").write_text("")
+    (tmp_path / "pulse-x").write_text("training 5")
+    assert read_pulses(str(tmp_path)) == {3: Rank("training", 7)}
+
+
+# Breaks if SIGSTOP, which also stops the thread that reports, is not noticed, or a stopped program is not ended.
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_training_that_is_stopped_is_ended_as_stalled(tmp_path: Path) -> None:
+    pulses = tmp_path / "verdicts"
+    more = {"HOLDFAST_STALL_TIMEOUT": "2", "HOLDFAST_VERDICT_DIR": str(pulses)}
+    command = stub_command("--steps=1000000", "--step-seconds=0.05")
+    pod = Pod(tmp_path, command, **variables(f"file://{tmp_path}/prefix", **more))
+    try:
+        wait_for(lambda: any(one.step for one in read_pulses(str(pulses)).values()), 60, "a step")
+        program = descendants(pod.process.pid)[0]
+        os.kill(program, signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        found = pod.end()
+    finally:
+        pod.process.kill()
+    assert time.monotonic() - stopped_at > 1.5
+    assert (found["outcome"], found["reason"], found["peer"]) == ("failed", "Stalled", False)
+    assert "no step for" in found["message"]
+    assert "; a rank was in " in found["message"], "what Python's faulthandler has written"
+    (kept,) = evidence.read(FolderStorage(tmp_path / "prefix"))
+    assert found["message"].startswith(kept["why"] + "; a rank was in ")
+    assert (kept["attempt"], kept["ranks"][0]["state"]) == (1, "T")
+    assert "most recent call first" in kept["ranks"][0]["stacks"]
+    assert kept["ranks"][0]["stacks"].rstrip() in pod.output
+    assert "holdfast evidence shows it" in pod.output
