@@ -132,7 +132,8 @@ class Program:
         self._starter, self._listeners = starter or Starter(), listeners
         self._grace = grace
         self._environment = environment
-        self._running: dict[int, None] = {}  # the command, and what was signalled; each before those below it
+        # The command, and other processes that were signalled, each before those below it: whether it was signalled.
+        self._running: dict[int, bool] = {}
         self._leave_now: Path | None = None
         self._first_signal, self._deadline = 0.0, math.inf
         self._pid = 0
@@ -174,10 +175,11 @@ class Program:
     def _forward(self, number: int, *, again: bool = True) -> None:
         """Signal the command and `receivers`. `again`: those too that were signalled before."""
         fresh = [pid for pid in receivers(os.getpid(), number, self._starter.processes()) if pid not in self._running]
-        for pid in [*self._running, *fresh] if again else fresh:
+        called = [*self._running, *fresh] if again else fresh
+        for pid in called:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        self._running.update(dict.fromkeys(fresh))
+        self._running.update(dict.fromkeys(called, True))
 
     def run(
         self,
@@ -204,8 +206,8 @@ class Program:
             return self._not_started(error)
         child, out, err, _ = running
         self._pid = child.pid
-        self._running[child.pid] = None
-        if self.signalled_at is not None:  # the signal came before the start: pass it on now
+        self._running.setdefault(child.pid, False)  # a signal just after the start may have reached it already
+        if self.signalled_at is not None and not self._running[child.pid]:  # it came before the start
             self._forward(signal.SIGTERM)
         out.on_data, err.on_data = self._listeners
         self._outputs = (out, err)

@@ -64,6 +64,40 @@ def test_a_second_signal_is_passed_on_as_now(tmp_path: Path, first: signal.Signa
     assert (process.returncode, verdict_of(tmp_path / "log")["outcome"]) == (3, "drained")
 
 
+SIGNALLED_AT_ITS_START = """
+import os, signal, sys
+from pathlib import Path
+from holdfast_train.pod.launcher.program import Program, Starter
+
+up, started = Path(sys.argv[1]), Path(sys.argv[2])
+counts = '''
+import pathlib, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+pathlib.Path(sys.argv[1]).touch()
+while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)
+sys.exit(len(told))
+'''
+
+class Late(Starter):
+    def start(self, command, environment):
+        child = super().start(command, environment)
+        while not up.exists(): signal.sigtimedwait([], 0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+command = [sys.executable, "-c", counts, str(up), str(started)]
+program = Program(command, dict(os.environ), starter=Late())
+print(program.run(None, on_start=started.touch).code)
+"""
+
+
+def test_a_signal_at_the_start_reaches_the_program_once(tmp_path: Path) -> None:
+    """Breaks if the launcher, busy on a loaded node, passes on again what its handler has passed on."""
+    command = [sys.executable, "-c", SIGNALLED_AT_ITS_START, str(tmp_path / "up"), str(tmp_path / "started")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "1\n"
+
+
 def test_a_program_that_ignores_the_second_signal_is_killed(tmp_path: Path) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
     env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
