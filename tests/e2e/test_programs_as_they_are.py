@@ -19,7 +19,6 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.as_it_is import SAVE_STEPS
 from tests.support.trainer.stores import REPOSITORY
-from tests.support.waiting import wait_for
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.jobs import describe
@@ -180,16 +179,9 @@ def test_a_plain_program_is_reclaimed_three_times(
 
 def metrics(operator: OperatorProcess, namespace: str) -> set[str]:
     """What the operator's page of metrics has of the job: names without `holdfast_job_`."""
-    found: set[str] = set()
-
-    def read() -> bool:
-        code, page = operator.get("/metrics")
-        series = [line.partition("{") for line in page.splitlines() if f'job_namespace="{namespace}"' in line]
-        found.update(name.removeprefix("holdfast_job_") for name, _, _ in series)
-        return code == 200
-
-    wait_for(read, 20, "a page of metrics")
-    return found
+    lines = operator.metrics_page().splitlines()
+    series = [line.partition("{") for line in lines if f'job_namespace="{namespace}"' in line]
+    return {name.removeprefix("holdfast_job_") for name, _, _ in series}
 
 
 # Breaks if no step of it is shown, or if a figure is shown of what nobody knows: where it resumes, what it saves.

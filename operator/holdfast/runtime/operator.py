@@ -154,6 +154,11 @@ class Operator:
             "Duration of the last rendering of this page",
             lambda: self.exposition.last_seconds,
         )
+        metrics.read(
+            "metrics_rendered_timestamp_seconds",
+            "When the rendering of this page began: a page is given to all who ask shortly after each other",
+            lambda: began.timestamp() if (began := self.exposition.began_at) else None,
+        )
         metrics.read_by("resource", "watch_age_seconds", "Seconds since a watch received anything", self._frames.ages)
         self._book.saved = metrics.observe_checkpoint
         self._board.delivered = metrics.observe_order

@@ -86,6 +86,7 @@ class Exposition:
         self._fleet = fleet or Fleet()
         self._most_jobs = most_jobs
         self.last_seconds = 0.0  # how long the last rendering took, with the other work in between
+        self.began_at: datetime | None = None  # of the rendering that runs, or of the last one
         self._registry = registry
         self._jobs = jobs
         self._now = now
@@ -118,6 +119,7 @@ class Exposition:
         found: list[list[str]] = [[] for _ in FAMILIES]
         kept: dict[str, _Kept] = {}
         now, until = self._now(), self._clock() + SLICE
+        self.began_at = now
         jobs = list(self._jobs())
         shown = self._shown(jobs)
         self._fleet.begin()

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +17,7 @@ from tests.support.waiting import wait_for
 from holdfast.local.cluster import Cluster
 
 NAMESPACE = "holdfast-system"
+RENDERED_AT = "holdfast_metrics_rendered_timestamp_seconds"
 
 
 def free_port() -> int:
@@ -23,6 +26,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _samples(page: str) -> Iterator[tuple[str, float]]:
+    """The series of a page of metrics, as they are written there, and their values."""
+    for line in page.splitlines():
+        series, _, value = line.rpartition(" ")
+        if not line.startswith("#") and series:
+            yield series, float(value)
 
 
 class OperatorProcess:
@@ -161,15 +172,29 @@ class OperatorProcess:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of all samples of a metric that carry these labels; 0 if nobody answers."""
-        total = 0.0
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        # A test may ask more often than a scraper may.
-        _, page = wait_for(lambda: (found := self.get("/metrics"))[0] in (0, 200) and found, 20, "a page of metrics")
-        for line in page.splitlines():
-            series, _, value = line.rpartition(" ")
-            if series.partition("{")[0] == name and all(label in series for label in wanted):
-                total += float(value)
-        return total
+        samples = _samples(self.metrics_page())
+        return sum(
+            value
+            for series, value in samples
+            if series.partition("{")[0] == name and all(label in series for label in wanted)
+        )
+
+    def metrics_page(self) -> str:
+        """A page of /metrics that shows all that happened before this call; empty if nobody answers.
+
+        The operator gives one page to all who ask shortly after each other, and refuses who asks too often.
+        """
+        called_at = time.time()
+
+        def fresh() -> tuple[str] | None:
+            code, page = self.get("/metrics")
+            if code == 200 and dict(_samples(page)).get(RENDERED_AT, 0.0) < called_at:
+                return None
+            return (page,) if code in (0, 200) else None
+
+        (page,) = wait_for(fresh, 60, "a new page of metrics")
+        return page
 
     def log_lines(self) -> list[dict[str, Any]]:
         """The log, as far as it is JSON."""

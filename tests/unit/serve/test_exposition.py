@@ -1,7 +1,7 @@
 """The page of /metrics: what it says, and that nothing else waits for it."""
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -90,12 +90,13 @@ async def test_rendering_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.M
 
     monkeypatch.setattr(JobView, "__init__", slow)
     await page.lines()
+    began = page.exposition.began_at
     page.clock.tick(8.9)
     await page.lines()
-    assert page.renderings == 1
+    assert (page.renderings, page.exposition.began_at) == (1, began)
     page.clock.tick(0.2)
     await page.lines()
-    assert page.renderings == 2
+    assert (page.renderings, page.exposition.began_at) == (2, page.clock.now() - timedelta(seconds=1))
 
 
 async def test_a_scrape_that_is_given_up_does_not_end_the_rendering_for_others() -> None:
