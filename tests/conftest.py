@@ -8,6 +8,7 @@ Also how hypothesis works: the same examples in every run, however slow the mach
 """
 
 import random
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -44,7 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing that a run starts outlives it, even if the run is killed."""
+    """Nothing that a run starts outlives it, even if the run is killed. A run in the background is as in a terminal."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what ends with &; children inherit that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     guard.start()
 
 

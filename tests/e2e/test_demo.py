@@ -31,11 +31,6 @@ def processes_below(folder: Path) -> list[str]:
     return found
 
 
-def _heed_interrupts() -> None:
-    """As in a terminal, even if this test runs in the background, where SIGINT is ignored and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 # Breaks if an interrupted demo leaves a cluster, an operator or a training behind.
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -46,7 +41,6 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "TMPDIR": str(folder)},
-        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no thread runs yet
     )
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(demo.stdout or ()), daemon=True)
