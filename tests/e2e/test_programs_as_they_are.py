@@ -112,7 +112,7 @@ def retrained(begun: list[int], notes: Path) -> list[int]:
 # Breaks if a program of Hugging Face that nobody changed loses more than the steps since its last save, resumes with
 # another state, or if what is shown of it is not true.
 @pytest.mark.timeout(900)  # the waits below are bounded; on a busy machine four starts of torch take minutes
-@pytest.mark.parametrize("mode", ["", "jit"])
+@pytest.mark.parametrize("mode", ["", pytest.param("jit", marks=pytest.mark.thorough)])
 def test_an_unmodified_trainer_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
 ) -> None:
@@ -152,7 +152,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
 # Breaks if a program of which nobody knows the steps loses more than those since its last save, if its files come back
 # in another state, or if figures are shown that nobody knows.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", ["", "lightning"])
+@pytest.mark.parametrize("mode", ["", pytest.param("lightning", marks=pytest.mark.thorough)])
 def test_a_plain_program_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
 ) -> None:

@@ -145,7 +145,7 @@ class Training:
         return [] if found is None else [float(number) for number in found.groups()]
 
 
-@pytest.mark.parametrize("how", ["sharded", "replicated"])
+@pytest.mark.parametrize("how", ["sharded", pytest.param("replicated", marks=pytest.mark.thorough)])
 def test_a_warm_restart_reads_nothing_from_the_storage(tmp_path: Path, endpoint: Endpoint, how: str) -> None:
     """Breaks if the copies are lost with their processes, or if a rank does not find those of other nodes."""
     training = Training(tmp_path, endpoint, how, "fails")
@@ -188,6 +188,7 @@ def test_no_step_that_was_copied_is_trained_again(tmp_path: Path, endpoint: Endp
     assert sum(training.read(rank)[2] for rank in range(2)) == 0
 
 
+@pytest.mark.thorough
 def test_a_second_failure_before_the_first_save_costs_nothing_either(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if an attempt frees the copies that it has gone on from before it has made newer ones."""
     training = Training(tmp_path, endpoint, "sharded", "twice", **SLOW)
@@ -196,6 +197,7 @@ def test_a_second_failure_before_the_first_save_costs_nothing_either(tmp_path: P
     training.go_on(training.copied, attempt=3)
 
 
+@pytest.mark.thorough
 def test_without_peers_a_lost_node_costs_the_steps_since_the_commit(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if a state is put together of which one node's part is missing."""
     training = Training(tmp_path, endpoint, "sharded", "uncommitted", **SLOW)

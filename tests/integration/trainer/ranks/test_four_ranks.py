@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.stores import REPOSITORY, variables
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.timeout(900)]  # four ranks start torch three times
 PROGRAM = """
 import hashlib, os, sys, torch, torch.distributed as dist
 from torch import nn
@@ -49,6 +49,7 @@ def train(folder: Path, prefix: str, attempt: int, stop: int) -> set[tuple[str, 
     return set(re.findall(r"resumed=(\w+) digest=(\w+)", done.stdout))
 
 
+@pytest.mark.thorough
 def test_a_resume_on_four_ranks_is_exact_if_the_buckets_stay(tmp_path: Path) -> None:
     """Breaks if the state of a rank is not restored exactly: the sums over ranks have one order in both runs."""
     ((_, wanted),) = train(tmp_path, "whole", 1, -2)
