@@ -1,7 +1,11 @@
 """What a rank of a training that hangs tells its launcher: the stacks of its threads, and where its collectives are.
 
-The launcher asks (`launcher/hang/gather.py`). Python's faulthandler writes the stacks on a signal, also in a process
-whose threads all wait for a lock. A thread writes what torch's flight recorder knows.
+The launcher asks (`launcher/hang/gather.py`). A thread answers: it writes the stacks of all threads, and what torch's
+flight recorder knows. It holds Python's interpreter lock (GIL) meanwhile, so no other thread changes its stack.
+
+A thread that needs the lock cannot answer in a process that is stopped, or whose native code keeps the lock. There,
+Python's faulthandler writes the stacks on a signal. It takes no lock, so it may read a frame that another thread has
+just freed, which ends the process. The launcher sends that signal only where nothing else answers.
 """
 
 import faulthandler
@@ -32,13 +36,14 @@ class _Answers:
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe, 0o600)
         self._pipe = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)  # not for reading alone: that would wait for the launcher
-        stacks = (folder / STACKS.format(rank)).open("wb")  # faulthandler keeps it open
-        faulthandler.register(GO_ON_SIGNAL, file=stacks)
-        faulthandler.register(END_SIGNAL, file=stacks, chain=True)  # to the default action: the process ends
+        self._stacks = (folder / STACKS.format(rank)).open("wb")  # faulthandler keeps it open
+        faulthandler.register(GO_ON_SIGNAL, file=self._stacks)
+        faulthandler.register(END_SIGNAL, file=self._stacks, chain=True)  # to the default action: the process ends
         threading.Thread(target=self._run, name="rank-evidence", daemon=True).start()
 
     def _run(self) -> None:
         while os.read(self._pipe, 1) != END:
+            faulthandler.dump_traceback(self._stacks)  # of all threads, and first: torch may not answer
             temporary = self._answer.with_suffix(".new")
             try:
                 temporary.write_text(json.dumps(collectives()), encoding="utf-8")

@@ -1,7 +1,6 @@
 """How a rank answers its launcher: in the folder of its attempt, and in no other one."""
 
 import json
-import os
 import threading
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod import rank_evidence
-from holdfast_train.pod.launcher.hang.gather import GO_ON_SIGNAL
 from holdfast_train.pod.rank_evidence import answer_launcher, collectives
 
 ENTRY = {
@@ -30,14 +28,12 @@ def test_a_second_attempt_in_the_process_answers_in_its_own_folder(tmp_path: Pat
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         answer_launcher(str(tmp_path / name), 3)
-    os.kill(os.getpid(), GO_ON_SIGNAL)
-    written = tmp_path / "second" / "stacks-3"
-    wait_for(lambda: "test_rank_evidence.py" in written.read_text(), 60, "the stacks")
-    assert (tmp_path / "first" / "stacks-3").read_text() == ""
     (tmp_path / "second" / "ask-3").write_bytes(b"?")
     answer = tmp_path / "second" / "collectives-3.json"
     wait_for(answer.exists, 60, "the answer")
     assert isinstance(json.loads(answer.read_text()), dict)
+    assert "test_rank_evidence.py" in (tmp_path / "second" / "stacks-3").read_text()
+    assert (tmp_path / "first" / "stacks-3").read_text() == ""
     answer_launcher(None, 3)
     wait_for(lambda: threads() == 0, 60, "the end of the threads")
 

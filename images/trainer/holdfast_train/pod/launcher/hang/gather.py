@@ -19,12 +19,13 @@ from typing import Any
 from ..process_tree import state_of
 from ..verdict import RankVerdict
 
-# A rank that gets one writes its stacks, and goes on or ends. No library is known to use these; macOS has none of them.
+# A rank that does not answer gets one: it writes its stacks, and goes on or ends. No library is known to use these, and
+# macOS has none of them.
 GO_ON_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 8
 END_SIGNAL = GO_ON_SIGNAL + 1
 STACKS, ASK, ANSWER = "stacks-{}", "ask-{}", "collectives-{}.json"  # files beside the verdicts, by rank
-ANSWER_SECONDS = 3.0  # for all ranks to tell of their collectives,
-STACK_SECONDS = 3.0  # and for one to write its stacks
+ANSWER_SECONDS = 3.0  # for all ranks to answer,
+STACK_SECONDS = 3.0  # and for one to write its stacks on a signal
 PAUSE = 0.05  # between two looks
 MOST_BYTES = 512 << 10  # of the stacks of all ranks of a node,
 RANK_BYTES = 64 << 10  # and of one; the end counts, because the main thread is there
@@ -42,6 +43,7 @@ def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int |
     for path in answers.values():
         with contextlib.suppress(FileNotFoundError):
             path.unlink()  # of an earlier look
+    begins = {one.rank: _size(Path(folder, STACKS.format(one.rank))) for one in ranks}  # after what earlier looks wrote
     asked = [answers[rank] for rank in answers if _ask(Path(folder, ASK.format(rank)))]
     _wait(lambda: all(path.exists() for path in asked), ANSWER_SECONDS)
     return [
@@ -49,7 +51,7 @@ def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int |
             "rank": one.rank,
             "step": steps.get(one.rank),
             "state": letters[one.rank],
-            "stacks": _stacks(one, folder, GO_ON_SIGNAL, len(ranks)) if letters[one.rank] != STOPPED else "",
+            "stacks": _stacks(one, folder, begins[one.rank], GO_ON_SIGNAL, len(ranks)) if one.rank in answers else "",
             "collectives": _read(answers.get(one.rank)),
         }
         for one in ranks
@@ -71,7 +73,9 @@ def gather(
     time.sleep(hold)
     for one in found:
         if one["state"] == STOPPED:
-            one["stacks"] = _stacks(ranks[one["rank"]], folder, END_SIGNAL, len(ranks))
+            rank = ranks[one["rank"]]
+            begin = _size(Path(folder, STACKS.format(rank.rank)))
+            one["stacks"] = _stacks(rank, folder, begin, END_SIGNAL, len(ranks))
     return found
 
 
@@ -105,23 +109,35 @@ def _read(path: Path | None) -> dict[str, Any]:
     return {}
 
 
-def _stacks(rank: RankVerdict, folder: str, number: int, ranks: int) -> str:
-    """What all threads of a rank do, as Python's faulthandler says it on the signal `number`."""
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _stacks(rank: RankVerdict, folder: str, begin: int, number: int, ranks: int) -> str:
+    """What all threads of a rank do: what it wrote after byte `begin`, or else writes on the signal `number`."""
     path = Path(folder, STACKS.format(rank.rank))
     if not path.exists():  # of an older library, which has no handler: the signal would end the process
         return ""
-    begin = path.stat().st_size  # after what an earlier look wrote
+    if _size(path) == begin:
+        _ask_by_signal(rank.pid, path, begin, number)
+    most = min(RANK_BYTES, MOST_BYTES // ranks)
+    return path.read_bytes()[begin:][-most:].decode("utf-8", "replace")
+
+
+def _ask_by_signal(pid: int, path: Path, begin: int, number: int) -> None:
+    """No Python runs in the process: it is stopped, or its native code keeps the interpreter lock.
+
+    Where Python runs, the signal may end the process (`rank_evidence`).
+    """
     sizes = [-1, begin]
 
     def is_written() -> bool:
-        sizes.append(path.stat().st_size)
+        sizes.append(_size(path))
         return begin < sizes[-1] == sizes[-2]
 
-    _signal_main_thread(rank.pid, number)
-    _signal(rank.pid, signal.SIGCONT)
+    _signal_main_thread(pid, number)
+    _signal(pid, signal.SIGCONT)
     _wait(is_written, STACK_SECONDS)
-    most = min(RANK_BYTES, MOST_BYTES // ranks)
-    return path.read_bytes()[begin:][-most:].decode("utf-8", "replace")
 
 
 def _signal_main_thread(pid: int, number: int) -> None:

@@ -1,9 +1,11 @@
 """What the launcher learns of ranks that hang, from real processes that go on."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,56 @@ Path(folder, f"ready-{rank}").touch()
 wait_for_data()
 """
 
+# Threads that run Python all the time, while the main thread waits in native code without the interpreter lock.
+BUSY = """
+import json, sys, threading, time
+from pathlib import Path
+from holdfast_train.pod.rank_evidence import answer_launcher
+answer_launcher(sys.argv[1], 0)
+def deep(depth):
+    return deep(depth - 1) if depth else json.dumps([1])
+def busy():
+    while True:
+        deep(300)
+def start_threads():
+    while True:
+        one = threading.Thread(target=deep, args=(300,))
+        one.start()
+        one.join()
+for target in (busy, busy, start_threads):
+    threading.Thread(target=target, daemon=True).start()
+Path(sys.argv[1], "ready").touch()
+time.sleep(600)
+"""
+# The C function `sleep` keeps the interpreter lock, as an extension does that waits for a lock of its own.
+KEEPS_LOCK = """
+import ctypes, sys
+from pathlib import Path
+from holdfast_train.pod.rank_evidence import answer_launcher
+answer_launcher(sys.argv[1], 0)
+Path(sys.argv[1], "ready").touch()
+while True:
+    ctypes.PyDLL(None).sleep(600)
+"""
+
+
+@contextlib.contextmanager
+def rank_of(program: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of rank 0 that has begun."""
+    path = folder / "train.py"
+    path.write_text(program)
+    process = subprocess.Popen([sys.executable, str(path), str(folder)])
+    try:
+        wait_for((folder / "ready").exists, 120, "the rank")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def running(process: "subprocess.Popen[bytes]", rank: int = 0) -> RankVerdict:
+    return RankVerdict(rank, "running", "", "", None, None, 0.0, process.pid)
+
 
 def is_stopped(pid: int) -> bool:
     found = state_of(pid)
@@ -45,7 +97,7 @@ def test_each_rank_says_what_its_threads_do(tmp_path: Path) -> None:
         wait_for(lambda: all((tmp_path / f"ready-{number}").exists() for number in range(3)), 120, "the ranks")
         os.kill(ranks[1].pid, signal.SIGSTOP)
         wait_for(lambda: is_stopped(ranks[1].pid), 60, "a rank that is stopped")
-        verdicts = [RankVerdict(n, "running", "", "", None, None, 0.0, one.pid) for n, one in enumerate(ranks)]
+        verdicts = [running(one, number) for number, one in enumerate(ranks)]
         looked = look(str(tmp_path), verdicts, {})
         assert not is_stopped(ranks[0].pid), "it goes on"
         assert [one["stacks"] != "" for one in looked] == [True, False, False]
@@ -62,3 +114,23 @@ def test_each_rank_says_what_its_threads_do(tmp_path: Path) -> None:
     assert [waits["state"], stopped["state"], silent["stacks"]] == ["S", "T", ""]
     assert [waits["step"], stopped["step"], silent["step"]] == [5, 4, None]
     assert (tmp_path / "collectives-0.json").read_text() == "{}", "there is no torch"
+
+
+def test_a_rank_whose_threads_run_survives_each_question(tmp_path: Path) -> None:
+    """Breaks if its stacks are read while another thread changes them: the training would end of a question."""
+    with rank_of(BUSY, tmp_path) as process:
+        for _ in range(100):
+            (found,) = look(str(tmp_path), [running(process)], {})
+            assert "in start_threads" in found["stacks"]
+            assert place(found["stacks"]).startswith("<module> (train.py, line ")
+            assert process.poll() is None
+
+
+def test_a_rank_that_keeps_the_interpreter_lock_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if only a thread of the rank can answer: there is none that runs."""
+    monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather.ANSWER_SECONDS", 0.2)
+    with rank_of(KEEPS_LOCK, tmp_path) as process:
+        wait_for(lambda: (found := state_of(process.pid)) is not None and found.letter == "S", 60, "its sleep")
+        (found,) = look(str(tmp_path), [running(process)], {})
+        assert place(found["stacks"]).startswith("<module> (train.py, line ")
+        assert process.poll() is None
