@@ -14,6 +14,7 @@ from tests.bench.audit import AuditLog
 from tests.bench.cluster import control_plane
 from tests.bench.context import Bench
 from tests.bench.figures import (
+    as_it_is,
     creation,
     idle,
     loss_guard,
@@ -55,6 +56,7 @@ FIGURES: dict[str, Measure] = {
     "several-switch": lambda bench: several_switch.measure(bench.quick),
     "overhead": overhead.measure,
     "cost-of-guard": lambda bench: loss_guard.measure(bench.quick),
+    "as-it-is": lambda bench: as_it_is.measure(bench.quick),
     "switch": lambda bench: switch.measure(bench.quick),
 }
 PAGES = Path(__file__).parents[2] / "docs" / "reference"

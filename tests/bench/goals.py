@@ -146,6 +146,10 @@ GOALS: tuple[Goal, ...] = (
     Goal("report-writes", "1,000 jobs reporting: writes a second", "/s", "≤ 10", at_most(10.5), digits=1),
     Goal("step", "holdfast_train: overhead of a step, mean", "ms", "≤ 0.1", at_most(0.1), digits=4),
     Goal("guard", "failure.nonFinite: what the guard for losses adds to a step", "%", "≤ 1", at_most(1.0), digits=2),
+    Goal("folder", "checkpoint.folder: what it adds to a step of an unchanged Trainer", "%", "≤ 1", at_most(1.0),
+         digits=2),
+    Goal("relay", "the relay of progress: what it adds to a step of an unchanged Trainer", "%", "≤ 1", at_most(1.0),
+         digits=2),
 )  # fmt: skip
 
 BY_KEY = {goal.key: goal for goal in GOALS}

@@ -31,7 +31,7 @@ def evidence(
 
     First a table of the ranks: the last step, how many collectives of each process group a rank had entered, where its
     main thread was, and why it is at fault, if that is known. Then the stacks of all threads, stacks that several ranks
-    have in common once, and the last lines of each node.
+    have in common once; what py-spy and NCCL told, if they did; and the last lines of each node.
 
     \b
     Examples:
@@ -64,11 +64,18 @@ def show(out: Console, documents: list[dict[str, Any]], ranks: list[dict[str, An
         out.print()
         out.print(Text(f"{title} {', '.join(map(str, members))}", style="bold"), soft_wrap=True)
         out.print(Text(stacks), soft_wrap=True)
+    for rank in ranks:
+        _block(out, f"rank {rank['rank']}, with native frames", rank.get("native", ""))
     for one in documents:
-        if one["lastLines"]:
-            out.print()
-            out.print(Text(f"last lines of node {one['node']}", style="bold"))
-            out.print(Text("\n".join(one["lastLines"])), soft_wrap=True)
+        _block(out, f"what NCCL says on node {one['node']}", one.get("nccl", ""))
+        _block(out, f"last lines of node {one['node']}", "\n".join(one["lastLines"]))
+
+
+def _block(out: Console, title: str, text: str) -> None:
+    if text:
+        out.print()
+        out.print(Text(title, style="bold"))
+        out.print(Text(text), soft_wrap=True)
 
 
 def _row(one: dict[str, Any], faults: dict[int, str]) -> list[Text]:

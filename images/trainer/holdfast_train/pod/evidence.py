@@ -1,6 +1,6 @@
 """The evidence of hangs in a storage: one object for each node and hang. It holds no checkpoint, and no fence rules it.
 
-Retention and `holdfast checkpoints prune` leave it. The newest MOST objects stay, each of at most about 700 kB.
+Retention and `holdfast checkpoints prune` leave it. The newest MOST objects stay, each of at most about 1.3 MB.
 """
 
 import json

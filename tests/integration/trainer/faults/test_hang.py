@@ -60,6 +60,10 @@ def test_a_rank_that_is_stopped_is_at_fault(tmp_path: Path) -> None:
     assert waits["collectives"]["gloo 0"]["number"] >= 6, "torch's flight recorder"
     assert "in exchange" in shown
     assert "in load" in shown
+    assert "exchange (train.py:5)" in waits["native"]
+    assert "c10d::" in waits["native"], "the frames below Python's"
+    assert stopped["native"] == ""
+    assert "rank 0, with native frames\n" in shown
 
 
 def test_a_rank_that_has_not_entered_the_collective_is_at_fault(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from ..verdict_files import read_rank_verdicts, say
 from .blame import by_stacks, facts, has_cause, words
 from .gather import gather, look
 from .keep import keep
+from .native import native_stacks
+from .nccl import ras_status
 
 LINES = 60  # of the program's output
 OTHERS_SECONDS = 10.0  # for the launchers of the other nodes to gather too: the end of one rank ends the others
@@ -47,17 +49,20 @@ def record(
     pulses = read_pulses(folder or "")
     steps = {rank: one.step for rank, one in pulses.items()}
     is_alone = environment.get("HOLDFAST_NODES", "1") in ("", "1")
+    # Before `gather`, which stops the ranks: NCCL and py-spy learn nothing of a stopped process.
+    report, stacks = ras_status(environment), native_stacks(running, environment)
     ranks = gather(folder or "", running, steps, 0.0 if is_alone else OTHERS_SECONDS)
     where = words(ranks)
     say(f"{how}{where}: the program is ended; what the threads of its ranks do, as Python says it:")
-    for members, stacks in by_stacks(ranks):
-        say(f"rank {', '.join(map(str, members))}:\n{stacks}")
+    for members, text in by_stacks(ranks):
+        say(f"rank {', '.join(map(str, members))}:\n{text}")
     document = {
         "v": 1,
         "node": int(environment.get("HOLDFAST_RANK") or 0),
         "pod": environment.get("HOLDFAST_POD_NAME", ""),
         "why": how,
-        "ranks": ranks,
+        "ranks": [{**one, "native": stacks.get(one["rank"], "")} for one in ranks],
+        "nccl": report,
         "lastLines": list(lines)[-LINES:],
     }
     keep(document, next((one.python for one in running if one.python), ""), environment)

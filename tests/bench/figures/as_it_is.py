@@ -1,0 +1,77 @@
+"""What checkpoint.folder and the relay of progress add to a step of a program that knows nothing of Holdfast.
+
+The same training runs without Holdfast, under a launcher with a folder, and under one with a relay, in turns: a machine
+may become slower or faster between two trainings.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.goals import Measured
+from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.folders import pod
+from tests.support.trainer.stores import LAUNCHER
+
+ROOT = Path(__file__).parents[3]
+LONGEST = 600  # seconds for one training
+FIRST = 20  # steps that do not count: memory and caches fill
+
+
+async def measure(quick: bool) -> list[Measured]:
+    """The median step of each kind of training over that of one without Holdfast, in each of several rounds."""
+    rounds, steps = (2, 200) if quick else (7, 500)
+    with tempfile.TemporaryDirectory(prefix="hf-as-it-is-") as name:
+        folder = Path(name)
+        endpoint = Endpoint(folder)
+        endpoint.start()
+        try:
+            found = [await _round(folder / str(number), endpoint, steps) for number in range(rounds)]
+        finally:
+            endpoint.stop()
+        if not endpoint.reports:
+            raise RuntimeError("no progress was relayed")
+    bare = statistics.median(one["bare"] for one in found)
+    results = []
+    for key in ("folder", "relay"):
+        percents = sorted((one[key] / one["bare"] - 1) * 100 for one in found)
+        note = f"{rounds} rounds of {steps} steps of {bare:.1f} ms; from {percents[0]:+.2f}% to {percents[-1]:+.2f}%"
+        results.append(Measured(key, max(statistics.median(percents), 0.0), note=note))
+    return results
+
+
+async def _round(folder: Path, endpoint: Endpoint, steps: int) -> dict[str, float]:
+    """Median milliseconds of a step, by kind of training."""
+    folder.mkdir()
+    launcher = [sys.executable, str(LAUNCHER), "--"]
+    outputs, stored = folder / "outputs", folder / "stored"
+    stored.mkdir()
+    with_folder = pod(outputs, f"file://{stored}/job", 1, folder / "log")
+    with_relay = {**with_folder, **endpoint.variables}
+    for name in ("HOLDFAST_CHECKPOINT_URI", "HOLDFAST_CHECKPOINT_FOLDER"):
+        del with_relay[name]
+    kinds = {"bare": ([], dict(os.environ)), "folder": (launcher, with_folder), "relay": (launcher, with_relay)}
+    found = {}
+    for kind, (before, environment) in kinds.items():
+        place = outputs if kind == "folder" else folder / f"outputs-{kind}"
+        found[kind] = await _train(before, environment, place, steps, folder / f"times-{kind}")
+    if not list(stored.rglob("manifests/*")):
+        raise RuntimeError("no checkpoint of the folder was saved")
+    return found
+
+
+async def _train(before: list[str], environment: dict[str, str], place: Path, steps: int, times: Path) -> float:
+    program = [sys.executable, "-m", "tests.bench.figures.unchanged_program", str(place), str(steps), str(times)]
+    path = f"{ROOT}:{ROOT / 'images' / 'trainer'}"
+    process = await asyncio.create_subprocess_exec(
+        *before, *program, cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(), LONGEST)
+    if process.returncode != 0:
+        raise RuntimeError(f"a training ended with {process.returncode}: {out.decode(errors='replace')[-2000:]}")
+    return statistics.median(json.loads(times.read_text())[FIRST:])
