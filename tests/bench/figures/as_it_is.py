@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,13 +25,16 @@ FIRST = 20  # steps that do not count: memory and caches fill
 
 async def measure(quick: bool) -> list[Measured]:
     """The median step of each kind of training over that of one without Holdfast, in each of several rounds."""
-    rounds, steps = (2, 200) if quick else (7, 500)
+    return await asyncio.to_thread(_measure, *((2, 200) if quick else (7, 500)))
+
+
+def _measure(rounds: int, steps: int) -> list[Measured]:
     with tempfile.TemporaryDirectory(prefix="hf-as-it-is-") as name:
         folder = Path(name)
         endpoint = Endpoint(folder)
         endpoint.start()
         try:
-            found = [await _round(folder / str(number), endpoint, steps) for number in range(rounds)]
+            found = [_round(folder / str(number), endpoint, steps) for number in range(rounds)]
         finally:
             endpoint.stop()
         if not endpoint.reports:
@@ -44,7 +48,7 @@ async def measure(quick: bool) -> list[Measured]:
     return results
 
 
-async def _round(folder: Path, endpoint: Endpoint, steps: int) -> dict[str, float]:
+def _round(folder: Path, endpoint: Endpoint, steps: int) -> dict[str, float]:
     """Median milliseconds of a step, by kind of training."""
     folder.mkdir()
     launcher = [sys.executable, str(LAUNCHER), "--"]
@@ -58,20 +62,19 @@ async def _round(folder: Path, endpoint: Endpoint, steps: int) -> dict[str, floa
     found = {}
     for kind, (before, environment) in kinds.items():
         place = outputs if kind == "folder" else folder / f"outputs-{kind}"
-        found[kind] = await _train(before, environment, place, steps, folder / f"times-{kind}")
+        found[kind] = _train(before, environment, place, steps, folder / f"times-{kind}")
     if not list(stored.rglob("manifests/*")):
         raise RuntimeError("no checkpoint of the folder was saved")
     return found
 
 
-async def _train(before: list[str], environment: dict[str, str], place: Path, steps: int, times: Path) -> float:
+def _train(before: list[str], environment: dict[str, str], place: Path, steps: int, times: Path) -> float:
     program = [sys.executable, "-m", "tests.bench.figures.unchanged_program", str(place), str(steps), str(times)]
     path = f"{ROOT}:{ROOT / 'images' / 'trainer'}"
-    process = await asyncio.create_subprocess_exec(
-        *before, *program, cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    done = subprocess.run(
+        [*before, *program], cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST, check=False,
     )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(), LONGEST)
-    if process.returncode != 0:
-        raise RuntimeError(f"a training ended with {process.returncode}: {out.decode(errors='replace')[-2000:]}")
+    if done.returncode != 0:
+        raise RuntimeError(f"a training ended with {done.returncode}: {done.stdout.decode(errors='replace')[-2000:]}")
     return statistics.median(json.loads(times.read_text())[FIRST:])

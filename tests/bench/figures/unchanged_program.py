@@ -1,7 +1,7 @@
 """A program that knows nothing of Holdfast: `python -m tests.bench.figures.unchanged_program FOLDER STEPS TIMES`.
 
-Hugging Face's Trainer with a model of a few milliseconds a step, which logs each step and saves every 50 steps. It writes
-the milliseconds of each step into the file TIMES, as JSON.
+Hugging Face's Trainer with a model of some milliseconds a step, which logs each step and saves every 50 steps. It
+writes the milliseconds of each step into the file TIMES, as JSON.
 """
 
 import json
@@ -18,7 +18,7 @@ SAVE_STEPS = 50
 
 
 class Model(torch.nn.Module):
-    """Enough work for some 20 ms a step on one core."""
+    """Enough work for more than 10 ms a step on one core."""
 
     def __init__(self) -> None:
         super().__init__()
