@@ -16,9 +16,10 @@ from holdfast.api.scalars import format_duration
 from holdfast.cli.ui.console import console, error_console
 from holdfast.cli.ui.parsing import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
-from holdfast.local.config import DEFAULT_NODES, describe, load_nodes
+from holdfast.local.config import DEFAULT_NODES, DEFAULT_TARGETS, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError
 from holdfast.local.layout import default_root
+from holdfast.local.monitoring import DASHBOARDS
 from holdfast.local.progress_bar import ConsoleReport
 from holdfast.local.toolchain import TOOLS, ToolName, build
 
@@ -37,12 +38,43 @@ class NetworkKind(StrEnum):
     ISOLATED = "isolated"
 
 
+class Extra(StrEnum):
+    """Parts that a local cluster has on request."""
+
+    PROMETHEUS = "prometheus"
+
+
 _COLOURS = {"running": "green", "paused": "yellow", "crashed": "red"}
 
 Root = Annotated[
     Path | None,
     typer.Option(
         "--root", help="Folder of the cluster's state.", envvar="HOLDFAST_LOCAL_ROOT", show_default=str(default_root())
+    ),
+]
+
+
+Network = Annotated[
+    NetworkKind,
+    typer.Option(
+        help="shared: pods use the network of this machine. isolated: each node has its own network and can be cut "
+        "off (`holdfast local partition`); needs root and the program ip."
+    ),
+]
+Extras = Annotated[
+    list[Extra] | None,
+    typer.Option(
+        "--with",
+        help="prometheus: also run Prometheus with the alert rules of the chart; it scrapes the operator at the "
+        f"addresses of --scrape. Its first build takes {TOOLS['prometheus'].estimate.removeprefix('about ')} more.",
+    ),
+]
+Scrape = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Where an operator serves its metrics by HTTP (--metrics-auth off).",
+        metavar="HOST:PORT",
+        show_default=", ".join(DEFAULT_TARGETS),
     ),
 ]
 
@@ -73,9 +105,9 @@ def build_command(
         list[ToolName] | None, typer.Argument(metavar="TOOL", help="Names of tools.", show_default="all")
     ] = None,
 ) -> None:
-    """Build tools in advance: kubernetes, versitygw (S3), helm and kwok. The first build takes minutes.
+    """Build tools in advance: kubernetes, versitygw (S3), prometheus, promtool, helm and kwok.
 
-    A tool that is already in the cache is not built again.
+    The first build takes minutes. A tool that is already in the cache is not built again.
     """
     for name in tools or TOOLS:
         _say(str(build(name, ConsoleReport(error_console()))))
@@ -97,13 +129,9 @@ def up_command(
     node_grace: Annotated[str, typer.Option(help="Silence that makes a node NotReady.", metavar="DURATION")] = "6s",
     lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
     api_port: Annotated[int | None, typer.Option(help="Port of the API server.", show_default="any free one")] = None,
-    network: Annotated[
-        NetworkKind,
-        typer.Option(
-            help="shared: pods use the network of this machine. isolated: each node has its own network and can be cut "
-            "off (`holdfast local partition`); needs root and the program ip."
-        ),
-    ] = NetworkKind.SHARED,
+    network: Network = NetworkKind.SHARED,
+    extras: Extras = None,
+    scrape: Scrape = None,
 ) -> None:
     """Start the cluster. The first start builds its tools (about 5 minutes); later ones take seconds.
 
@@ -118,6 +146,9 @@ def up_command(
         standby: true    # absent until `holdfast local restore spot-1`
     An example with 8 nodes is examples/nodes/eight-nodes.yaml in the repository.
     """
+    with_prometheus = Extra.PROMETHEUS in (extras or ())
+    if scrape and not with_prometheus:
+        raise ConfigError("--scrape: only Prometheus scrapes: add --with prometheus")
     try:
         config = ClusterConfig(
             root=_absolute(root),
@@ -129,14 +160,23 @@ def up_command(
             ),
             ports={"kube-apiserver": api_port} if api_port else {},
             network=network.value,
+            prometheus=with_prometheus,
+            scrape=tuple(scrape or DEFAULT_TARGETS),
         )
     except ValidationError as error:
         raise ConfigError(describe(error, "configuration")) from error
     cluster = up(config, ConsoleReport(error_console()))
+    _greet(cluster, config)
+
+
+def _greet(cluster: Cluster, config: ClusterConfig) -> None:
+    """Print what to do with a cluster that has come up."""
     suffix = "" if cluster.root == default_root() else f" --root {shlex.quote(str(cluster.root))}"
     _say(f"The local cluster is up: {cluster.server}")
     _say(f'  eval "$(holdfast local env{suffix})"   sets KUBECONFIG, the S3 settings and PATH')
     _say(f"  holdfast local status{suffix}          shows what runs")
+    if config.prometheus:
+        _say(f"Prometheus is up: {cluster.prometheus} (its API; it scrapes {', '.join(config.scrape)})")
     _say(f"  holdfast local down{suffix}            stops it and removes its data")
 
 
@@ -236,6 +276,8 @@ def _show(found: ClusterStatus) -> None:
     _say(f"\nAPI server  {found.server}")
     if found.s3:
         _say(f"S3          {found.s3.endpoint}, bucket {found.s3.bucket}")
+    if found.prometheus:
+        _say(f"Prometheus  {found.prometheus} (its API; for Grafana, the dashboards are in {DASHBOARDS})")
     if found.network != "shared":
         _say(f"Network     {found.network}")
     _say(f"State       {found.root}")

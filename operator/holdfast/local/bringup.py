@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.local import access, components, processes
+from holdfast.local import access, components, monitoring, processes
 from holdfast.local.agent.config import AgentConfig
 from holdfast.local.config import PORTS, ClusterConfig
 from holdfast.local.errors import LocalError, PortTakenError, StartError
@@ -26,6 +26,7 @@ _BUILDERS: dict[str, Callable[[ClusterState], ProcessRecord]] = {
     "kube-scheduler": components.scheduler,
     "s3": components.s3,
     "agent": components.agent,
+    "prometheus": monitoring.prometheus,
 }
 
 
@@ -41,7 +42,8 @@ def prepare(config: ClusterConfig, tools: dict[str, str], network: NetworkPlan |
         PortTakenError: a port that the configuration asks for is in use.
     """
     layout = Layout(config.root)
-    ports = free([name for name in PORTS if config.s3 or name != "s3"], config.ports)
+    parts = {"s3": config.s3, "prometheus": config.prometheus}
+    ports = free([name for name in PORTS if parts.get(name, True)], config.ports)
     address = network.address if network else HOST
     access = None
     if config.s3:
@@ -57,6 +59,8 @@ def prepare(config: ClusterConfig, tools: dict[str, str], network: NetworkPlan |
     (layout.bin / "kubectl").symlink_to(state.tools["kubernetes"])
     components.write_pki(state)
     components.write_settings(layout, config)
+    if config.prometheus:
+        monitoring.write_settings(layout, config.scrape)
     if config.agent:
         _agent_config(state).save()
     return state
@@ -93,6 +97,8 @@ def start_all(state: ClusterState, report: Report) -> None:
         start_part(state, "etcd", wait=False)
         if config.s3:
             start_part(state, "s3", wait=False)
+        if config.prometheus:
+            start_part(state, "prometheus", wait=False)
         wait_ready(state, "etcd")
         start_part(state, "kube-apiserver", wait=False)
         if config.s3:
@@ -106,6 +112,8 @@ def start_all(state: ClusterState, report: Report) -> None:
         for name in ("kube-controller-manager", "kube-scheduler"):
             wait_ready(state, name)
         _wait_for_accounts(state)
+        if config.prometheus:
+            wait_ready(state, "prometheus")
     if config.agent:
         with report.step(f"Registering {sum(not node.standby for node in config.nodes)} nodes"):
             wait_ready(state, "agent")
@@ -210,4 +218,5 @@ _READY: dict[str, Callable[[ClusterState], bool]] = {
     "kube-scheduler": lambda state: answers_ok(state.ports["kube-scheduler"], "/healthz", tls=True),
     "s3": lambda state: answers_ok(state.ports["s3"], "/healthz", tls=False, host=state.address),
     "agent": _nodes_ready,
+    "prometheus": lambda state: answers_ok(state.ports["prometheus"], "/-/ready", tls=False),
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from holdfast.local import access, bringup, control, processes, toolchain
+from holdfast.local import access, bringup, control, monitoring, processes, toolchain
 from holdfast.local.agent.container import procfs
 from holdfast.local.agent.container.process import agent_mark
 from holdfast.local.config import DEFAULT_NODES, ClusterConfig, ImageSpec, NodeSpec, Timings
@@ -112,6 +112,21 @@ class Cluster:
         if self._state.s3 is None:
             raise LocalError("this cluster was started without an S3 server")
         return self._state.s3
+
+    @property
+    def prometheus(self) -> str:
+        """The URL of Prometheus' API. Raises LocalError if the cluster was started without."""
+        if not self._state.prometheus:
+            raise LocalError("this cluster was started without Prometheus: `holdfast local up --with prometheus`")
+        return self._state.prometheus
+
+    def scrape(self, *targets: str) -> None:
+        """Let Prometheus scrape the operators that serve http://TARGET/metrics, each `host:port`, and no others.
+
+        Raises LocalError if the cluster was started without Prometheus.
+        """
+        if self.prometheus:
+            monitoring.write_targets(self._layout, targets)
 
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60) -> str:
         """Run kubectl as administrator and return its standard output. Raises LocalError with its standard error."""
@@ -240,7 +255,10 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
     _refuse_second(config.root)
     if config.network == "isolated":
         links.check_possible()
-    names = ["kubernetes", *(["versitygw"] if config.s3 else [])]
+    if config.prometheus:
+        monitoring.check_possible()
+    wanted = {"kubernetes": True, "versitygw": config.s3, "prometheus": config.prometheus}
+    names = [name for name, needed in wanted.items() if needed]
     tools = {name: str(toolchain.build(name, report)) for name in names}
     try:
         with _root_lock(config.root, wait=False):

@@ -1,6 +1,7 @@
 """The configuration of a local cluster, and the file that lists its nodes."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +22,19 @@ __all__ = [
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 COMPONENTS = (*CONTROL_PLANE, "s3", "agent")
-PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "s3", "kubelet")
+PORTS = (
+    "etcd",
+    "etcd-peer",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "s3",
+    "kubelet",
+    "prometheus",
+)
+
+DEFAULT_TARGETS = ("127.0.0.1:9443",)  # of the operator in docs/how-to/local-cluster.md
+_TARGET = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9a-fA-F:.]{2,45}\]:[0-9]{1,5}")
 
 _GPU = "nvidia.com/gpu"
 
@@ -63,6 +76,8 @@ class ClusterConfig(BaseModel):
         audit: write one JSON line an API request to `root`/audit/audit.log. Writes carry their request object.
         agent: run the node agent. Without it the cluster has no nodes.
         s3: run the S3 server.
+        prometheus: run Prometheus with the alert rules of the chart.
+        scrape: where operators serve their metrics by HTTP, as host:port; `Cluster.scrape` changes it later.
         pod_security: the level that namespaces enforce unless their labels say otherwise.
         ports: ports to use instead of free ones, by name (kube-apiserver, s3, kubelet, ...).
         extra_args: further arguments of a control-plane part, after the default ones, so that they win.
@@ -80,6 +95,8 @@ class ClusterConfig(BaseModel):
     audit: bool = False
     agent: bool = True
     s3: bool = True
+    prometheus: bool = False
+    scrape: tuple[str, ...] = DEFAULT_TARGETS
     pod_security: Literal["privileged", "baseline", "restricted"] = "baseline"
     ports: dict[str, int] = Field(default_factory=dict)
     extra_args: dict[str, list[str]] = Field(default_factory=dict)
@@ -103,10 +120,18 @@ class ClusterConfig(BaseModel):
                 raise ValueError(f"{name}: {port} is not a port: use 1 to 65535")
         return ports
 
+    @field_validator("scrape")
+    @classmethod
+    def _targets_are_addresses(cls, targets: tuple[str, ...]) -> tuple[str, ...]:
+        for target in targets:
+            if not _TARGET.fullmatch(target) or not 1 <= int(target.rpartition(":")[2]) <= 65535:
+                raise ValueError(f"{target!r} is not an address to scrape: write host:port, such as 127.0.0.1:9443")
+        return targets
+
     @field_validator("extra_args")
     @classmethod
     def _args_are_known(cls, args: dict[str, list[str]]) -> dict[str, list[str]]:
-        _known(args, (*CONTROL_PLANE, "s3"))
+        _known(args, (*CONTROL_PLANE, "s3", "prometheus"))
         return args
 
     @model_validator(mode="after")

@@ -73,6 +73,11 @@ class Layout:
         return self.root / "audit" / "audit.log"
 
     @property
+    def prometheus(self) -> Path:
+        """Prometheus' settings, rules, addresses to scrape, and data."""
+        return self.root / "prometheus"
+
+    @property
     def bin(self) -> Path:
         """A folder for PATH: kubectl, and nothing that would hide a tool of the user."""
         return self.root / "bin"

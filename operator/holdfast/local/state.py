@@ -43,6 +43,11 @@ class ClusterState(BaseModel):
         """The address of this machine that nodes, pods and this machine itself can reach."""
         return self.network.address if self.network else HOST
 
+    @property
+    def prometheus(self) -> str:
+        """The URL of Prometheus' API; empty if the cluster was started without."""
+        return f"http://{HOST}:{self.ports['prometheus']}" if self.config.prometheus else ""
+
     def save(self) -> None:
         """Write the file in one step, readable by its owner only: it contains keys."""
         path = Layout(self.config.root).state

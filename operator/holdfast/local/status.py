@@ -45,7 +45,7 @@ class NodeStatus(BaseModel):
 class ClusterStatus(BaseModel):
     """The whole cluster. `healthy` means that every part runs and the API server answers.
 
-    `network` is `shared` or `isolated`.
+    `network` is `shared` or `isolated`; `prometheus` is the URL of its API, empty without.
     """
 
     root: str
@@ -57,6 +57,7 @@ class ClusterStatus(BaseModel):
     api_error: str = ""
     s3: S3Access | None = None
     network: str = "shared"
+    prometheus: str = ""
 
 
 def read_status(state: ClusterState) -> ClusterStatus:
@@ -74,7 +75,7 @@ def read_status(state: ClusterState) -> ClusterStatus:
     healthy = state.phase == "ready" and not problem and all(part.state == ProcessState.RUNNING for part in parts)
     return ClusterStatus(
         root=str(state.config.root), phase=state.phase, server=state.server, healthy=healthy, parts=parts, nodes=nodes,
-        api_error=problem, s3=state.s3, network=state.config.network,
+        api_error=problem, s3=state.s3, network=state.config.network, prometheus=state.prometheus,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Tool:
     """One binary that is built from a Go module of this package.
 
     Attributes:
-        name: of the module's folder and of the binary.
+        name: of the binary, and of the module's folder unless `folder` names another.
         package: what to build: an import path, or `.` for our own main.go.
         module: the module whose version the tool reports.
         stamp: variables that get the version, as import path and name; `%` stands for the version.
@@ -41,6 +41,7 @@ class Tool:
         tags: build tags.
         space: bytes of free disk that a cold build needs.
         estimate: how long a cold build takes on 2 cores, for people.
+        folder: of the module, for a tool that shares its module with another one.
     """
 
     name: str
@@ -51,9 +52,31 @@ class Tool:
     tags: tuple[str, ...] = ()
     space: int = 2 * _GIB
     estimate: str = "about 1 minute"
+    folder: str = ""
+
+    @property
+    def sources(self) -> Path:
+        """The folder of the tool's go.mod and go.sum."""
+        return MODULES / (self.folder or self.name)
 
 
 _VERSION = "k8s.io/component-base/version"
+_PROMETHEUS = "github.com/prometheus/prometheus"
+
+
+def _of_prometheus(name: str) -> Tool:
+    """One of the two programs of Prometheus' repository: they share the module here, and most of what is compiled."""
+    return Tool(
+        name,
+        f"{_PROMETHEUS}/cmd/{name}",
+        _PROMETHEUS,
+        stamp=("github.com/prometheus/common/version.Version=%",),
+        # Without the clients of clouds, which find targets: they are most of the build.
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+        space=3 * _GIB,
+        estimate="about 3 minutes",
+        folder="prometheus",
+    )
 
 
 class ToolName(StrEnum):
@@ -64,6 +87,7 @@ class ToolName(StrEnum):
     KWOK = "kwok"
     HELM = "helm"
     PROMTOOL = "promtool"
+    PROMETHEUS = "prometheus"
 
 
 TOOLS = {
@@ -88,39 +112,30 @@ TOOLS = {
         Tool(
             "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", stamp=("helm.sh/helm/v4/internal/version.version=%",)
         ),
-        Tool(
-            "promtool",
-            "github.com/prometheus/prometheus/cmd/promtool",
-            "github.com/prometheus/prometheus",
-            stamp=("github.com/prometheus/common/version.Version=%",),
-            # Without the clients of clouds, which find targets: they are most of the build.
-            tags=("remove_all_sd", "enable_kubernetes_sd"),
-            space=3 * _GIB,
-            estimate="about 3 minutes",
-        ),
+        _of_prometheus("promtool"),
+        _of_prometheus("prometheus"),
     )
 }
 
 
 def module_version(tool: Tool) -> str:
     """The version of the tool, for example `v1.36.3`, from its go.mod."""
-    found = re.search(
-        rf"^\s*{re.escape(tool.module)} (v\S+)", (MODULES / tool.name / "go.mod").read_text(), re.MULTILINE
-    )
+    found = re.search(rf"^\s*{re.escape(tool.module)} (v\S+)", (tool.sources / "go.mod").read_text(), re.MULTILINE)
     if not found:
         raise ToolError(
-            f"tools/{tool.name}/go.mod does not require {tool.module}: the installation is damaged, reinstall holdfast"
+            f"tools/{tool.sources.name}/go.mod does not require {tool.module}: "
+            "the installation is damaged, reinstall holdfast"
         )
     return found[1]
 
 
 def minimum_go(tool: Tool) -> golang.Version:
     """The Go version that the tool's go.mod asks for."""
-    found = re.search(r"^go (\S+)", (MODULES / tool.name / "go.mod").read_text(), re.MULTILINE)
+    found = re.search(r"^go (\S+)", (tool.sources / "go.mod").read_text(), re.MULTILINE)
     version = golang.parse_version(f"go{found[1]}") if found else None
     if not version:
         raise ToolError(
-            f"tools/{tool.name}/go.mod names no Go version: the installation is damaged, reinstall holdfast"
+            f"tools/{tool.sources.name}/go.mod names no Go version: the installation is damaged, reinstall holdfast"
         )
     return version
 
@@ -137,7 +152,7 @@ def cache_key(tool: Tool) -> str:
     """16 hexadecimal digits that change with everything that changes the binary."""
     digest = hashlib.sha256()
     for name in _SOURCES:
-        source = MODULES / tool.name / name
+        source = tool.sources / name
         if source.exists():
             digest.update(f"{name}\0".encode() + source.read_bytes() + b"\0")
     for part in (tool.package, *flags(tool), *tool.links, golang.target()):
@@ -220,7 +235,7 @@ def _run_build(tool: Tool, go: golang.Go, binary: Path, update: Update) -> None:
     tail: deque[str] = deque(maxlen=_TAIL)
     packages = 0
     process = subprocess.Popen(
-        command, cwd=MODULES / tool.name, env=go.environment(), text=True, errors="replace",
+        command, cwd=tool.sources, env=go.environment(), text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     try:

@@ -110,9 +110,18 @@ def test_options_reach_the_cluster(monkeypatch: pytest.MonkeyPatch, crashed: Pat
     file = tmp_path / "nodes.yaml"
     file.write_text("- name: big-1")
     args = ["up", "--audit", "--node-grace", "1m30s", "--lease", "500ms", "--nodes", str(file), "--api-port", "6443"]
+    args += ["--with", "prometheus", "--scrape", "127.0.0.1:7001"]
+    monkeypatch.setattr(Cluster, "prometheus", "http://127.0.0.1:7000")
     done = runner.invoke(app, ["local", *args])
     assert done.exit_code == 0
     (config,) = seen
     assert (config.audit, config.timings.node_grace, config.timings.lease) == (True, 90.0, 0.5)
     assert [node.name for node in config.nodes] == ["big-1"]
     assert config.ports == {"kube-apiserver": 6443}
+    assert (config.prometheus, config.scrape) == (True, ("127.0.0.1:7001",))
+
+
+def test_addresses_to_scrape_need_a_prometheus() -> None:
+    done = runner.invoke(app, ["local", "up", "--scrape", "127.0.0.1:7001"])
+    assert done.exit_code == 1
+    assert "--scrape: only Prometheus scrapes: add --with prometheus" in done.output

@@ -145,7 +145,7 @@ def test_a_cache_that_cannot_be_written_is_named(fake: Fake, monkeypatch: pytest
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    with pytest.raises(ToolError, match="known tools are kubernetes, versitygw, kwok, helm, promtool"):
+    with pytest.raises(ToolError, match="known tools are kubernetes, versitygw, kwok, helm, promtool, prometheus"):
         build("kubelet")
 
 
@@ -169,7 +169,7 @@ def test_the_key_changes_with_flags_and_platform(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
 def test_every_module_is_pinned_with_checksums(tool: toolchain.Tool) -> None:
-    folder = toolchain.MODULES / tool.name
+    folder = tool.sources
     version = toolchain.module_version(tool)
     assert f"{tool.module} {version} h1:" in (folder / "go.sum").read_text()
     assert toolchain.minimum_go(tool) >= (1, 24, 0)

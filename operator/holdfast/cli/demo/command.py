@@ -28,7 +28,13 @@ PICTURE_WIDTH = 128  # as `kubectl get tj` needs
 
 def demo(
     *,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave cluster and operator running at the end.")] = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Leave cluster and operator running at the end, with a Prometheus that scraped them all the time.",
+        ),
+    ] = False,
     save_screen: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables into an SVG file.")
     ] = None,

@@ -25,6 +25,7 @@ from holdfast.cli.demo.errors import DemoError
 from holdfast.local.access import OPERATOR_NAMESPACE
 from holdfast.local.cluster import Cluster, ClusterConfig, up
 from holdfast.local.config import NodeSpec
+from holdfast.local.monitoring import DASHBOARDS
 from holdfast.local.ports import free
 from holdfast.local.progress_bar import Report
 from holdfast.local.state import S3Access
@@ -61,13 +62,15 @@ class Stage:
 def stage(report: Report, nodes: tuple[NodeSpec, ...], *, keep: bool) -> Iterator[Stage]:
     """Set everything up, with these nodes, and remove it at the end in every case, unless `keep` is set.
 
+    With `keep` the cluster has a Prometheus too, for a look at the metrics afterwards.
+
     Raises LocalError, ToolError, DemoError.
     """
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     made: Stage | None = None
     cluster: Cluster | None = None
     try:
-        cluster = up(ClusterConfig(root=folder / "cluster", nodes=nodes), report)
+        cluster = up(ClusterConfig(root=folder / "cluster", nodes=nodes, prometheus=keep), report)
         with report.step("Installing the API, and starting the operator under its own service account"):
             cluster.install()
             made = Stage(folder, cluster, start_operator(cluster, folder / "operator.log"))
@@ -97,6 +100,7 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
         *("--progress-url", f"https://{cluster.address}:{ports['progress']}"),
         *("--health-bind", f"127.0.0.1:{ports['health']}"),
         *("--metrics-bind", f"127.0.0.1:{ports['metrics']}"),
+        *(("--metrics-auth", "off") if cluster.config.prometheus else ()),
         *(part for name, seconds in PATIENCE.items() for part in ("--patience", f"{name}={seconds}")),
     ]
     with log.open("wb") as output:
@@ -108,6 +112,8 @@ def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
     except BaseException:
         end(process)
         raise
+    if cluster.config.prometheus:
+        cluster.scrape(f"127.0.0.1:{ports['metrics']}")
     return process
 
 
@@ -157,6 +163,8 @@ def kept(made: Stage) -> str:
         f"\nKept, with the operator as process {made.operator.pid}. To look around:\n"
         f"  export KUBECONFIG={made.cluster.admin_kubeconfig} PATH={made.cluster.bin}:$PATH\n"
         f"  holdfast watch -n {NAMESPACE}\n"
+        f"Prometheus answers at {made.cluster.prometheus} (its API, such as /api/v1/query?query=holdfast_job_step).\n"
+        f"For Grafana, make it a data source and import the files of {DASHBOARDS}.\n"
         f"To end it:\n"
         f"  kill {made.operator.pid}; holdfast local down --root {root}; rm -r {made.folder}"
     )
