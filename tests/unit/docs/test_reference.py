@@ -3,8 +3,9 @@
 import re
 from dataclasses import replace
 
+import pytest
 from tests.support.decisions.snapshots import CONFIG, attempt, job, tier
-from tests.unit.docs.pages import DOCS, prose
+from tests.unit.docs.pages import DOCS, ROOT, prose
 
 import holdfast_train
 from holdfast.api.saving.resumption import WarmStart
@@ -60,3 +61,13 @@ def test_the_page_of_run_names_what_a_program_may_import() -> None:
     members = set(re.findall(r"^\| `run\.(\w+)", page, re.MULTILINE))
     public = {name for name in vars(holdfast_train.Run) if not name.startswith("_")} | {"step", "left", "resumed_from"}
     assert members == public
+
+
+# Breaks if a test is renamed or removed, and a page still says that it proves something.
+@pytest.mark.parametrize("page", ["frameworks.md", "faults-of-several-nodes.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+|Test\w+)(?:\[[^`]*\])?`", prose(DOCS / "reference" / page)))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"^(?:async )?(?:def )?(test_\w+|Test\w+)\b", sources, re.MULTILINE))
+    assert len(named) > 5
+    assert sorted(named - there) == []
