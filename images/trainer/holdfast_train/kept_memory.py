@@ -61,6 +61,8 @@ class KeptMemory:
         try:
             os.write(file, text)
             self._call({"do": "keep", "name": f"{rank}.{number}.note"}, [file])
+        except OSError as error:
+            say(f"no note is kept of a copy of the state in memory: {error}")
         finally:
             os.close(file)
 

@@ -1,5 +1,8 @@
 """Trainings on several nodes that lose more than one, or before they train: real torchrun and gloo, real pods."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -121,6 +124,7 @@ def test_a_quota_for_one_pod_then_a_short_silence_then_another_number_of_nodes_w
     node = job.node_of(job.alive()[1])
     cluster.silence(node)
     wait_for(lambda: ready(cluster, node) == "Unknown", 30, "the node to be NotReady")
+    wait_for(lambda: "its node has been silent for" in members(job), 30, "the silence to be shown")
     job.wait_step(job.status()["progress"]["step"] + 60, 60)
     cluster.heal(node)
     wait_for(lambda: ready(cluster, node) == "True", 30, "the node to be Ready")
@@ -136,6 +140,14 @@ def test_a_quota_for_one_pod_then_a_short_silence_then_another_number_of_nodes_w
     assert restarts(status) == before[1]
     last = status["history"][-1]["number"]
     assert_counted_every_step(job, *(f"job-{last}-{rank}" for rank in range(3)))
+
+
+def members(job: Gang) -> str:
+    """What `holdfast describe --members` shows."""
+    command = [str(Path(sys.executable).with_name("holdfast")), "describe", job.name, "--members", "-n", job.namespace]
+    command += ["--kubeconfig", str(job.cluster.admin_kubeconfig)]
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def ready(cluster: Cluster, node: str) -> str:

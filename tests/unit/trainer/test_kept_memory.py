@@ -1,5 +1,6 @@
 """A rank goes on if the launcher cannot keep its memory. What the launcher does: pod/launcher/test_keeper.py."""
 
+import errno
 import os
 import socket
 import threading
@@ -78,4 +79,23 @@ def test_a_note_lies_beside_each_file(tmp_path: Path) -> None:
     os.close(found.files[3][0])
     kept.drop(3)
     assert kept.list().notes == {4: [b"without a file"]}
+    keeper.close()
+
+
+def test_a_note_that_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Breaks if a node without free memory ends the thread that copies the state, so that no later step is copied."""
+    keeper = Keeper(str(tmp_path / "keeper"))
+    kept = KeptMemory(keeper.address)
+
+    def no_room(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_room)
+        kept.note(3, 0, b"text")
+    assert "no note is kept of a copy of the state in memory: [Errno 28] No space left" in capfd.readouterr().err
+    kept.note(3, 0, b"later")
+    assert kept.list().notes == {3: [b"later"]}
     keeper.close()

@@ -113,7 +113,7 @@ class _Player:
 
     async def _strike(self, job: TrainingJob) -> None:
         pods = await members.read_pods(self._client, job)
-        nodes = {pod.rank: pod.node for pod in pods if pod.node and is_member(job.status.current, pod)}
+        nodes = {pod.rank: pod.node for pod in pods.views if pod.node and is_member(job.status.current, pod)}
         struck = self._script.due(job, nodes)
         if struck is None:
             return

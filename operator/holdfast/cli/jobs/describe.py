@@ -18,12 +18,11 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.jobs import costs, view
-from holdfast.cli.jobs.members import read_pods, table
+from holdfast.cli.jobs.members import Pods, read_pods, table
 from holdfast.cli.jobs.timeline import timeline
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.console import console
 from holdfast.core.books.ledger import counts_steps
-from holdfast.core.observe.pods import PodView
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 
 # the decision says what the job waits for, and what to do
@@ -43,7 +42,7 @@ def describe(job: Job, *, members: Members = False, namespace: Namespace = None,
     """
     target = Target(kubeconfig, namespace)
 
-    async def read() -> tuple[TrainingJob, list[job_api.Line], list[PodView] | None]:
+    async def read() -> tuple[TrainingJob, list[job_api.Line], Pods | None]:
         async with connect(target) as client:
             found = await job_api.get_job(client, target.resolved_namespace(), job)
             pods = await read_pods(client, found) if members else None
@@ -58,7 +57,7 @@ def show(
     job: TrainingJob,
     events: Sequence[job_api.Line],
     now: datetime,
-    pods: Sequence[PodView] | None = None,
+    pods: Pods | None = None,
 ) -> None:
     """Print all sections. `pods` are shown by rank, if given."""
     sections: list[tuple[str, RenderableType | None]] = [

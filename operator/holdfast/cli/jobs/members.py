@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
 from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import parse_time
 from holdfast.cli.ui import formats
 from holdfast.cli.ui.fitted_table import Column, Fitting
 from holdfast.core.observe.members import is_member
@@ -25,29 +26,50 @@ COLUMNS = (
 )
 
 
-async def read_pods(client: Client, job: TrainingJob) -> list[PodView]:
+class Pods(NamedTuple):
+    """The pods of a job. `silent`: since when the node of a pod that runs has been silent, by UID of the pod."""
+
+    views: list[PodView]
+    silent: dict[str, datetime]
+
+
+async def read_pods(client: Client, job: TrainingJob) -> Pods:
     """The pods of a job, as far as the user may read them. Raises ApiError."""
     path = f"/api/v1/namespaces/{job.metadata.namespace}/pods"
     items, _ = await client.list_all(path, {"labelSelector": f"{names.LABEL_JOB_UID}={job.metadata.uid}"})
     return parse_pods(items)
 
 
-def parse_pods(items: Iterable[Mapping[str, Any]]) -> list[PodView]:
-    """Those that Holdfast made."""
-    return [view for raw in items if (view := PodView.parse(raw))]
+def parse_pods(items: Iterable[Mapping[str, Any]]) -> Pods:
+    """Those that Holdfast made.
+
+    Kubernetes says of each pod of a silent node that it is not ready, and leaves what the node said last: that its
+    containers are.
+    """
+    views, silent = [], {}
+    for raw in items:
+        if (view := PodView.parse(raw)) is None:
+            continue
+        views.append(view)
+        conditions = {one["type"]: one for one in raw["status"].get("conditions") or ()}
+        ready, containers = (conditions.get(name) or {} for name in ("Ready", "ContainersReady"))
+        if (ready.get("status"), containers.get("status")) == ("False", "True") and ready.get("lastTransitionTime"):
+            silent[view.uid] = parse_time(ready["lastTransitionTime"])
+    return Pods(views, silent)
 
 
-def table(job: TrainingJob, pods: Iterable[PodView], now: datetime) -> Fitting:
+def table(job: TrainingJob, pods: Pods, now: datetime) -> Fitting:
     """A row for each pod of the current attempt and of its successor, by rank; a pod that works for both once.
 
     While there is no attempt, as after the job's end, a row for the newest pod of each rank.
     """
     attempts = [attempt for attempt in (job.status.current, job.status.successor) if attempt]
-    mine = [pod for pod in pods if any(is_member(attempt, pod) for attempt in attempts)]
+    mine = [pod for pod in pods.views if any(is_member(attempt, pod) for attempt in attempts)]
     if not attempts:
-        mine = list({pod.rank: pod for pod in sorted(pods, key=lambda pod: pod.attempt)}.values())
+        mine = list({pod.rank: pod for pod in sorted(pods.views, key=lambda pod: pod.attempt)}.values())
     ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
-    return Fitting(COLUMNS, [_row(pod, now, has_program=_has_program(attempts, pod)) for pod in ordered])
+    states = [_state(pod, pods.silent.get(pod.uid), now, has_program=_has_program(attempts, pod)) for pod in ordered]
+    return Fitting(COLUMNS, [_row(pod, now, state) for pod, state in zip(ordered, states, strict=True)])
 
 
 def _has_program(attempts: Sequence[Attempt], pod: PodView) -> bool:
@@ -56,25 +78,27 @@ def _has_program(attempts: Sequence[Attempt], pod: PodView) -> bool:
     return works_for is None or works_for.nodes == 1 or works_for.world is not None
 
 
-def _row(pod: PodView, now: datetime, *, has_program: bool) -> list[Text]:
-    state, style = _state(pod, has_program=has_program)
+def _row(pod: PodView, now: datetime, state: tuple[str, str]) -> list[Text]:
     return [
         Text(str(pod.rank)),
         Text(pod.name),
         Text(pod.node or formats.NOTHING),
         Text(str(pod.attempt)),
-        Text(state, style=style),
+        Text(*state),
         Text(formats.span(now - pod.created_at) if pod.created_at else formats.NOTHING),
     ]
 
 
-def _state(pod: PodView, *, has_program: bool) -> tuple[str, str]:
+def _state(pod: PodView, silent: datetime | None, now: datetime, *, has_program: bool) -> tuple[str, str]:
+    """What the pod does, and the style of these words."""
     if pod.ended:
         return f"ended ({pod.reason or pod.phase})", "dim"
     if pod.deleted_at:
         return "is being deleted", "yellow"
     if pod.node is None:
         return f"waits for a node ({pod.unscheduled_reason or pod.phase})", "yellow"
+    if silent is not None:
+        return f"its node has been silent for {formats.span(now - silent)}", "red"
     if pod.trainer is not None and pod.trainer.running:
         return ("runs", "green") if has_program else ("waits for the other nodes", "yellow")
     return f"starts ({pod.trainer.waiting if pod.trainer and pod.trainer.waiting else pod.phase})", "cyan"

@@ -1,5 +1,8 @@
 """The pods of several nodes by rank."""
 
+from datetime import datetime
+
+import pytest
 from rich.console import Console
 from tests.support.decisions.snapshots import at, attempt, container, job, pending, placed, pod, status
 
@@ -12,18 +15,18 @@ CURRENT = attempt(2, AttemptState.STARTING, nodes=4, members=GROUPS)
 WORLD = World(address="10.0.0.1", port=30001)
 PODS = [
     pending(2, rank=2, name="vit-2-2"),
-    pod(1, rank=0, name="vit-1-0"),
+    pod(1, rank=0, name="vit-1-0", uid="u-0"),
     placed(1, rank=1, name="vit-1-1", node="n2"),
     pod(1, rank=2, name="vit-1-2", node="n3"),
     pod(1, rank=3, name="vit-1-3", node="n4", deleted_at=at(30)),
 ]
 
 
-def shown(world: World | None = WORLD) -> list[str]:
+def shown(world: World | None = WORLD, silent: dict[str, datetime] | None = None) -> list[str]:
     console = Console(width=120, force_terminal=False)
     current = CURRENT.model_copy(update={"world": world})
     with console.capture() as captured:
-        console.print(members.table(job(status(current)), PODS, NOW))
+        console.print(members.table(job(status(current)), members.Pods(PODS, silent or {}), NOW))
     return [" ".join(line.split()) for line in captured.get().splitlines() if line.strip()]
 
 
@@ -47,11 +50,40 @@ def test_a_pod_whose_program_waits_for_the_others_does_not_run():
     assert ["waits for the other nodes" in row for row in shown(world=None)[2:]] == [True, False, False, False]
 
 
+def test_a_pod_on_a_silent_node_is_not_said_to_run():
+    """Breaks if people look for a fault anywhere but on the node that does not answer."""
+    rows = shown(silent={"u-0": at(-90)})[2:]
+    assert "its node has been silent for 1m" in rows[0]
+    assert "silent" not in "".join(rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("ready", "containers", "is_silent"),
+    [("True", "True", False), ("False", "True", True), ("False", "False", False), ("False", None, False)],
+)
+def test_a_node_is_silent_if_it_has_not_said_why_its_pod_is_not_ready(
+    ready: str, containers: str | None, is_silent: bool
+):
+    """Breaks if an injected container that is not ready is taken for a silent node."""
+    labels = {
+        "holdfast.dev/job": "vit",
+        "holdfast.dev/job-uid": "u",
+        "holdfast.dev/attempt": "1",
+        "holdfast.dev/rank": "0",
+    }
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    conditions += [{"type": "ContainersReady", "status": containers}] if containers else []
+    metadata = {"name": "vit-1-0", "namespace": "team", "uid": "p", "resourceVersion": "1", "labels": labels}
+    found = members.parse_pods([{"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}}])
+    assert [one.uid for one in found.views] == ["p"]
+    assert bool(found.silent) is is_silent
+
+
 def test_an_ended_pod_says_why():
     gone = pod(1, rank=0, name="vit-1-0", phase="Failed", reason="Evicted", trainer=container(ended=True))
     console = Console(width=120, force_terminal=False)
     with console.capture() as captured:
-        console.print(members.table(job(status(CURRENT)), [gone], NOW))
+        console.print(members.table(job(status(CURRENT)), members.Pods([gone], {}), NOW))
     assert "ended (Evicted)" in captured.get()
 
 
@@ -60,5 +92,5 @@ def test_after_the_end_the_newest_pod_of_each_rank_is_shown():
             for number, rank in ((2, 1), (1, 0), (1, 1))]  # fmt: skip
     console = Console(width=120, force_terminal=False)
     with console.capture() as captured:
-        console.print(members.table(job(status()), over, NOW))
+        console.print(members.table(job(status()), members.Pods(over, {}), NOW))
     assert [name in captured.get() for name in ("vit-1-0", "vit-2-1", "vit-1-1")] == [True, True, False]
