@@ -65,6 +65,7 @@ Extras = Annotated[
     list[Extra] | None,
     typer.Option(
         "--with",
+        metavar="|".join(Extra),
         help="prometheus: also run Prometheus with the alert rules of the chart; it scrapes the operator at the "
         f"addresses of --scrape. Its first build takes {TOOLS['prometheus'].estimate.removeprefix('about ')} more.",
     ),
