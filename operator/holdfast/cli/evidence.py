@@ -8,8 +8,8 @@ from rich.text import Text
 
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast_train.pod import evidence as stored
 from holdfast_train.pod.launcher.hang.blame import by_stacks, place, suspects
 

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.scalars import format_duration
-from holdfast.cli.ui.console import console, error_console
-from holdfast.cli.ui.parsing import duration
+from holdfast.cli.terminal.console import console, error_console
+from holdfast.cli.terminal.parsing import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast.local.config import DEFAULT_NODES, DEFAULT_TARGETS, describe, load_nodes
 from holdfast.local.errors import ConfigError, NotUpError

@@ -8,7 +8,7 @@ from rich.text import Text
 from holdfast.api.errors import HoldfastError, shown
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.lazy_commands import LazyGroup, Place
-from holdfast.cli.ui.console import error_console
+from holdfast.cli.terminal.console import error_console
 
 COMMANDS: Final = {
     "watch": Place(

@@ -14,9 +14,9 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.core.observe import bad_nodes
 from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import NodeView

@@ -19,8 +19,8 @@ from rich.table import Table
 
 from holdfast.api.errors import ScalarError
 from holdfast.api.scalars import parse_money
-from holdfast.cli.ui.console import console
-from holdfast.cli.ui.parsing import duration
+from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.parsing import duration
 from holdfast.simulate.errors import StudyError
 from holdfast.simulate.plot import FORMATS, check_plot, plot
 from holdfast.simulate.study import POLICIES, USUAL, Row, Study, simulate, summarize

@@ -9,7 +9,7 @@ from holdfast.api.names import API_VERSION
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig
 from holdfast.cli.errors import CliError
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal.console import console
 
 
 def own_version() -> str:

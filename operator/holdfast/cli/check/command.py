@@ -17,8 +17,8 @@ from holdfast.cli.check.preflight import Manifest, Preflight
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.ui.console import console
-from holdfast.cli.ui.parsing import size
+from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.parsing import size
 
 app = typer.Typer()
 

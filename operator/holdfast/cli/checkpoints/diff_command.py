@@ -19,7 +19,7 @@ from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.options import First, Second
 from holdfast.cli.checkpoints.pick import select
 from holdfast.cli.checkpoints.survey import survey
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry

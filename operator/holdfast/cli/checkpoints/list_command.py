@@ -11,8 +11,8 @@ from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.retired import once_committed
 from holdfast.cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast_train.commitlog import rules
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage

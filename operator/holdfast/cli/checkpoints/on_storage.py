@@ -14,7 +14,7 @@ from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.options import AsJson, Endpoint, Place, Region
 from holdfast.cli.checkpoints.storage_address import Found, Where, opened
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal.console import console
 from holdfast_train.storage.base import Storage
 
 _OPTIONS: Final = {

@@ -19,10 +19,10 @@ from holdfast.cli.checkpoints.prune_plan import Plan, broken_commits, plan, stil
 from holdfast.cli.checkpoints.storage_address import Found, explain
 from holdfast.cli.checkpoints.survey import Prefix, log_for_person, newest_state, survey
 from holdfast.cli.errors import CliError
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
-from holdfast.cli.ui.fitted_table import Column, Fitting
-from holdfast.cli.ui.parsing import duration
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast.cli.terminal.parsing import duration
 from holdfast_train.commitlog.records import Keep, LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
 from holdfast_train.exchange.progress_bar import format_size

@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from holdfast.cli.ui.console import error_console
+from holdfast.cli.terminal.console import error_console
 from holdfast_train.commitlog import records, rules
 from holdfast_train.commitlog.records import LogState
 

@@ -17,8 +17,8 @@ from holdfast.cli.checkpoints.options import Chosen
 from holdfast.cli.checkpoints.pick import LATEST, select
 from holdfast.cli.checkpoints.survey import survey
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry

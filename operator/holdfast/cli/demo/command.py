@@ -20,7 +20,7 @@ from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, 
 from holdfast.cli.demo.stories import GANG, ONE_NODE
 from holdfast.cli.demo.verify import Check, checks, resumes
 from holdfast.cli.errors import ExitCode
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal.console import console
 from holdfast.local.progress_bar import ConsoleReport
 
 PICTURE_WIDTH = 128  # as `kubectl get tj` needs

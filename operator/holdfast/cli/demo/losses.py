@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 # `step 120/900  loss 2.1134 ...`, with any spacing.
 _LINE = re.compile(

@@ -23,7 +23,7 @@ from holdfast.cli.demo.script import NOTICE, Script, Struck
 from holdfast.cli.demo.stage import NAMESPACE, Stage
 from holdfast.cli.demo.stories import Blow, Story
 from holdfast.cli.jobs import members, view
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 from holdfast.core.observe.members import is_member
 from holdfast.local.cluster import Cluster
 

@@ -14,7 +14,7 @@ from holdfast.cli.cluster.job_api import Line
 from holdfast.cli.demo.losses import LossBook
 from holdfast.cli.demo.script import Script
 from holdfast.cli.jobs import view
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 
 def screen(

@@ -13,7 +13,7 @@ from holdfast.cli.demo.losses import Move
 from holdfast.cli.demo.verify import Check
 from holdfast.cli.jobs.costs import costs
 from holdfast.cli.jobs.timeline import timeline
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 
 def attempts(job: TrainingJob) -> Table:

@@ -7,7 +7,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.demo.script import Script
 from holdfast.cli.demo.stories import Blow
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 from holdfast_train.commitlog.records import Record
 
 

@@ -2,5 +2,5 @@
 
 Belongs here: what shows or asks something of one TrainingJob or of all.
 Does not belong here: why, check, checkpoints and demo, which have rooms of their own.
-Layers: imports ui and cluster.
+Layers: imports terminal and cluster.
 """

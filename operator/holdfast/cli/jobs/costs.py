@@ -8,7 +8,7 @@ from rich.text import Text
 from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Ledger
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 from holdfast.core.books.ledger import counts_steps
 
 

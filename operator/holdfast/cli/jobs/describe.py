@@ -20,8 +20,8 @@ from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.jobs import costs, view
 from holdfast.cli.jobs.members import Pods, read_pods, table
 from holdfast.cli.jobs.timeline import timeline
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.console import console
 from holdfast.core.books.ledger import counts_steps
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 

@@ -10,8 +10,8 @@ from holdfast.api import names
 from holdfast.api.attempt import Attempt
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import parse_time
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.core.observe.members import is_member
 from holdfast.core.observe.pods import PodView
 from holdfast.runtime.apiserver.client import Client

@@ -18,8 +18,8 @@ from holdfast.cli.cluster import completion, job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace, NoWait, Timeout
 from holdfast.cli.errors import CliError
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.console import console
 from holdfast.runtime.apiserver.client import Client
 from holdfast_train.exchange.progress_bar import format_size
 

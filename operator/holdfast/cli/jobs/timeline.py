@@ -16,7 +16,7 @@ from rich.text import Text
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 LONGEST_NAME = 16
 LEAST_WIDTH = 16  # columns of bars, also on a narrow screen

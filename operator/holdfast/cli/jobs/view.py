@@ -15,8 +15,8 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Forecast, Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import costs
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 
 EVENTS_SHOWN = 8
 BAR = 40

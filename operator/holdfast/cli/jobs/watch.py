@@ -20,8 +20,8 @@ from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.jobs import view
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.console import console
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 

@@ -2,5 +2,5 @@
 
 Belongs here: asking core for its reasons, and showing them as a screen or as JSON.
 Does not belong here: the policies (core.capacity).
-Layers: imports jobs, ui and cluster.
+Layers: imports jobs, terminal and cluster.
 """

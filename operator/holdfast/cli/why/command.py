@@ -11,7 +11,7 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
-from holdfast.cli.ui.console import console
+from holdfast.cli.terminal.console import console
 from holdfast.cli.why.as_json import as_json
 from holdfast.cli.why.reasons import find_reasons
 from holdfast.cli.why.screen import show

@@ -12,8 +12,8 @@ from holdfast.cli.jobs import costs
 from holdfast.cli.jobs import view as render
 from holdfast.cli.jobs.describe import what_next
 from holdfast.cli.jobs.timeline import KIND_STYLES, timeline
-from holdfast.cli.ui import formats
-from holdfast.cli.ui.fitted_table import Column, Fitting
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.cli.why.reasons import Reasons, age
 from holdfast.core.capacity.choose import Answer
 from holdfast.core.capacity.outlook import Figures

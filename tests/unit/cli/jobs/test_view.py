@@ -10,7 +10,7 @@ from tests.support.manifests.observed_jobs import running_job
 from holdfast.api.status import Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import view
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 CAPACITY = {"tiers": [{"name": "dedicated", "kind": "Dedicated", "accelerator": "nvidia.com/gpu"}]}

@@ -10,7 +10,7 @@ from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import select
 from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.records import HEALTHY_STEPS, Commit, Fence, LogState
 from holdfast_train.errors import AlreadyCompleteError, FencedError

@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.ui import formats
+from holdfast.cli.terminal import formats
 
 GAP = 2  # blanks between two columns
 LOOSE = 12  # characters to which a loose column may be cut
