@@ -142,6 +142,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         loss=body.loss if body.loss is not None else before.loss if before else None,
         samples_per_second=body.samples_per_second,
         seconds_per_step=body.seconds_per_step,
+        metrics=tuple(body.metrics.items()) or (before.metrics if before else ()),
         fenced=body.fenced or bool(before and before.fenced),
         resumed_step=resumed,
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
