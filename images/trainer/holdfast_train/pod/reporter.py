@@ -63,7 +63,10 @@ class _Rates:
 
 
 def _decimal(value: Any) -> str | None:
-    """A loss or another metric as a decimal string, or nan, inf or -inf. A tensor on a GPU is read here, so training does not wait."""
+    """A loss or another metric as a decimal string, or nan, inf or -inf.
+
+    A tensor on a GPU is read here, so training does not wait.
+    """
     if getattr(value, "is_cuda", False):
         allow_calls_beside_capture()
     try:
