@@ -32,7 +32,8 @@ def _loss(text: str) -> str:
 Decimal = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_decimal)]
 Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
 Step = Annotated[int, Field(ge=0, le=EXACT)]
-MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}$")]
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
+MetricName = Annotated[str, Field(pattern=f"^{METRIC_NAME.pattern}$")]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
 

@@ -87,8 +87,7 @@ class Saver:
         self._sent_tree: Tree = None
         environment = opened.environment
         self._arenas = Arenas.of_rank(environment, opened.rank, opened.ranks, keeps_old=opened.keeps_old)
-        self._changed = self._arenas.changed
-        self.shortage = ""
+        self._changed, self.shortage = self._arenas.changed, ""
         self._on_result, self._on_kept = on_result, on_kept
         self._newest: _Newest | None = None
         self._lock = InFlightLock.new(environment.verdict_folder)
@@ -320,9 +319,10 @@ class Saver:
 
     def _connect(self) -> None:
         writer = start_writer(self._lock)
+        with contextlib.suppress(ClosedError):  # as in `send`; here: no thread may send anything else first
+            writer.channel.send(self._open, self._open.descriptors)
         self._writer = writer
         self._sent_plan, self._sent_tree = None, None
-        self.send(self._open, self._open.descriptors)
         for number, arena in self._arenas.by_number.items():
             self.send(MapArena(number, arena.size), [arena.descriptor])
         try:

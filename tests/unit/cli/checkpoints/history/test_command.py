@@ -2,13 +2,18 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
+from tests.support.trainer import stores
+from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header, encode, new_key
 from holdfast_train.storage.folder import FolderStorage
@@ -58,6 +63,21 @@ def test_csv(folder: FolderStorage, tmp_path: Path) -> None:
     ]
     refused = history(folder.uri, "--csv", str(tmp_path / "no" / "curve.csv"))
     assert (refused.exit_code, "cannot be written" in refused.output) == (1, True)
+
+
+# Breaks if prune takes the history for something that no checkpoint needs.
+def test_prune_leaves_the_history(folder: FolderStorage) -> None:
+    made = Checkpoints(folder, identity(1), Keep(9))
+    made.start("Auto")
+    for step in (10, 20):
+        stores.save(made, step, {"objects": {}}, [None])
+    made.complete(20)
+    for file in Path(folder.uri.removeprefix("file://")).rglob("*.gz"):
+        os.utime(file, (0, 0))
+    before = folder.keys("series/")
+    pruned = CliRunner().invoke(app, ["checkpoints", "prune", folder.uri, "--keep-last", "1", "--yes"])
+    assert (pruned.exit_code, len(folder.keys("manifests/"))) == (0, 1)
+    assert folder.keys("series/") == before
 
 
 def test_no_history(tmp_path: Path) -> None:
