@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 from holdfast_train.progress import Progress
-from holdfast_train.save.series_feed import SeriesFeed
+from holdfast_train.series.feed import SeriesFeed
 from holdfast_train.series.rows import is_name
 
 __all__ = ["Measurements", "checked_goal", "checked_number", "checked_report", "decimals"]

@@ -21,9 +21,9 @@ from holdfast_train.save.links import link
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule
-from holdfast_train.save.series_feed import SeriesFeed
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
+from holdfast_train.series.feed import SeriesFeed
 from holdfast_train.series.segment import Header
 
 __all__ = ["SaveCoordinator"]

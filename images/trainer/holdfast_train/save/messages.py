@@ -17,12 +17,10 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan
-from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header
 
 __all__ = [
     "Abandon",
-    "AddRows",
     "Copied",
     "Drop",
     "Failed",
@@ -105,13 +103,6 @@ class Save:
     sums: Mapping[str, str] = field(default_factory=dict)
     is_change: bool = False
     clean: int | None = None
-
-
-@dataclass(frozen=True)
-class AddRows:
-    """`rows` of the history, which follow those before."""
-
-    rows: Sequence[Row]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.job import ArrivingBytes, Job, Jobs
 from holdfast_train.save.messages import (
     Abandon,
-    AddRows,
     Copied,
     Drop,
     Failed,
@@ -48,6 +47,7 @@ from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import SAVE_PATIENCE
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
+from holdfast_train.series.feed import AddRows
 from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit

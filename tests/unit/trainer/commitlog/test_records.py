@@ -1,6 +1,5 @@
 """The pure commit log: its owner, the attempts that may commit or have to wait, and what is kept."""
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -8,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.trainer.attempts import attempt, save
-from tests.support.trainer.stores import MemoryStorage, identity
+from tests.support.trainer.stores import identity
 
 from holdfast_train.commitlog import records as log
 from holdfast_train.commitlog import rules
@@ -23,7 +21,6 @@ from holdfast_train.errors import (
 )
 from holdfast_train.format import names as names_module
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.sealed_json import sealed
 
 AT = "2026-01-01T00:00:00.000+00:00"
 
@@ -387,16 +384,3 @@ def test_histories(actions: list[tuple[int, str]], resume: str) -> None:
                 assert not [n for n, f in others.items() if may_commit(state, WRITERS[n], f)]
     assert log.replay(records) == state
     assert [c.seq for c in state.commits] == sorted(c.seq for c in state.commits)
-
-
-# Breaks if a record of this version that was written before the history existed cannot be read.
-def test_a_commit_without_segments_is_read() -> None:
-    storage = MemoryStorage()
-    save(attempt(storage, identity(1)), 10)
-    key = storage.keys("log/")[-1]
-    body = json.loads(storage.content[key])
-    del body["sha256"], body["commit"]["series"]
-    for commit in body["state"]["commits"]:
-        del commit["series"]
-    _, state = log.decode(sealed(body), body["seq"])
-    assert [(commit.step, commit.series) for commit in state.commits] == [(10, ())]

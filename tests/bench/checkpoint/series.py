@@ -1,4 +1,4 @@
-"""What the history of a training costs its loop: `python -m tests.bench.bench_series`.
+"""What the history of a training costs its loop: `python -m tests.bench.checkpoint.series`.
 
 Prints, in microseconds a step: the call that notes a step with three values, and the difference that the history makes
 to a loop of steps of a millisecond, with the thread that hands the rows over beside it. The goal is 10 microseconds.
@@ -14,7 +14,7 @@ from tests.support.trainer.stores import environment
 
 from holdfast_train import Run
 from holdfast_train.examples.stub import Counter
-from holdfast_train.save.series_feed import SeriesFeed
+from holdfast_train.series.feed import SeriesFeed
 
 STEPS = 2_000
 CALLS = 10_000

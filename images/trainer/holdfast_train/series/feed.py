@@ -4,18 +4,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast_train.graph_capture import allow_calls_beside_capture
-from holdfast_train.save.messages import AddRows
 from holdfast_train.say import say
 from holdfast_train.series.rows import MOST_NAMES, Row, is_name
 
-__all__ = ["SAMPLES", "SeriesFeed"]
+__all__ = ["SAMPLES", "AddRows", "SeriesFeed"]
 
 SAMPLES: Final = "samplesPerSecond"
 EVERY: Final = 1.0  # seconds between two messages
 WAITING: Final = 20_000  # rows that wait for a writer process
+
+
+@dataclass(frozen=True)
+class AddRows:
+    """The message to the writer process: `rows` follow those before."""
+
+    rows: Sequence[Row]
 
 
 class SeriesFeed:

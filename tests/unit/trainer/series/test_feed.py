@@ -7,9 +7,8 @@ import pytest
 import torch
 from tests.support.waiting import wait_for
 
-from holdfast_train.save import series_feed
-from holdfast_train.save.messages import AddRows
-from holdfast_train.save.series_feed import SAMPLES, SeriesFeed
+from holdfast_train.series import feed as series_feed
+from holdfast_train.series.feed import SAMPLES, AddRows, SeriesFeed
 from holdfast_train.series.rows import MOST_NAMES, Row
 
 
