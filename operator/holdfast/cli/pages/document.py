@@ -68,12 +68,8 @@ def _chart(chart: Chart) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    return {
-        "label": curve.label,
-        "lost": curve.lost,
-        "x": list(map(_short, curve.x)),
-        "y": list(map(_rounded, curve.y)),
-    }
+    points = {"x": list(map(_short, curve.x)), "y": list(map(_rounded, curve.y))}
+    return {"label": curve.label, "lost": curve.lost, **points}
 
 
 def _short(value: float) -> float:
