@@ -1,6 +1,6 @@
 """`holdfast evidence`: what the ranks of a training that hung were doing, and which of them is at fault."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -54,7 +54,7 @@ def evidence(
     at.answer(data, lambda out: show(out, documents, ranks, faults))
 
 
-def ranks_of(documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def ranks_of(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each rank did, with the number of its node."""
     return [{**rank, "node": one["node"]} for one in documents for rank in one["ranks"]]
 

@@ -1,4 +1,4 @@
-"""The whole HTML document of a page: one file for a reader without a network, or one that a server brings up to date."""
+"""The whole HTML document of a page: one file that needs no network, or one that a server brings up to date."""
 
 import base64
 import hashlib
@@ -63,7 +63,8 @@ def as_json(charts: Iterable[Chart]) -> str:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
-    names = {"id": chart.id, "title": chart.title, "xLabel": chart.x_label, "yLabel": chart.y_label}
+    names: dict[str, Any] = {"id": chart.id, "title": chart.title, "xLabel": chart.x_label, "yLabel": chart.y_label}
+    names |= {"fromZero": chart.from_zero}
     return {**names, "curves": [_curve(one) for one in chart.curves]}
 
 
