@@ -1,4 +1,4 @@
-"""A job with a past, for tests of pages: three tiers, five attempts, two of which lost steps, and all that is stored."""
+"""A job with a past, for tests of pages: three tiers, five attempts, two of which lost steps."""
 
 import math
 import random
@@ -165,12 +165,13 @@ def the_inputs(name: str = "vit-faces", **changes: Any) -> JobInputs:
 
 def hang() -> dict[str, Any]:
     """What one node told when attempt 4 stood still."""
-    stack = 'Thread 0x1 (most recent call first):\n  File "/app/data.py", line 88 in __next__\n  File "/app/train.py", line 30 in main'
-    waits = 'Thread 0x1 (most recent call first):\n  File "/x/site-packages/torch/distributed/c10d.py", line 9 in all_reduce'
+    first = "Thread 0x1 (most recent call first):"
+    loads = f'{first}\n  File "/app/data.py", line 88 in __next__\n  File "/app/train.py", line 30 in main'
+    waits = f'{first}\n  File "/x/site-packages/torch/distributed/c10d.py", line 9 in all_reduce'
     ranks = [
-        {"rank": 0, "step": 28_400, "state": "S", "collectives": {"default_pg": {"number": 412, "done": 412}}, "stacks": waits},
-        {"rank": 1, "step": 28_399, "state": "S", "collectives": {"default_pg": {"number": 411, "done": 411}}, "stacks": stack},
-    ]  # fmt: skip
+        {"rank": rank, "step": step, "state": "S", "stacks": stacks, "collectives": {"pg": {"number": n, "done": n}}}
+        for rank, step, stacks, n in ((0, 28_400, waits, 412), (1, 28_399, loads, 411))
+    ]
     return {
         "attempt": 4, "node": 0, "at": "2026-11-21T05:40:00+00:00", "why": "no step for 5m00s", "ranks": ranks,
         "lastLines": ["step 28400 loss 1.31", "step 28400 loss 1.30"], "jobUID": "uid",

@@ -50,6 +50,14 @@ def hangs(inputs: JobInputs) -> str:
     return section("Trainings that hung", *(_hang(number, list(documents)) for number, documents in groups))
 
 
+def is_readable(document: Mapping[str, Any]) -> bool:
+    """True if the document has what a page shows of it. The training pod wrote it, so it may be anything."""
+    try:
+        return bool(_hang(int(document["attempt"]), [document]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+
+
 def _hang(number: int, documents: Sequence[Mapping[str, Any]]) -> str:
     ranks = evidence.ranks_of(documents)
     faults = {one.rank: one.why for one in suspects(ranks)}

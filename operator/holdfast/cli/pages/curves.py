@@ -12,7 +12,7 @@ from holdfast_train.series.history import History, Part, Row
 from holdfast_train.series.thinning import thin
 
 MOST_A_CURVE: Final = 4000  # points
-MOST_A_PAGE: Final = 45_000  # points of all curves: about 700 KB
+MOST_A_PAGE: Final = 42_000  # points of all curves: about 700 KB
 FEWEST: Final = 24  # points of a curve, however many there are
 PACES: Final = 300  # points of a pace: each is a mean over many steps
 LOST: Final = "lost steps"

@@ -32,7 +32,7 @@ SHELL: Final = """<!DOCTYPE html>
 """
 _LIVE: Final = ("uplot.js", "page.js", "live.js")
 _INLINED: Final = ("uplot.js", "page.js")
-_DIGITS: Final = 6  # of a number of a curve: more than a screen can show
+_DIGITS: Final = 5  # of a number of a curve: more than a screen can show
 _LARGEST: Final = 1e100  # a value that is larger would leave no axis for the others
 
 
@@ -69,8 +69,13 @@ def _chart(chart: Chart) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    points = {"x": list(map(_short, curve.x)), "y": list(map(_rounded, curve.y))}
+    points = {"x": list(map(_place, curve.x)), "y": list(map(_rounded, curve.y))}
     return {"label": curve.label, "lost": curve.lost, **points}
+
+
+def _place(value: float) -> float:
+    """A step as it is, hours to a second, and a time to a tenth of a second."""
+    return _short(round(value, 4 if abs(value) < 1e6 else 1))
 
 
 def _short(value: float) -> float:

@@ -123,6 +123,7 @@ def _legend(found: Timeline) -> str:
 
 def divided_bar(parts: Sequence[tuple[str, float, str, str]], title: str) -> str:
     """A bar with a part for each (name, size, value in words, class), and a key below; empty if all sizes are 0."""
+    parts = [part for part in parts if part[1] > 0]
     whole = sum(size for _, size, _, _ in parts)
     if whole <= 0:
         return ""
@@ -135,8 +136,7 @@ def divided_bar(parts: Sequence[tuple[str, float, str, str]], title: str) -> str
     key = "".join(
         f'<span class="key"><svg class="parts swatch" aria-hidden="true"><rect class="{kind}" width="100%" '
         f'height="100%"/></svg>{escape(name)} <span class="quiet">{escape(words)}</span></span>'
-        for name, size, words, kind in parts
-        if size
+        for name, _, words, kind in parts
     )
     return f'<svg class="parts" role="img" aria-label="{escape(title)}">{"".join(rects)}</svg><p class="keys">{key}</p>'
 
