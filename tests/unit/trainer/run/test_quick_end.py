@@ -5,6 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.runs import train
+from tests.support.trainer.stores import environment
+
+from holdfast_train import Run
+from holdfast_train.examples.stub import Counter
+from holdfast_train.run import quick_end
 
 PROGRAM = """
 import atexit, os, sys
@@ -25,6 +31,28 @@ if sys.argv[2] == "forked":
     quick_end._processes.add(os.getppid())
 sys.exit(3)
 """
+
+
+@pytest.mark.parametrize("how", ["completed", "left", "failed", "fenced"])
+def test_all_ends_but_that_of_the_training_are_quick(uri: str, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Breaks if the next attempt waits for the end of a process that has left or failed."""
+    processes: set[int] = set()
+    if how == "fenced":
+        train(environment(uri, 2), 5, stop=3)
+    monkeypatch.setattr(quick_end, "_processes", processes)
+    if how in ("completed", "left"):
+        train(environment(uri), 5, stop=3 if how == "left" else None)
+    else:
+        with pytest.raises(ValueError if how == "failed" else SystemExit):
+            fail(uri)
+    assert bool(processes) is (how != "completed")
+
+
+def fail(uri: str) -> None:
+    """A Run that fails at its first step."""
+    with Run(counter=Counter(), environment=environment(uri)) as run:
+        for _ in run.steps(5):
+            raise ValueError("bad batch")
 
 
 @pytest.mark.parametrize(
