@@ -13,16 +13,18 @@ from typing import Any, Self
 
 import yaml
 from tests.bench.waiting import until
+from tests.support.waiting import wait_for
 
 from holdfast.local import golang, ports, toolchain
 from holdfast.local.cluster import Cluster
-from holdfast.local.errors import ToolError
+from holdfast.local.errors import LocalError, ToolError
 from holdfast.local.pki import Pki
 from holdfast.local.progress_bar import Silent
 
 NAMESPACE, ACCOUNT = "jobset-system", "jobset-controller-manager"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 ROLE = "jobset-manager-role"
+GROUP = "jobset.x-k8s.io"
 CRDS = "config/components/crd/bases"
 RIGHTS = "config/components/rbac/role.yaml"
 
@@ -101,7 +103,13 @@ class JobSetController(AbstractContextManager["JobSetController"]):
         self._cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
         for file in sorted((self._module / CRDS).glob("*.yaml")):
             self._cluster.kubectl("apply", "--server-side", "-f", str(file))
-        self._cluster.kubectl("wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=30s")
+        wait_for(self._is_served, 30, "the API server to serve JobSets")
+
+    def _is_served(self) -> bool:
+        try:
+            return bool(self._cluster.kubectl("get", "--raw", f"/apis/{GROUP}/v1alpha2"))
+        except LocalError:
+            return False
 
 
 def _configuration(certificates: Path) -> dict[str, Any]:
