@@ -2,11 +2,13 @@
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from tests.bench import jobset
 from tests.bench.api import Api, ApiFailureError, spread
 from tests.bench.audit import JOB_CONTROLLER, OPERATOR, AuditLog, Write, costs, is_pod_post
 from tests.bench.kwok import GPU, GROUP
@@ -19,6 +21,7 @@ TIMED_OUT = 504  # HTTP status
 IMAGE = "registry.example/team/train:1.0"
 COMMAND = ["python3", "train.py", "--epochs", "90"]
 JOB_LABEL = "batch.kubernetes.io/job-name"
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 ENV = [{"name": f"SETTING_{number}", "value": str(number)} for number in range(4)]
 
 
@@ -70,15 +73,52 @@ def batch_job(name: str, group: str, nodes: int = 1) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
-class Kind:
-    """One way to run a training: where its objects live, who makes their pods, and how a pod names its job."""
+def job_set(name: str, group: str, nodes: int = 1) -> dict[str, Any]:
+    """The same as a JobSet of one such Job, with every default that its webhook fills in."""
+    job = batch_job(name, group, nodes)["spec"]
+    pod = job["template"]["spec"]
+    own = {"labelSelector": {"matchLabels": {JOBSET_LABEL: name}}, "topologyKey": "kubernetes.io/hostname"}
+    pod["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}
+    job |= {"parallelism": nodes, "completions": nodes, "completionMode": "Indexed"}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name},
+        "spec": {
+            "successPolicy": {"operator": "All"},
+            "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "replicatedJobs": [{"name": "all", "replicas": 1, "template": {"spec": job}}],
+        },
+    }
 
-    def __init__(self, title: str, path: str, user: str, manifest: Callable[..., dict[str, Any]], label: str) -> None:
+
+class Kind:
+    """One way to run a training: where its objects live, who makes their pods, and how a pod names its job.
+
+    `user` makes the pods; `others` write for the job too.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        path: str,
+        user: str,
+        manifest: Callable[..., dict[str, Any]],
+        label: str,
+        *,
+        others: tuple[str, ...] = (),
+    ) -> None:
         self.title = title
         self.path = path
         self.user = user
         self.manifest = manifest
         self.label = label
+        self.others = others
+
+    def costs(self, audit: AuditLog) -> Counter[str]:
+        """The writes for jobs of this kind since the audit log was started, besides Events and Leases."""
+        return costs(write for user in (self.user, *self.others) for write in audit.by(user))
 
     def collection(self, namespace: str) -> str:
         """The path of all objects in a namespace."""
@@ -103,13 +143,23 @@ HOLDFAST = Kind(
 JOB = Kind("Job", "/apis/batch/v1/namespaces/{namespace}/jobs", JOB_CONTROLLER, batch_job, JOB_LABEL)
 
 
+JOBSET = Kind(
+    "JobSet",
+    "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
+    JOB_CONTROLLER,
+    job_set,
+    JOBSET_LABEL,
+    others=(jobset.USER,),
+)
+
+
 def on_nodes(kind: Kind, nodes: int) -> Kind:
     """The same kind of job, on several nodes."""
-    return Kind(kind.title, kind.path, kind.user, partial(kind.manifest, nodes=nodes), kind.label)
+    return Kind(kind.title, kind.path, kind.user, partial(kind.manifest, nodes=nodes), kind.label, others=kind.others)
 
 
 @asynccontextmanager
-async def namespace(api: Api, prefix: str, *, keep: bool = False) -> AsyncIterator[str]:
+async def namespace(api: Api, prefix: str, *more: Kind, keep: bool = False) -> AsyncIterator[str]:
     """A namespace that is ready for pods, and is emptied and deleted at the end, or kept as long as its cluster."""
     name = f"bench-{prefix}-{uuid.uuid4().hex[:6]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -120,13 +170,13 @@ async def namespace(api: Api, prefix: str, *, keep: bool = False) -> AsyncIterat
         yield name
     finally:
         if not keep:
-            await empty(api, name)
+            await empty(api, name, *more)
             await api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-async def empty(api: Api, name: str) -> None:
-    """Delete every job and pod of a namespace, and wait until they are gone."""
-    for kind in (HOLDFAST, JOB):
+async def empty(api: Api, name: str, *more: Kind) -> None:
+    """Delete every job and pod of a namespace, and wait until they are gone. `more`: kinds that may not be there."""
+    for kind in (*more, HOLDFAST, JOB):
         await _delete_all(api, f"{kind.collection(name)}?propagationPolicy=Background")
     pods = f"/api/v1/namespaces/{name}/pods"
     await asyncio.sleep(0.5)
@@ -189,12 +239,12 @@ async def all_known_running(audit: AuditLog, where: str, count: int, seconds: fl
     await until(known, seconds, f"{count} jobs to be Running", every=0.5)
 
 
-async def at_rest(audit: AuditLog, user: str) -> None:
-    """Until a user wrote nothing for three looks, one second apart, besides Events and Leases."""
+async def at_rest(audit: AuditLog, kind: Kind) -> None:
+    """Until nobody wrote for jobs of this kind for three looks, one second apart, besides Events and Leases."""
     seen: list[int] = []
 
     async def still() -> bool:
-        seen.append(sum(costs(audit.by(user)).values()))
+        seen.append(sum(kind.costs(audit).values()))
         return len(seen) > 3 and len(set(seen[-4:])) == 1
 
-    await until(still, 120, f"{user} to come to rest", every=1.0)
+    await until(still, 120, f"{kind.title} to come to rest", every=1.0)

@@ -136,7 +136,7 @@ def markdown(results: Sequence[Measured], heading: str) -> str:
         "200/400 requests a second and 10 job syncs, its best setting. Times come from the API server's audit log. A",
         "pod has ended when the write that says so is answered; a pod is POSTed when its request arrives.",
         "Launchers of trainings on several nodes are simulated, with real tokens, HTTPS and an address each; where",
-        "time without a step is measured, pods, programs and gloo are real. JobSet was not measured in this run.",
+        "time without a step is measured, pods, programs and gloo are real.",
         "See also: [one node](benchmarks.md), [several nodes](benchmarks-several-nodes.md),",
         "[checkpoints](benchmarks-checkpoint.md).",
         "",

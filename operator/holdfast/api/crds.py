@@ -63,6 +63,7 @@ def _trainingjobs() -> Manifest:
     columns = [
         _column("Phase", ".status.phase"),
         _column("Tier", ".status.tier"),
+        _column("Nodes", ".status.nodes", about="With several nodes: those that are ready, of all that are needed"),
         _column("Step", ".status.progress.step", "integer"),
         _column("Percent", ".status.progress.percent"),
         _column("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
@@ -75,7 +76,6 @@ def _trainingjobs() -> Manifest:
         _column("Loss", ".status.progress.loss", wide=True, about="Training loss"),
         _column("Checkpoint", ".status.checkpoint.step", "integer", wide=True, about="Step of the newest checkpoint"),
         _column("Node", ".status.node", wide=True),
-        _column("Nodes", ".status.nodes", wide=True, about="Nodes that are ready, of all that the training needs"),
         _column("Reason", ".status.reason", wide=True),
     ]
     properties = {

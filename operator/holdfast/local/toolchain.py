@@ -85,6 +85,7 @@ class ToolName(StrEnum):
     KUBERNETES = "kubernetes"
     VERSITYGW = "versitygw"
     KWOK = "kwok"
+    JOBSET = "jobset"
     HELM = "helm"
     PROMTOOL = "promtool"
     PROMETHEUS = "prometheus"
@@ -109,6 +110,13 @@ TOOLS = {
             stamp=("main.Version=%",),
         ),
         Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", stamp=("sigs.k8s.io/kwok/pkg/consts.Version=%",)),
+        Tool(
+            "jobset",
+            "sigs.k8s.io/jobset",
+            "sigs.k8s.io/jobset",
+            stamp=("sigs.k8s.io/jobset/pkg/version.GitVersion=%",),
+            estimate="about 3 minutes",
+        ),
         Tool(
             "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", stamp=("helm.sh/helm/v4/internal/version.version=%",)
         ),

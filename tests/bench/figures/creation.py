@@ -81,7 +81,7 @@ async def _burst(bench: Bench, kind: Kind, count: int) -> Round:
         await jobs.all_running(bench.api, where, count)
         if kind is HOLDFAST:
             await jobs.all_known_running(bench.audit, where, count)
-        await jobs.at_rest(bench.audit, kind.user)
+        await jobs.at_rest(bench.audit, kind)
         return _read(bench, kind, where, made)
 
 

@@ -58,7 +58,7 @@ async def _round(bench: Bench, kind: Kind, group: str, count: int, url: str) -> 
             await launchers.begin(members)
             await jobs.all_known_running(bench.audit, where, count)
             await _train(bench, where, pods, url)
-            await jobs.at_rest(bench.audit, kind.user)
+            await jobs.at_rest(bench.audit, kind)
         lost = [pod for pod in pods if pod["metadata"]["labels"][RANK[kind]] == LOST]
         dead = {pod["metadata"]["uid"] for pod in lost}
         await asyncio.gather(*(one.end() for one in members if one.uid in dead))

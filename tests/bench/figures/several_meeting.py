@@ -44,7 +44,7 @@ async def _meeting(bench: Bench, operator: OperatorProcess, count: int) -> tuple
         await launchers.begin(others)
         await until(lambda: _waiting(operator, len(others)), 300, f"{len(others)} launchers to wait", every=0.25)
         gathered, used = time() - started, shares.read()["operator"]
-        await jobs.at_rest(bench.audit, OPERATOR)
+        await jobs.at_rest(bench.audit, HOLDFAST)
         await last.connect()
         last.begin()
         await until(lambda: _all_started(members), 120, f"{count} launchers to have the order", every=LAST)

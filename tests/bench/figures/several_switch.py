@@ -86,9 +86,20 @@ def _measure(rounds: int) -> list[Measured]:
         note = f"Holdfast {_list(lost[name])}; the whole deleted and created anew {_list(lost[beside])}; {load}"
         if name == "failed":
             note += f"; without a process that waits {_list(lost['failed, cold'])}"
+        else:
+            note += f"; {_bound(name, alone, median(lost['failed']), median(lost[beside]))}"
         found.append(Measured(f"several-switch-{name}", median(lost[name]), median(lost[beside]), note=note))
     own = Measured("several-switch-own", median(lost["lost"]) / alone, note=f"one pod alone {alone:.2f} s")
     return [found[0], own, *found[1:], Measured("several-switch-again", again, note=f"of {rounds} notices")]
+
+
+def _bound(name: str, alone: float, restart: float, whole: float) -> str:
+    """What the time cannot be less than, and so how many times less than that of the whole it can be at best."""
+    if name == "lost":
+        least, what = alone, "a new pod of this program alone needs from its creation to its first step"
+    else:
+        least, what = restart, "the restart after the save needs, as after a program that died"
+    return f"{what} {least:.2f} s, so at best it is {whole / least:.1f} times less here, where all pods share the cores"
 
 
 def _list(seconds: list[float]) -> str:

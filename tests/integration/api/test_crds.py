@@ -112,14 +112,16 @@ def test_unknown_fields_are_refused_by_kubectl_too(server: Server, namespace: st
 def test_columns_show_the_status(server: Server, namespace: str) -> None:
     apply(server.cluster, GOOD, namespace=namespace)
     status = TrainingJobStatus(
-        phase=Phase.RUNNING, tier="spot", reason="training", progress=Progress(step=48210, percent="48.2", loss="2.113")
-    )
+        phase=Phase.RUNNING, tier="spot", nodes="3/4", reason="training",
+        progress=Progress(step=48210, percent="48.2", loss="2.113"),
+    )  # fmt: skip
     server.ask("PATCH", _job_path(namespace, "good", "status"), body={"status": status.to_object()})
     header, row = server.cluster.kubectl("get", "tj", "-n", namespace).splitlines()
     assert header.split() == [
         "NAME",
         "PHASE",
         "TIER",
+        "NODES",
         "STEP",
         "PERCENT",
         "ETA",
@@ -130,7 +132,7 @@ def test_columns_show_the_status(server: Server, namespace: str) -> None:
         "SLACK",
         "AGE",
     ]
-    assert row.split()[:5] == ["good", "Running", "spot", "48210", "48.2"]
+    assert row.split()[:6] == ["good", "Running", "spot", "3/4", "48210", "48.2"]
     wide = server.cluster.kubectl("get", "training", "-n", namespace, "-o", "wide")
     assert "LOSS" in wide
     assert "2.113" in wide

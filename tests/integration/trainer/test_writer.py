@@ -145,11 +145,11 @@ def test_a_writer_that_has_failed_is_dead_before_its_arena_is_used_again(
         lambda _, result: results.append(result),
     )
     with contextlib.closing(saver):
+        saver.begin(CheckpointName.new(1, 1), 1, patience=0.0)
         writer = writer_of(psutil.Process())
         assert writer is not None
-        for step in (1, 2):  # the second save needs a second arena
-            state.values[:] = step
-            saver.begin(CheckpointName.new(step, 1), step, patience=0.0)
+        state.values[:] = 2
+        saver.begin(CheckpointName.new(2, 1), 2, patience=0.0)  # it needs a second arena
         assert saver.wait(lambda: 60.0)
         assert not writer.is_running()
         assert isinstance(results[-1], WriterLostError)

@@ -145,7 +145,7 @@ def test_a_cache_that_cannot_be_written_is_named(fake: Fake, monkeypatch: pytest
 
 
 def test_an_unknown_tool_is_refused() -> None:
-    with pytest.raises(ToolError, match="known tools are kubernetes, versitygw, kwok, helm, promtool, prometheus"):
+    with pytest.raises(ToolError, match="known tools are kubernetes, versitygw, kwok, jobset, helm, promtool, prome"):
         build("kubelet")
 
 

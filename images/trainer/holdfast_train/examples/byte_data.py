@@ -1,5 +1,6 @@
 """Data for the language model: any folder of text as one memory-mapped file of bytes."""
 
+import fnmatch
 import glob
 import hashlib
 import os
@@ -18,6 +19,7 @@ __all__ = ["ByteData", "build"]
 
 SEPARATOR: Final = b"\0"  # between files; text does not contain it
 VOCABULARY: Final = 256
+SKIPPED: Final = ("site-packages", "dist-packages", "__pycache__", ".git")
 
 
 def _cache_folder() -> Path:
@@ -38,15 +40,21 @@ def _files(source: str, pattern: str) -> Iterator[Path]:
     if root.is_file():
         yield root
         return
-    skipped = ("site-packages", "dist-packages", "__pycache__", ".git")
-    matches = root.glob(pattern) if root.is_dir() else map(Path, glob.glob(source, recursive=True))  # noqa: PTH207
+    matches = _below(root, pattern) if root.is_dir() else map(Path, glob.glob(source, recursive=True))  # noqa: PTH207
     for path in sorted(matches):
-        if path.is_file() and not any(part in skipped for part in path.parts):
+        if path.is_file() and not any(part in SKIPPED for part in path.parts):
             yield path
 
 
-def build(source: str | None = None, pattern: str = "**/*.py") -> Path:
-    """A file with all bytes of `source`: of a file, of a folder's files that match `pattern`, or of a glob.
+def _below(root: Path, pattern: str) -> Iterator[Path]:
+    """The files below `root` whose names match. Skipped folders are not entered: site-packages may have 100,000."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in SKIPPED]
+        yield from (Path(folder, name) for name in fnmatch.filter(names, pattern))
+
+
+def build(source: str | None = None, pattern: str = "*.py") -> Path:
+    """A file with all bytes of `source`: of a file, of files below a folder whose names match `pattern`, or of a glob.
 
     It is built once and kept in the cache. Without `source`: the source code of Python's standard library. ValueError
     if no file matches.

@@ -13,6 +13,7 @@ from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.run.leaving import end_now, hand_over
 from holdfast_train.run.notice import Notice
+from holdfast_train.run.quick_end import end_quickly
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.last_save import choose_last_save
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
@@ -128,6 +129,7 @@ class Ending:
     def _end_loop(self, result: Result, step: int, message: str) -> None:
         """End the loop. The verdict comes first: the handover may use up the time that is left."""
         self.left = True
+        end_quickly()
         self._write_verdict(result, step, message=message)
         self._drop_kept()  # the log refuses it after the handover
         if self._checkpoints is not None and self._storage is not None:
@@ -170,6 +172,7 @@ class Ending:
 
     def fail(self, error: BaseException | None, step: int) -> None:
         """The program ends with an `error` of its own, or with an exit code."""
+        end_quickly()
         has_no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         reason = "OutOfMemory" if has_no_memory else "UserException"
         if not self.left:
@@ -179,6 +182,7 @@ class Ending:
     def exit_with(self, error: HoldfastTrainError, step: int) -> NoReturn:
         """End the process because of `error`. Its exit code and its verdict say the same."""
         say(f"{error.reason}: {error}")
+        end_quickly()
         if not self.left:
             self._write_verdict(error.outcome, step, reason=error.reason, message=str(error))
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"

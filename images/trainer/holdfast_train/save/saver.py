@@ -92,7 +92,6 @@ class Saver:
         self._newest: _Newest | None = None
         self._lock = InFlightLock.new(environment.verdict_folder)
         self._process = os.getpid()
-        self._connect()
 
     @property
     def is_busy(self) -> bool:
@@ -112,12 +111,13 @@ class Saver:
             return self._state.facts(self._open.rank, self._guard.storages())
 
     def prepare(self, free: int | None = None) -> None:
-        """Allocate an arena in a thread, so that the first save is as fast as later ones.
+        """After the first step: start the writer, and allocate an arena in a thread, so that no save waits for them.
 
-        `free`: bytes of memory that were left before any rank of the pod did so; None: those that are left now. A
-        program without torch has a small state: nothing is done for it.
+        `free`: bytes of memory that were left before any rank of the pod did so; None: those that are left now.
         """
-        if "torch" not in sys.modules:
+        if self._writer is None:
+            self._connect()
+        if "torch" not in sys.modules:  # the state is small
             return
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)

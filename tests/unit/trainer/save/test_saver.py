@@ -57,6 +57,15 @@ def full(*_: Any, **__: Any) -> None:
     raise StorageFullError("no space")
 
 
+def test_the_writer_starts_after_the_first_step(training: Training) -> None:
+    """Breaks if the start of a process delays the first step of each attempt, or if the first save waits for it."""
+    assert training.saver._writer is None
+    training.saver.prepare()
+    assert training.saver._writer is not None
+    training.saver.prepare(free=0)
+    assert isinstance(training.save(1), Saved)
+
+
 def test_an_upload_that_fails_before_its_state_is_copied(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if a message about the copy of a failed checkpoint ends the writer."""
     gate = Gate(monkeypatch)
