@@ -23,6 +23,7 @@ from scripts.generate.dashboards.queries import (
     OVER,
     TRAINING,
     WAITING,
+    among,
     checkpoint_age,
     condition,
     each,
@@ -46,7 +47,7 @@ def top(expr: str) -> str:
 
 def jobs(pattern: str) -> str:
     """The number of jobs in these phases, also of those that have no series of their own."""
-    found = f'max by (job_namespace, phase) (holdfast_jobs{{phase=~"{pattern}", {IN_FLEET}}})'
+    found = f"max by (job_namespace, phase) (holdfast_jobs{{{among('phase', pattern)}, {IN_FLEET}}})"
     return or_zero(f"sum({found})")
 
 

@@ -13,6 +13,11 @@ CHOSEN = 'job_namespace=~"$namespace", job_name=~"$job"'
 TRAINING, WAITING, OVER = "Running|Migrating", "Pending|Acquiring|Starting|Recovering", "Completed|Failed"
 
 
+def among(label: str, names: str) -> str:
+    """The selector of a label that has one of these names, which `|` separates."""
+    return f'{label}{"=~" if "|" in names else "="}"{names}"'
+
+
 def each(metric: str, *labels: str, where: str) -> str:
     """One series for each job that the selector `where` takes, and for each value of further labels."""
     return f"max by ({', '.join(('job_namespace', 'job_name', *labels))}) ({metric}{{{where}}})"
@@ -25,12 +30,12 @@ def total(metric: str, *, where: str) -> str:
 
 def in_phase(pattern: str, *, where: str) -> str:
     """The jobs that are in one of these phases."""
-    return each("holdfast_job_phase", where=f'phase=~"{pattern}", {where}')
+    return each("holdfast_job_phase", where=f"{among('phase', pattern)}, {where}")
 
 
 def condition(pattern: str, *, where: str) -> str:
     """The jobs that have one of these conditions and are not over."""
-    found = each("holdfast_job_condition", "condition", where=f'condition=~"{pattern}", {where}')
+    found = each("holdfast_job_condition", "condition", where=f"{among('condition', pattern)}, {where}")
     return f'({found} == 1) unless {ON_JOB} holdfast_job_phase{{phase=~"{OVER}"}}'
 
 
