@@ -81,8 +81,8 @@ def selectors(cluster: Cluster, expr: str) -> set[str]:
 PINT_SETTINGS = Path(__file__).resolve().parents[3] / ".pint.hcl"
 
 
-def pint_online(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
-    """What pint finds wrong with the chart's alerts when it also asks this Prometheus."""
+def pint_online(cluster: Cluster, folder: Path) -> set[tuple[str, str]]:
+    """What pint finds wrong with the chart's alerts when it also asks this Prometheus: alert and problem."""
     server = f'prometheus "local" {{\n  uri      = "{cluster.prometheus}"\n  required = true\n}}\n'
     (folder / "pint.hcl").write_text(PINT_SETTINGS.read_text(encoding="utf-8") + server, encoding="utf-8")
     command = [toolchain.build("pint"), "--no-color", "--config", folder / "pint.hcl", "lint"]
@@ -91,8 +91,14 @@ def pint_online(cluster: Cluster, folder: Path) -> list[dict[str, Any]]:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    found: list[dict[str, Any]] = json.loads((folder / "pint.json").read_text(encoding="utf-8"))
-    return found
+    found = json.loads((folder / "pint.json").read_text(encoding="utf-8"))
+    lines = RULES.read_text(encoding="utf-8").splitlines()
+    return {(_alert_at(lines, one["lines"][0]), one["problem"]) for one in found}
+
+
+def _alert_at(lines: list[str], number: int) -> str:
+    """The name of the alert whose rule has this line, counted from 1."""
+    return next(line for line in reversed(lines[:number]) if "- alert: " in line).rpartition(" ")[2]
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
