@@ -86,6 +86,8 @@ class Progress(Model):
     """Training loss, a decimal string."""
     samples_per_second: Number | None = None
     """Samples per second, a decimal string."""
+    seconds_per_step: Number | None = None
+    """Seconds per step at the current pace, a decimal string."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 
@@ -204,6 +206,8 @@ class TrainingJobStatus(Model):
     """Generation of the job that this status describes."""
     phase: Phase | None = None
     """Phase of the job. Completed and Failed are final."""
+    phase_since: Time | None = None
+    """When the job entered its phase."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS), KeyedBy("type")] = ()
     """Conditions of the job: Complete, Failed and Suspended as in a Kubernetes Job, and conditions of Holdfast."""
     attempt: Count = 0

@@ -4,6 +4,7 @@ from scripts.generate.dashboards.panels import (
     BARS,
     GOODPUT_COLOURS,
     GREEN,
+    JOB_COLUMNS,
     MONEY,
     NONE_IS_GOOD,
     ORANGE,
@@ -33,6 +34,7 @@ from scripts.generate.dashboards.queries import (
     quantile,
     time_left,
     total,
+    waiting,
 )
 from scripts.generate.grafana import Dashboard, Panel, Query, choice, thresholds, values
 
@@ -102,6 +104,10 @@ OVERVIEW = (
               Column("True", f"topk(50, {condition(TROUBLE, where=IN_FLEET)})"),
               labels={"job_namespace": "Namespace", "job_name": "Job", "condition": "Condition"},
               shows_values=False, width=12),
+    job_table("Jobs that wait",
+              "Jobs that do not train, and how long they have been in their phase. `holdfast why` says why.",
+              "no job waits", Column("For", top(waiting(where=IN_FLEET)), "s"),
+              labels=JOB_COLUMNS | {"phase": "Phase"}),
 )  # fmt: skip
 
 PROGRESS = (

@@ -51,9 +51,15 @@ def time_left(*, where: str) -> str:
 
 
 def pace(*, where: str) -> str:
-    """Steps a second. The operator's ETA is from the attempt that trains: repeated steps do not distort it."""
-    steps = f"{each('holdfast_job_goal_steps', where=where)} - {each('holdfast_job_step', where=where)}"
-    return f"({steps}) / ({time_left(where=where)} > 0)"
+    """Steps a second of the attempt that trains: repeated steps do not distort it."""
+    return f"1 / ({each('holdfast_job_step_seconds', where=where)} > 0)"
+
+
+def waiting(*, where: str) -> str:
+    """How long each job that waits has been in its phase."""
+    since = each("holdfast_job_phase_since_timestamp_seconds", where=where)
+    phase = each("holdfast_job_phase", "phase", where=f"{among('phase', WAITING)}, {where}")
+    return f"(time() - {since}) * {ON_JOB} group_left (phase) {phase}"
 
 
 def checkpoint_age(*, where: str) -> str:
