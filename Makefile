@@ -30,12 +30,12 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
 	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
-	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus
+	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
 	$(BIN)/pytest tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take minutes each; ARGS="--choose 4 --seed TEXT" runs some of them
-	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus
+	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus alertmanager
 	$(BIN)/pytest tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-versions

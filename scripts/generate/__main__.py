@@ -3,7 +3,7 @@
 crds/*.yaml                        from operator/holdfast/api
 charts/holdfast/files/crds/*.yaml  the same, for the chart
 charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
-charts/holdfast/files/dashboards/  from scripts/generate/dashboard.py
+charts/holdfast/files/dashboards/  from scripts/generate/dashboards
 docs/reference/api.md              from operator/holdfast/api
 docs/reference/cli.md              from the help texts of the commands
 docs/reference/decisions.md        from operator/holdfast/core
@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 
 import yaml
-from scripts.generate import commands_page, dashboard, decisions_page
+from scripts.generate import commands_page, decisions_page
 from scripts.generate import fields_page as fields
+from scripts.generate.dashboards import files as dashboards
 
 from holdfast.api import crds, rbac
 
@@ -52,7 +53,8 @@ def files() -> dict[Path, str]:
         made[ROOT / "crds" / name] = text
         made[ROOT / "charts" / "holdfast" / "files" / "crds" / name] = kept(text)
     made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
-    made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / "holdfast.json"] = dashboard.render()
+    for name, text in dashboards.files().items():
+        made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / name] = text
     made[ROOT / "docs" / "reference" / "api.md"] = fields.text()
     made[ROOT / "docs" / "reference" / "cli.md"] = commands()
     made[ROOT / "docs" / "reference" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()

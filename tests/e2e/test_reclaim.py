@@ -3,13 +3,11 @@
 import json
 from datetime import timedelta
 
-from tests.support.cluster.local_cluster import audit_events, get
+from tests.support.cluster.local_cluster import get
 from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_log, stub, submit
-from tests.support.decisions import ledger_replay
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.api.status import TrainingJobStatus
 from holdfast.local.cluster import Cluster
 
 
@@ -31,56 +29,6 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
     assert one["stepsLost"] == 0
     assert restarts(done) == (1, 0, 0)
     assert "total 20100" in job.logs(two["number"]), "200 steps, each exactly once"
-
-
-def test_falls_back_tier_by_tier_when_nothing_better_is_left(
-    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
-) -> None:
-    """Breaks if acquireTimeout is not kept, or if an attempt does not begin with the first tier.
-
-    Or if the ledger or the operator's metrics differ from the status.
-    """
-    prices = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
-    tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in prices.items()]
-    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 700})
-    seen = []
-    moved, recovered = _counted(operator)
-    for kind in ("spot", "spot", "dedicated"):
-        status = job.wait(
-            f"running on {kind}",
-            lambda s, kind=kind: (
-                s.get("phase") == "Running"  # type: ignore[misc]
-                and s["tier"] == kind
-                and s["node"] not in seen
-                and s["current"].get("firstStep")
-            ),
-        )
-        seen.append(status["node"])
-        cluster.reclaim(status["node"], timedelta(seconds=12))
-    done = job.wait_phase("Completed")
-    assert done["history"][-1]["tier"] == "cpu"
-    assert done["restarts"]["losses"] == 3
-    assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Loss"] == [0, 0, 0]
-    replay = ledger_replay.Replay(prices).take(ledger_replay.statuses(job.writes()))
-    ledger_replay.check(TrainingJobStatus.model_validate(done).ledger, replay)
-    events = [event for event in audit_events(cluster) if event.get("objectRef", {}).get("namespace") == namespace]
-    ledger_replay.check_times(replay, events)
-    assert float(done["ledger"]["spent"]) > 0
-    assert float(done["ledger"]["savedVersusDedicated"]) > 0, "dedicated costs more"
-
-    assert _counted(operator) == (moved + 3, recovered + 3)
-    of_job = {"job_namespace": namespace, "job_name": job.name}
-    for one in done["ledger"]["byTier"]:
-        tier = {"tier": one["tier"], **of_job}
-        assert operator.metric("holdfast_job_tier_cost", **tier) == float(one["spent"])
-    assert operator.metric("holdfast_job_lost_steps_total", **of_job) == 0
-    assert operator.metric("holdfast_job_goodput_ratio", **of_job) == float(done["ledger"]["goodput"])
-
-
-def _counted(operator: OperatorProcess) -> tuple[float, float]:
-    """Moves because a node was reclaimed, and recoveries."""
-    moves = operator.metric("holdfast_moves_total", reason="SpotInterruption")
-    return moves, operator.metric("holdfast_recovery_seconds_count", phase="restore")
 
 
 def test_dead_node_costs_only_what_was_not_saved(

@@ -28,6 +28,7 @@ MANIFESTS = "tested with good and bad manifests"
 TYPED = "a part of commands, which the tests type"
 ROWS = "evidence and actions of rows of the transition table"
 TRAINED = "trainings with the library itself"
+PANELS = "every panel and query is looked at"
 PODS = "a part of the node agent, which needs a control plane"
 
 ELSEWHERE = (
@@ -89,7 +90,8 @@ ELSEWHERE = (
     Elsewhere("trainer/storage", "checksums folder", "all storages behave alike", "tests/unit/trainer/storage"),
     Elsewhere("trainer/storage", "opening retrying", "all storages behave alike", "tests/unit/trainer/storage"),
     Elsewhere("trainer/storage", "s3_download", "a real S3 server", "tests/integration/trainer/test_s3.py"),
-    Elsewhere("scripts/generate", "checkpoint_examples grafana", "a page shows them", "tests/unit/scripts/generate"),
+    Elsewhere("scripts/generate", "checkpoint_examples", "a page shows them", "tests/unit/scripts/generate"),
+    Elsewhere("scripts/generate/dashboards", "fleet job operator panels", PANELS, "tests/unit/scripts/generate"),
 )
 
 

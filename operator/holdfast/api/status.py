@@ -98,6 +98,8 @@ class Progress(Model):
     """Samples per second, a decimal string."""
     metrics: Annotated[tuple[MetricValue, ...], Field(max_length=MAX_METRICS), KeyedBy("name")] = ()
     """Other metrics that the program reports."""
+    seconds_per_step: Number | None = None
+    """Seconds per step at the current pace, a decimal string."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 
@@ -216,6 +218,8 @@ class TrainingJobStatus(Model):
     """Generation of the job that this status describes."""
     phase: Phase | None = None
     """Phase of the job. Completed and Failed are final."""
+    phase_since: Time | None = None
+    """When the job entered its phase."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS), KeyedBy("type")] = ()
     """Conditions of the job: Complete, Failed and Suspended as in a Kubernetes Job, and conditions of Holdfast."""
     attempt: Count = 0

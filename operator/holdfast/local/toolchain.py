@@ -62,6 +62,7 @@ class Tool:
 
 _VERSION = "k8s.io/component-base/version"
 _PROMETHEUS = "github.com/prometheus/prometheus"
+_ALERTMANAGER = "github.com/prometheus/alertmanager"  # later versions than 0.31.1 need files that their module lacks
 
 
 def _of_prometheus(name: str) -> Tool:
@@ -89,6 +90,8 @@ class ToolName(StrEnum):
     HELM = "helm"
     PROMTOOL = "promtool"
     PROMETHEUS = "prometheus"
+    ALERTMANAGER = "alertmanager"
+    PINT = "pint"
 
 
 TOOLS = {
@@ -122,6 +125,13 @@ TOOLS = {
         ),
         _of_prometheus("promtool"),
         _of_prometheus("prometheus"),
+        Tool(
+            "alertmanager",
+            f"{_ALERTMANAGER}/cmd/alertmanager",
+            _ALERTMANAGER,
+            stamp=("github.com/prometheus/common/version.Version=%",),
+        ),
+        Tool("pint", "github.com/cloudflare/pint/cmd/pint", "github.com/cloudflare/pint", stamp=("main.version=%",)),
     )
 }
 

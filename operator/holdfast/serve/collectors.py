@@ -127,6 +127,10 @@ def _eta(job: JobView) -> float | None:
     return job.status.progress.eta.timestamp() if job.status.progress.eta else None
 
 
+def _phase_since(job: JobView) -> float | None:
+    return job.status.phase_since.timestamp() if job.status.phase_since else None
+
+
 def _checkpoint_time(job: JobView) -> float | None:
     return job.status.checkpoint.committed_at.timestamp() if job.status.checkpoint else None
 
@@ -200,6 +204,7 @@ def spend_by_kind(status: TrainingJobStatus) -> Mapping[str, float]:
 FAMILIES = (
     Family("info", "Where the newest attempt runs or will run; always 1", _info, INFO),
     Family("phase", "1; the label is the phase that the job is in", _phase, ("phase",)),
+    _gauge("phase_since_timestamp_seconds", "When the job entered its phase, in seconds since 1970", _phase_since),
     Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
     _gauge("attempt", "Number of the newest attempt", lambda job: job.status.attempt),
     _gauge("step", "Newest step that the trainer reported", _step),
@@ -209,6 +214,8 @@ FAMILIES = (
            _eta),
     _gauge("samples_per_second", "Samples a second that the trainer reported",
            lambda job: _number(job.status.progress.samples_per_second)),
+    _gauge("step_seconds", "Seconds per step at the current pace",
+           lambda job: _number(job.status.progress.seconds_per_step)),
     _gauge("training_loss", "Newest training loss that the trainer reported",
            lambda job: _number(job.status.progress.loss)),
     _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),

@@ -129,6 +129,7 @@ class Metrics:
 
     def _begin_at_zero(self) -> None:
         """Create the series of rare events with value 0: `increase` does not count the first value of a new series."""
+        self.passes.labels("error")
         for kind, reason in product(get_args(TierKind), sorted(REASONS)):
             self.moves.labels(kind, reason)
         for phase in PHASES:

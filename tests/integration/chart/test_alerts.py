@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scripts.generate.dashboard import ROWS
+from scripts.generate.dashboards.files import ALL
 
 from holdfast.local import toolchain
 
 RULES = Path(__file__).resolve().parents[3] / "charts" / "holdfast" / "files" / "alerts.yaml"
+PINT_SETTINGS = Path(__file__).resolve().parents[3] / ".pint.hcl"
 RUNBOOKS = Path(__file__).resolve().parents[3] / "docs" / "runbooks"
 ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 MINUTES = 300  # of the series
@@ -114,6 +115,12 @@ def promtool() -> Path:
     return toolchain.build("promtool")
 
 
+@pytest.fixture(scope="session")
+def pint() -> Path:
+    """Another tool for rules, built once into the user's cache."""
+    return toolchain.build("pint")
+
+
 def run(promtool: Path, *args: str) -> None:
     done = subprocess.run([promtool, *args], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -123,15 +130,38 @@ def test_the_rules_are_good(promtool: Path) -> None:
     run(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
 
 
-# Breaks if a panel shows an error in place of a curve.
-def test_every_query_of_the_dashboard_is_promql(promtool: Path, tmp_path: Path) -> None:
+def queries_as_rules(file: Path, variable: str) -> Path:
+    """Every query of the dashboards as a recording rule, with this in the place of each variable."""
+    asked = [(f"{one.uid} {panel.title}", query.expr) for one in ALL for panel in one.panels for query in panel.queries]
+    asked += [(f"{one.uid} {note.name}", note.expr) for one in ALL for note in one.annotations]
     rules = []
-    for panel in (panel for panels in ROWS.values() for panel in panels):
-        for query in panel.queries:
-            expr = query.expr.replace("$__rate_interval", "5m").replace("$__range", "1h")
-            rules.append({"record": "of:panel", "expr": expr, "labels": {"panel": f"{panel.title} {query.legend}"}})
-    (tmp_path / "queries.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    run(promtool, "check", "rules", "--lint=none", str(tmp_path / "queries.yaml"))
+    for number, (where, expr) in enumerate(asked):
+        plain = expr.replace("$__rate_interval", "5m").replace("$__range", "1h")
+        for name in ("$namespace", "$job", "$instance"):
+            plain = plain.replace(name, variable)
+        rules.append({"record": "of:panel", "expr": plain, "labels": {"panel": where, "number": str(number)}})
+    file.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    return file
+
+
+# Breaks if a panel shows an error in place of a curve.
+def test_every_query_of_the_dashboards_is_promql(promtool: Path, tmp_path: Path) -> None:
+    run(promtool, "check", "rules", "--lint=none", str(queries_as_rules(tmp_path / "queries.yaml", variable=".*")))
+
+
+def lint(pint: Path, rules: Path) -> None:
+    command = [pint, "--offline", "--no-color", "--config", PINT_SETTINGS, "lint", "--fail-on", "warning", rules]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Breaks if an alert has no runbook or severity, or a query that is always true, never true, or fragile.
+def test_pint_finds_nothing_wrong_with_the_alerts(pint: Path) -> None:
+    lint(pint, RULES)
+
+
+def test_pint_finds_nothing_wrong_with_the_dashboards(pint: Path, tmp_path: Path) -> None:
+    lint(pint, queries_as_rules(tmp_path / "queries.yaml", variable="a|b"))
 
 
 def expectation(case: Case, minute: int, *, fires: bool) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scripts.generate import dashboard
+from scripts.generate.dashboards.files import files
 from tests.support.cluster.local_cluster import apply
 
 from holdfast.api import crds, names, rbac
@@ -111,11 +111,14 @@ def test_ports_agree(helm: Path) -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
 
 
-# Breaks if Grafana's sidecar does not find the dashboard, or Helm takes its legends for templates of its own.
-def test_brings_the_dashboard(helm: Path) -> None:
-    made = one(render(helm), "ConfigMap", "holdfast-dashboards")
-    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert made["data"] == {"holdfast.json": dashboard.render()}
+# Breaks if Grafana's sidecar does not find a dashboard, or Helm takes its legends for templates of its own.
+def test_brings_the_dashboards(helm: Path) -> None:
+    rendered = render(helm)
+    for name, text in files().items():
+        made = one(rendered, "ConfigMap", f"{name.removesuffix('.json')}-dashboard")
+        assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert {key: json.loads(value) for key, value in made["data"].items()} == {name: json.loads(text)}
+    assert sum(m["kind"] == "ConfigMap" for m in rendered) == len(files())
     assert not [m for m in render(helm, "--set", "dashboards.install=false") if m["kind"] == "ConfigMap"]
 
 

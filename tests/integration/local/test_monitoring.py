@@ -1,15 +1,12 @@
 """A real Prometheus beside the local cluster: it scrapes an operator that comes later, and knows the chart's alerts."""
 
-import json
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 from tests.support.cluster.local_cluster import running_cluster
+from tests.support.cluster.monitoring import ask
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
@@ -48,11 +45,6 @@ def operator() -> Iterator[str]:
 def cluster() -> Iterator[Cluster]:
     with running_cluster(agent=False, s3=False, prometheus=True) as running:
         yield running
-
-
-def ask(cluster: Cluster, path: str, **query: str) -> Any:
-    with urllib.request.urlopen(f"{cluster.prometheus}/api/v1/{path}?{urllib.parse.urlencode(query)}") as answer:
-        return json.load(answer)["data"]
 
 
 # Breaks if Prometheus does not look at the file of addresses, or an alert of the chart is not loaded.

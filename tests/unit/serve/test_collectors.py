@@ -29,8 +29,9 @@ def test_the_figures_of_a_job() -> None:
     lines = scrape(
         job(
             phase="Running",
+            phaseSince="2026-11-21T11:30:00Z",
             attempt=3,
-            progress={"step": 50, "loss": "2.5", "updatedAt": "2026-11-21T11:59:00Z"},
+            progress={"step": 50, "loss": "2.5", "secondsPerStep": "0.25", "updatedAt": "2026-11-21T11:59:00Z"},
             checkpoint={"step": 40, "uri": "s3://b/p", "committedAt": "2026-11-21T11:58:00Z"},
             restarts={"losses": 2, "failures": 1},
             ledger={
@@ -44,7 +45,9 @@ def test_the_figures_of_a_job() -> None:
     )
     for line in (
         f'holdfast_job_phase{{{WHERE},phase="Running"}} 1.0',
+        f"holdfast_job_phase_since_timestamp_seconds{{{WHERE}}} {T0.timestamp() - 1800}",
         f"holdfast_job_step{{{WHERE}}} 50.0",
+        f"holdfast_job_step_seconds{{{WHERE}}} 0.25",
         f"holdfast_job_goal_steps{{{WHERE}}} 200.0",
         f"holdfast_job_training_loss{{{WHERE}}} 2.5",
         f"holdfast_job_progress_ratio{{{WHERE}}} 0.25",

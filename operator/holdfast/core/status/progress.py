@@ -27,8 +27,9 @@ def _take_last_step(draft: Draft) -> None:
     last = next((record.last_step for record in history if record.kind is EndKind.COMPLETED), None)
     if last is not None and last > progress.step:
         steps = progress.steps or draft.snapshot.job.spec.goal.steps
-        changes = {"step": last, "steps": steps, "percent": _percent(last, steps), "eta": None}
-        draft.set(progress=progress.model_copy(update={**changes, "samples_per_second": None}))
+        changes = {"step": last, "steps": steps, "percent": _percent(last, steps)}
+        gone = dict.fromkeys(("eta", "samples_per_second", "seconds_per_step"))
+        draft.set(progress=progress.model_copy(update=changes | gone))
 
 
 def _take_reports(draft: Draft, s: Situation) -> None:
@@ -84,6 +85,7 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
         loss=report.loss if report.loss is not None else draft.status.progress.loss,
         samples_per_second=report.samples_per_second if running else None,
         metrics=_metrics(report) or draft.status.progress.metrics,
+        seconds_per_step=report.seconds_per_step if running else None,
         updated_at=min(report.received_at, draft.now),
     )
 

@@ -41,6 +41,8 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         show_start_trouble(draft, s)
         inspect_unprepared(draft, s)
         _set_columns(draft, s)
+        if draft.status.phase is not stored:
+            draft.set(phase_since=draft.now)
         set_forecast_conditions(draft)
         show_resting_tiers(draft)
         set_conditions(draft, s)

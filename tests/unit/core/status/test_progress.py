@@ -36,7 +36,14 @@ def take(*, before=None, wanted=None, slot=True, **report):
 def test_a_first_report_is_written():
     after = take(wanted=1000, loss="2.113", samples_per_second="1234.5", seconds_per_step="0.5").status
     assert after.progress == Progress(
-        step=700, steps=1000, percent="70.0", eta=at(149), loss="2.113", samples_per_second="1234.5", updated_at=at(-1)
+        step=700,
+        steps=1000,
+        percent="70.0",
+        eta=at(149),
+        loss="2.113",
+        samples_per_second="1234.5",
+        seconds_per_step="0.5",
+        updated_at=at(-1),
     )
     assert (after.current.last_step, after.current.last_step_at) == (700, at(-1))
 

@@ -186,3 +186,12 @@ def test_a_job_that_begins_does_not_take_up_a_forged_pod():
 
 def test_a_status_that_was_lost_begins_above_the_numbers_of_its_pods():
     assert settled(snapshot(job(), ended(8_000))).status.attempt == 8_001
+
+
+# Breaks if a metric says that a job has waited since its last write, or since its phase before.
+def test_the_time_of_a_phase_is_that_of_its_beginning():
+    since = at(-500)
+    waiting = job(status(attempt(9, AttemptState.ACQUIRING), phase=Phase.ACQUIRING, phase_since=since))
+    assert settled(snapshot(waiting, pending(9))).status.phase_since == since
+    started = settled(snapshot(waiting, pod(9))).status
+    assert (started.phase is Phase.ACQUIRING, started.phase_since) == (False, at(0))

@@ -1,0 +1,91 @@
+"""The dashboards and the alerts ask for what there is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripts.generate.dashboards.files import ALL
+from tests.support.operator.every_metric import every_metric
+
+from holdfast.serve.collectors import CONDITIONS
+
+ALERTS = Path(__file__).resolve().parents[5] / "charts" / "holdfast" / "files" / "alerts.yaml"
+METRIC = re.compile(r"\b(holdfast_\w+|DCGM_FI_\w+|process_\w+|python_\w+|ALERTS)\b(?:\{([^}]*)\})?")
+CONDITION = re.compile(r'condition=~?"([^"]+)"')
+GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+TARGET = {"instance", "job"}  # labels that Prometheus adds to all series of a target
+
+# Metrics of others, with the labels that we ask for.
+OTHERS = {
+    "ALERTS": {"alertname", "alertstate", "severity", "job_namespace", "job_name"},
+    "process_cpu_seconds_total": set(),
+    "process_resident_memory_bytes": set(),
+    "python_gc_collections_total": {"generation"},
+    "DCGM_FI_DEV_GPU_UTIL": {"namespace", "pod"},
+    "DCGM_FI_DEV_FB_USED": {"namespace", "pod"},
+    "DCGM_FI_DEV_POWER_USAGE": {"namespace", "pod"},
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": {"namespace", "pod"},
+}
+
+QUERIES = [(f"{one.uid}: {panel.title}", query.expr) for one in ALL for panel in one.panels for query in panel.queries]
+QUERIES += [(f"{one.uid}: ${var['name']}", var["query"]["query"]) for one in ALL for var in one.variables]
+QUERIES += [(f"{one.uid}: {note.name}", note.expr) for one in ALL for note in one.annotations]
+QUERIES += [(r["alert"], r["expr"]) for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """Name of every metric that can be asked for -> its labels."""
+    return {name: told.labels for name, told in every_metric().items()} | OTHERS
+
+
+def base(name: str, known: Any) -> str:
+    """The metric that a series belongs to."""
+    parts = (name.removesuffix(suffix) for suffix in ("_bucket", "_sum", "_count"))
+    return name if name in known else next((part for part in parts if part in known), name)
+
+
+# Breaks if a metric or a label is renamed and a panel, a variable or an alert goes on to ask for the old one.
+@pytest.mark.parametrize(("where", "expr"), QUERIES, ids=[where for where, _ in QUERIES])
+def test_every_query_asks_for_metrics_and_labels_that_there_are(
+    where: str, expr: str, known: dict[str, set[str]]
+) -> None:
+    asked = METRIC.findall(expr)
+    assert asked, f"{where} asks for nothing"
+    labels: set[str] = set()
+    for name, selector in asked:
+        metric = known[base(name, known)] | TARGET
+        wanted = set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector))
+        assert wanted <= metric, f"{where}: {name} has no label {wanted - metric}"
+        labels |= metric | ({"le"} if name.endswith("_bucket") else set())
+    if "label_replace" in expr:
+        labels |= {"job_namespace", "job_name"}
+    for group in GROUPING.findall(expr):
+        assert set(group.split(", ")) <= labels, f"{where}: nothing there has the labels {group}"
+
+
+# Breaks if an alert or a panel asks for a condition that has no metric: it would never fire, and show nothing.
+def test_every_condition_that_is_asked_for_has_a_metric() -> None:
+    asked = {kind for _, expr in QUERIES for kinds in CONDITION.findall(expr) for kind in kinds.split("|")}
+    assert {"DeadlineAtRisk", "BudgetAtRisk", "CheckpointFailing", "ProgressUnreachable", "StartBlocked"} <= asked
+    assert asked <= set(CONDITIONS)
+
+
+# Breaks if a legend shows an empty name.
+def test_legends_name_labels_that_the_query_keeps() -> None:
+    for panel in (panel for one in ALL for panel in one.panels):
+        for query in panel.queries:
+            kept = {label for group in GROUPING.findall(query.expr) for label in group.split(", ")} | TARGET
+            named = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+            assert named <= kept, f"{panel.title}: {query.legend}"
+
+
+# Breaks if two operators, of which one begins to lead, make a job count twice.
+def test_each_job_counts_once() -> None:
+    for where, expr in QUERIES:
+        if where.startswith("holdfast-operator"):
+            continue
+        for total in re.findall(r"\bsum(?: by \([^)]*\))? \(?(holdfast_job_\w+)", expr):
+            raise AssertionError(f"{where} sums {total} over all operators")
