@@ -106,7 +106,7 @@ def build_command(
         list[ToolName] | None, typer.Argument(metavar="TOOL", help="Names of tools.", show_default="all")
     ] = None,
 ) -> None:
-    """Build tools in advance: kubernetes, versitygw (S3), prometheus, promtool, alertmanager, pint, helm, kwok and jobset.
+    """Build tools in advance, such as kubernetes, versitygw (S3), prometheus and helm.
 
     The first build takes minutes. A tool that is already in the cache is not built again.
     """
