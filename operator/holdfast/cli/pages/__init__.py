@@ -2,7 +2,7 @@
 
 Belongs here: fragments, charts, tables and pictures as HTML and SVG, and the files that a page needs.
 Does not belong here: anything that reads a cluster or a storage, or that listens.
-Layers: imports terminal (words and formats), api and core.
+Layers: imports jobs, why, evidence and checkpoints for their words and figures: a page and a terminal say the same.
 
 Rules that every page keeps:
 - Every text that comes from outside goes through `html.escape`.

@@ -1,0 +1,103 @@
+"""The whole HTML document of a page: one file for a reader without a network, or one that a server brings up to date."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from html import escape
+from math import isfinite
+from typing import Any, Final
+
+from holdfast.cli.pages.assets import asset
+from holdfast.cli.pages.page import Chart, Curve, Page
+
+SHELL: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+{styles}
+</head>
+<body>
+<main>
+{sections}
+</main>
+<script type="application/json" id="charts">{charts}</script>
+{scripts}
+</body>
+</html>
+"""
+_LIVE: Final = ("uplot.js", "page.js", "live.js")
+_INLINED: Final = ("uplot.js", "page.js")
+_DIGITS: Final = 6  # of a number of a curve: more than a screen can show
+_LARGEST: Final = 1e100  # a value that is larger would leave no axis for the others
+
+
+def document(page: Page, *, live: bool) -> str:
+    """The document. `live`: styles and scripts have addresses of the server; otherwise the document contains them."""
+    if live:
+        policy, styles = "", '<link rel="stylesheet" href="/page.css">'
+        scripts = "\n".join(f'<script src="/{name}"></script>' for name in _LIVE)
+    else:
+        style, programs = _text("page.css"), [_text(name) for name in _INLINED]
+        policy = _policy(style, programs)
+        styles = f"<style>{style}</style>"
+        scripts = "\n".join(f"<script>{program}</script>" for program in programs)
+    return SHELL.format(
+        policy=policy,
+        title=escape(page.title),
+        styles=styles,
+        sections="\n".join(f'<section id="{escape(one.id)}">{one.html}</section>' for one in page.fragments),
+        charts=as_json(page.charts),
+        scripts=scripts,
+    )
+
+
+def as_json(charts: Iterable[Chart]) -> str:
+    """The charts for page.js, as text that can stand inside of a `script` element."""
+    text = json.dumps([_chart(one) for one in charts], allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    names = {"id": chart.id, "title": chart.title, "xLabel": chart.x_label, "yLabel": chart.y_label}
+    return {**names, "curves": [_curve(one) for one in chart.curves]}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "label": curve.label,
+        "lost": curve.lost,
+        "x": list(map(_short, curve.x)),
+        "y": list(map(_rounded, curve.y)),
+    }
+
+
+def _short(value: float) -> float:
+    """An integer without its `.0`."""
+    return int(value) if float(value).is_integer() else value
+
+
+def _rounded(value: float | None) -> float | None:
+    """The value with as many digits as can be seen; None if it cannot be drawn."""
+    if value is None or not isfinite(value) or abs(value) > _LARGEST:
+        return None
+    return _short(float(f"{value:.{_DIGITS}g}"))
+
+
+def _text(name: str) -> str:
+    return asset(name).decode()
+
+
+def _policy(style: str, programs: Iterable[str]) -> str:
+    """The rule for the browser: it runs these scripts alone, and asks nothing of any network."""
+    scripts = " ".join(map(_hash, programs))
+    rule = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {scripts}"
+    return f'<meta http-equiv="Content-Security-Policy" content="{rule}">\n'
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,92 @@
+"""A real browser for tests of pages: Debian's chromium-headless-shell, or the one that HOLDFAST_CHROMIUM names."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+HOW = "install Debian's chromium-headless-shell, or name a browser in HOLDFAST_CHROMIUM"
+
+
+def find_chromium() -> str | None:
+    """The path of a browser of the system; None if there is none."""
+    if named := os.environ.get("HOLDFAST_CHROMIUM"):
+        return named
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A running browser. Skips the test if this machine has none."""
+    path = find_chromium()
+    if path is None:
+        pytest.skip(f"no chromium on this machine: {HOW}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watched:
+    """A tab of the browser, and everything that went wrong in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(f"{message.type}: {message.text}")
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        width: int = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        return width
+
+
+@contextmanager
+def tab(browser: Browser, *, width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Watched]:
+    """A new tab of this size, in light or in dark."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", bypass_csp=False
+    )
+    try:
+        yield Watched(context.new_page())
+    finally:
+        context.close()
+
+
+def ink(page: Page, selector: str) -> int:
+    """How many pixels of the first canvas below `selector` are not transparent."""
+    count: int = page.evaluate(
+        """(selector) => {
+          const canvas = document.querySelector(`${selector} canvas`);
+          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          let count = 0;
+          for (let at = 3; at < data.length; at += 4) count += data[at] > 0;
+          return count;
+        }""",
+        selector,
+    )
+    return count
+
+
+def shots() -> Path | None:
+    """The folder for screenshots that HOLDFAST_SHOTS names; None if nobody wants them."""
+    named = os.environ.get("HOLDFAST_SHOTS")
+    if named is None:
+        return None
+    Path(named).mkdir(parents=True, exist_ok=True)
+    return Path(named)
