@@ -185,17 +185,6 @@ def test_requests_equal_limits_and_name_the_accelerator():
     assert env(found)["PET_NPROC_PER_NODE"] == "4"
 
 
-# Breaks if a grid of nodes with one large or four small accelerators gets pods of one size on both.
-@pytest.mark.parametrize(("of_trainer", "asked"), [(1, "4"), (8, "4"), (0, None)])
-def test_a_tier_may_have_another_number_of_accelerators(of_trainer: int, asked: str | None):
-    on = ProfileTier.model_validate({**TIERS[0], "acceleratorsPerNode": 4})
-    found = trainer(build(trainer={**TRAINER, "acceleratorsPerNode": of_trainer}, on=on))
-    assert found["resources"]["limits"].get("nvidia.com/gpu") == asked
-    assert found["resources"]["requests"] == found["resources"]["limits"]
-    processes = (env(found)["HOLDFAST_ACCELERATORS"], env(found)["PET_NPROC_PER_NODE"])
-    assert processes == (asked or "0", asked or "1")
-
-
 def test_a_cpu_tier_asks_for_no_accelerator():
     found = trainer(build(on=tier("cpu")))
     assert found["resources"]["limits"].keys() == {"cpu", "memory"}

@@ -191,25 +191,6 @@ def test_nodes_that_a_job_had_before_an_edit_do_not_show_that_its_pods_fit(asked
     assert (found.on, found.obtained) == (({"dedicated"}, fits | {"dedicated"}) if fits else (set(), set()))
 
 
-# Breaks if jobs on a tier that has its own number of accelerators are taken for jobs that were edited.
-def test_a_tier_with_its_own_number_of_accelerators_is_shared_by_that_number():
-    four = tier("dedicated").model_copy(update={"accelerators_per_node": 4})
-    has = attempt(accelerators=4, tier=four)
-    view = JobView.of(training_job(status(has)), (known(node_time=SECOND, accelerators=1),), (tier("spot"), four))
-    assert (view.on, view.obtained) == ({"dedicated"}, {"dedicated", "spot"})
-    assert [view.demand_on(name).accelerators for name in NAMES] == [1, 4, 1]
-    waits = [
-        JobView.of(
-            training_job(status(), meta={"namespace": namespace}),
-            (known("dedicated", **seen("Refused", -61, 0), accelerators=4),),
-            (four,),
-        )
-        for namespace in ("vision", "language")
-    ]
-    (found,) = together(waits, now=NOW).tiers
-    assert [(one.accelerators, one.state) for one in found.shapes] == [(4, Seen.REFUSED)]
-
-
 def test_nodes_of_many_sizes_hide_no_refusal():
     """Breaks if one tenant can push out what two others saw, by jobs with many different numbers of accelerators."""
     many = [seen_by(RUNS, "evil", SHAPE._replace(accelerators=number), **ALSO) for number in range(2, 60)]
