@@ -28,16 +28,18 @@ _LEAD = (
 
 def _ways(one: Comparison) -> str:
     words = "".join(f"<p>{escape(line)}</p>" for line in lease_words(one))
-    return f"<h2>{escape(title(one))}</h2>{_table(headers(one), lines(one), _LEFT)}{words}"
+    return f"<h2>{escape(title(one))}</h2>{_table(headers(one), lines(one), left=_LEFT)}{words}"
 
 
 def _facts(one: Comparison) -> str:
     rows = [(fact.what, fact.tier, fact.value, fact.source) for fact in grouped(one.facts)]
+    table = _table(("FIGURE", "TIER", "VALUE", "FROM"), rows, left=4)
+    table = table.replace("<td>assumed</td>", '<td class="t-yellow">assumed</td>')
     hints = "".join(f'<p class="note">{escape(hint)}</p>' for hint in one.hints)
-    return f"<h2>What this rests on</h2>{_table(('Figure', 'Tier', 'Value', 'From'), rows, 4)}{hints}"
+    return f"<h2>What this rests on</h2>{table}{hints}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> str:
     def cells(tag: str, texts: Sequence[str]) -> str:
         sides = ["" if place < left else ' class="right"' for place in range(len(texts))]
         return "".join(f"<{tag}{side}>{escape(text)}</{tag}>" for text, side in zip(texts, sides, strict=True))

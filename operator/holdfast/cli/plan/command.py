@@ -53,18 +53,24 @@ _POLICIES: Final[Mapping[PolicyName, Policy]] = {
 
 
 def _by_tier(text: str, value: str) -> Any:
-    return typer.Option(
-        help=f"{text} {value} or TIER={value}, repeatable.", metavar=f"[TIER=]{value}", show_default=False
-    )
+    return typer.Option(help=f"{text} Repeatable.", metavar=f"[TIER=]{value}", show_default=False)
 
 
 Span = str | None
 Several = list[str] | None
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests of jobs and of their profiles.")]
-Deadlines = Annotated[
-    Several, typer.Option(help="Time for the job, such as 8d, or a time. Repeatable. Default: the job's.")
+File = Annotated[Path, typer.Argument(help="YAML or JSON file of jobs and their profiles; - for standard input.")]
+ProfileFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--profile-file", help="Another file, with CapacityProfiles. Repeatable.", metavar="PATH"),
 ]
-Policies = Annotated[list[PolicyName] | None, typer.Option(help="Repeatable. Default: all that apply.")]
+Deadlines = Annotated[
+    Several,
+    typer.Option(help="Time for the job, such as 8d, or a time. Repeatable. Default: the job's.", metavar="TIME"),
+]
+Policies = Annotated[
+    list[PolicyName] | None,
+    typer.Option(help=f"{', '.join(PolicyName)}. Repeatable. Default: all that apply.", metavar="POLICY"),
+]
 Month = Annotated[Several, typer.Option(help="Price of a node by the month. Repeatable.", metavar="TIER=PRICE")]
 Nodes = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of nodes. Default: the job's.")]
 Without = Annotated[Several, typer.Option("--without", help="Leave a tier out. Repeatable.", metavar="TIER")]
@@ -79,16 +85,17 @@ Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes that share
 
 
 def plan(
-    files: Files,
+    file: File,
     *,
+    profile_file: ProfileFiles = None,
     deadline: Deadlines = None,
     policy: Policies = None,
-    pace: Annotated[Several, _by_tier("Time of one step, such as v100=12s:", "DURATION")] = None,
-    losses: Annotated[Several, _by_tier("How often Spot is lost, such as 2/day; 0 for never:", "RATE")] = None,
-    out: Annotated[Several, _by_tier("For how long Spot is then out, on average:", "DURATION")] = None,
-    traces: Annotated[Several, _by_tier("Recorded Spot markets, as for simulate:", "PATH")] = None,
-    start: Annotated[Several, _by_tier("Time from a node to training:", "DURATION")] = None,
-    acquire: Annotated[Several, _by_tier("Time until a tier that is up gives a node:", "DURATION")] = None,
+    pace: Annotated[Several, _by_tier("Time of one step, such as v100=12s.", "DURATION")] = None,
+    losses: Annotated[Several, _by_tier("How often Spot is lost, such as 2/day; 0 for never.", "RATE")] = None,
+    out: Annotated[Several, _by_tier("For how long Spot is then out, on average.", "DURATION")] = None,
+    traces: Annotated[Several, _by_tier("Recorded Spot markets, as for simulate.", "PATH")] = None,
+    start: Annotated[Several, _by_tier("Time from a node to training.", "DURATION")] = None,
+    acquire: Annotated[Several, _by_tier("Time until a tier that is up gives a node.", "DURATION")] = None,
     restore: Restore = None,
     save: Save = None,
     notice: Notice = None,
@@ -115,7 +122,7 @@ def plan(
       holdfast plan examples/plan.yaml --deadline 8d --deadline 12d
       holdfast plan examples/plan.yaml --losses spot-v100=2/day --month v100=1100
     """
-    given = read_files(files)
+    given = read_files([file, *(profile_file or [])])
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
     by_tier = ByTier(pace or [], losses or [], out or [], start or [], acquire or [], traces or [], month or [])

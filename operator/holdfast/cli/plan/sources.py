@@ -29,7 +29,7 @@ class Given:
         if name not in self.profiles:
             raise CliError(
                 f"TrainingJob {job.metadata.name}: spec.capacity.profile: no file has the CapacityProfile {name}",
-                hint="give the file that has it as well, or --cluster to read it from the cluster",
+                hint="give the file that has it with --profile-file, or --cluster to read it from the cluster",
             )
         return self.profiles[name]
 

@@ -106,7 +106,7 @@ def test_the_jobs_own_deadline_counts_from_now(file: Any) -> None:
 
 def test_tiers_of_a_profile_come_with_what_the_profile_knows(file: Any) -> None:
     profile = file(PROFILE, name="profile.yaml")
-    found = facts(file(manifest(profile="default")), profile, "--pace", "6s")
+    found = facts(file(manifest(profile="default")), "--profile-file", profile, "--pace", "6s")
     assert found["start on a node", "spot"] == ("4m", "status of the CapacityProfile")
     assert found["start on a node", "v100"] == ("3m", "assumed")
     assert found["up, on average for", "spot"][0] == "3h00m"
@@ -157,7 +157,11 @@ def test_a_page_of_html(file: Any) -> None:
     assert shown.startswith("<!DOCTYPE html>")
     assert "<h1>What vit will cost</h1>" in shown
     assert '<td>only v100</td><td>-</td><td class="right">5h04m</td>' in shown
-    assert "<td>assumed</td>" in shown
+    assert '<td class="t-yellow">assumed</td>' in shown
+    trace = Path(file(name="<script>zone.json"))
+    trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 30}))
+    page = plan(file(manifest(SPOT, V100)), "--traces", str(trace), *QUICK, "-o", "html")
+    assert "&lt;script&gt;zone" in page and "<script>zone" not in page
 
 
 def test_a_budget_shows_how_often_it_is_exceeded(file: Any) -> None:
