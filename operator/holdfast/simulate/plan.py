@@ -20,6 +20,7 @@ from holdfast.api.job import Policy
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier, Tier
 from holdfast.api.status import Phase
+from holdfast.core.observe.config import OperatorConfig
 from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.errors import UnfinishedError
 from holdfast.simulate.machines import Spell, spells
@@ -27,7 +28,7 @@ from holdfast.simulate.replay import Node, Schedule, replay
 from holdfast.simulate.study import START
 from holdfast.simulate.synthetic import Climate, endless
 from holdfast.simulate.traces import Trace
-from holdfast.simulate.world import BEGIN
+from holdfast.simulate.world import BEGIN, CONFIG
 
 LIMIT = timedelta(days=366)  # what a job may take; one that takes longer counts as never done
 LINGER = timedelta(minutes=10)  # after so long an autoscaler usually removes an idle node
@@ -91,6 +92,7 @@ class Plan:
     period: timedelta = ZERO
     draws: int = 20
     seed: int = 1
+    config: OperatorConfig = CONFIG
 
     @property
     def tiers(self) -> Sequence[Tier]:
@@ -104,7 +106,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One run of the job. `hours` is the node time by tier."""
+    """One run of the job. `losses`: how often a node was taken, with or without notice. `hours`: node time by tier."""
 
     took: timedelta
     cost: Decimal
@@ -202,7 +204,7 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
     )
     durations = {tier.name: plan.durations[tier.name] for tier in tiers}
     try:
-        world = replay(job, schedule, durations, profile=profile)
+        world = replay(job, schedule, durations, profile=profile, config=plan.config)
     except UnfinishedError:
         return NEVER
     if world.status.phase is not Phase.COMPLETED:
@@ -210,7 +212,7 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
     ledger = world.status.ledger
     idle = sum((one.cost for one in world.bill if one.idle), Decimal(0))
     hours = {one.tier: float(one.node_hours) for one in ledger.by_tier}
-    return Draw(world.now - BEGIN, ledger.spent + idle, world.losses, hours)
+    return Draw(world.now - BEGIN, ledger.spent + idle, world.status.restarts.losses, hours)
 
 
 def _narrowed(plan: Plan, way: Way) -> tuple[TrainingJob, CapacityProfile | None]:

@@ -68,6 +68,15 @@ def test_a_run_is_the_replay_of_the_job_on_the_drawn_market(policy: Any) -> None
         assert float(one.cost) == pytest.approx(float(world.status.ledger.spent), rel=0.05)
 
 
+# Breaks if a node that is left in time after its notice does not count as taken.
+def test_a_loss_counts_whether_or_not_the_notice_was_long_enough() -> None:
+    late, early = (
+        run(plan(Market(STORMY.climate, notice=notice)), Way("Ordered"), 0) for notice in (SECOND, 5 * MINUTE)
+    )
+    assert late.losses > 0 and early.losses > 0
+    assert early.took < late.took, "nothing is trained again"
+
+
 def test_the_deadline_is_kept_and_more_time_costs_less() -> None:
     ways = [Way("Deadline", hours * HOUR) for hours in (12, 20, 40)]
     rows = [summarize(way, [one for _, one in simulate(plan(draws=3), [way])], deadline=way.deadline) for way in ways]
