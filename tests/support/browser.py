@@ -68,17 +68,24 @@ def tab(browser: Browser, *, width: int = 1200, height: int = 900, dark: bool = 
         context.close()
 
 
-def ink(page: Page, selector: str) -> int:
-    """How many pixels of the first canvas below `selector` are not transparent."""
+def ink(page: Page, selector: str, colour: str = "") -> int:
+    """How many pixels of the first canvas below `selector` are not transparent, or have this very colour."""
     count: int = page.evaluate(
-        """(selector) => {
-          const canvas = document.querySelector(`${selector} canvas`);
-          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        """([selector, colour]) => {
+          const canvas = document.querySelector(`${selector} canvas`), context = canvas.getContext("2d");
+          const wanted = document.createElement("canvas").getContext("2d");
+          wanted.fillStyle = colour;
+          wanted.fillRect(0, 0, 1, 1);
+          const [red, green, blue] = wanted.getImageData(0, 0, 1, 1).data;
+          const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
           let count = 0;
-          for (let at = 3; at < data.length; at += 4) count += data[at] > 0;
+          for (let at = 0; at < data.length; at += 4) {
+            const same = data[at] === red && data[at + 1] === green && data[at + 2] === blue;
+            count += data[at + 3] > 0 && (!colour || same);
+          }
           return count;
         }""",
-        selector,
+        [selector, colour],
     )
     return count
 

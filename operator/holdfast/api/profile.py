@@ -133,8 +133,8 @@ class Tier(Model):
             allowed="acceleratorsPerNode needs accelerator: set it, such as nvidia.com/gpu, or leave both out",
             cel="!has(self.acceleratorsPerNode) || has(self.accelerator)",
             is_met=lambda tier: tier.accelerators_per_node is None or tier.accelerator is not None,
-            got_cel="string(self.acceleratorsPerNode) + ' without accelerator'",
-            got=lambda tier: f"{tier.accelerators_per_node} without accelerator",
+            got_cel="'no accelerator'",
+            got=lambda _: "no accelerator",
             field=".acceleratorsPerNode",
         ),
         Rule(

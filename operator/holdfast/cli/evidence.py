@@ -1,5 +1,6 @@
 """`holdfast evidence`: what the ranks of a training that hung were doing, and which of them is at fault."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -47,10 +48,15 @@ def evidence(
             code=ExitCode.NOT_FOUND,
             hint="the launcher writes it when a training stalls: docs/how-to/trainings-that-hang.md",
         )
-    ranks = [{**rank, "node": one["node"]} for one in documents for rank in one["ranks"]]
+    ranks = ranks_of(documents)
     faults = {one.rank: one.why for one in suspects(ranks)}
     data = {"suspects": [{"rank": rank, "why": why} for rank, why in faults.items()], "nodes": documents}
     at.answer(data, lambda out: show(out, documents, ranks, faults))
+
+
+def ranks_of(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each rank did, with the number of its node."""
+    return [{**rank, "node": one["node"]} for one in documents for rank in one["ranks"]]
 
 
 def show(out: Console, documents: list[dict[str, Any]], ranks: list[dict[str, Any]], faults: dict[int, str]) -> None:
@@ -58,7 +64,7 @@ def show(out: Console, documents: list[dict[str, Any]], ranks: list[dict[str, An
     for one in documents:
         out.print(Text(f"attempt {one['attempt']}, node {one['node']}, {one['at']}: {one['why']}"), soft_wrap=True)
     out.print()
-    out.print(Fitting(COLUMNS, [_row(one, faults) for one in sorted(ranks, key=lambda one: int(one["rank"]))]))
+    out.print(Fitting(COLUMNS, [row(one, faults) for one in sorted(ranks, key=lambda one: int(one["rank"]))]))
     for members, stacks in by_stacks(ranks):
         title = "rank" if len(members) == 1 else "ranks"
         out.print()
@@ -78,7 +84,8 @@ def _block(out: Console, title: str, text: str) -> None:
         out.print(Text(text), soft_wrap=True)
 
 
-def _row(one: dict[str, Any], faults: dict[int, str]) -> list[Text]:
+def row(one: dict[str, Any], faults: dict[int, str]) -> list[Text]:
+    """The cells of COLUMNS for one rank."""
     entered = ", ".join(f"{group}: {found['number']}" for group, found in sorted(one["collectives"].items()))
     return [
         Text(str(one["rank"])),

@@ -34,6 +34,10 @@ COMMANDS: Final = {
     ),
     "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast.cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
+    "report": Place(
+        "holdfast.cli.report.command:report",
+        "Write a job, or a comparison of several, as one HTML file.",
+    ),
     "rollback": Place(
         "holdfast.cli.checkpoints.branch.rollback_command:rollback",
         "Make a job continue from an earlier checkpoint.",

@@ -102,7 +102,7 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "tier-accelerators-without-accelerator",
         {f"{_TIER}/accelerator": REMOVED, f"{_TIER}/acceleratorsPerNode": 4, "spec/trainer/acceleratorsPerNode": 0},
         f"{_FIRST_TIER}.acceleratorsPerNode",
-        "4 without accelerator",
+        "no accelerator",
         "acceleratorsPerNode needs accelerator",
     ),
     Bad(

@@ -17,7 +17,7 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
 
-__all__ = ["MOST", "keep", "read"]
+__all__ = ["MOST", "attempts", "keep", "read"]
 
 PREFIX: Final = "evidence/"
 KEY: Final = re.compile(r"evidence/a([1-9][0-9]{0,17})-n([0-9]{1,9})-[0-9a-f]{12}\.json")
@@ -46,6 +46,13 @@ def read(storage: Storage, attempt: int | None = None) -> list[dict[str, Any]]:
     documents = [json.loads(storage.get(entry.key)) for entry in newest]
     of_node = {one["node"]: one for one in documents if one["jobUID"] == documents[-1]["jobUID"]}
     return [of_node[node] for node in sorted(of_node)]
+
+
+def attempts(storage: Storage) -> list[int]:
+    """The numbers of the attempts that have some evidence, the newest hang last. StorageError."""
+    entries = sorted(storage.entries(PREFIX), key=lambda entry: entry.modified_at, reverse=True)
+    found = dict.fromkeys(int(named[1]) for entry in entries if (named := KEY.fullmatch(entry.key)))
+    return list(found)[::-1]
 
 
 def main() -> int:

@@ -1,15 +1,23 @@
 """The cost of a job for people: money by tier, and the time lost to interruptions by its parts."""
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Ledger
 from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.core.books.ledger import counts_steps
+
+_COLUMNS = (
+    Column("TIER"),
+    Column("ATTEMPTS", right=True),
+    Column("NODE HOURS", right=True),
+    Column("SPENT", right=True),
+    Column("STEPS", right=True),
+    Column("DONE TWICE", right=True),
+)
 
 
 def costs(job: TrainingJob) -> RenderableType | None:
@@ -17,7 +25,7 @@ def costs(job: TrainingJob) -> RenderableType | None:
     ledger = job.status.ledger
     lines: list[RenderableType] = [Text(text)] if (text := sentence(job)) else []
     if ledger.by_tier:
-        lines.append(_table(job))
+        lines.append(table(job))
     if ledger.seconds_lost or ledger.recovery.replay:
         lines.append(Text(recovery(ledger.recovery, counted=counts_steps(job.status))))
     return Group(*lines) if lines else None
@@ -63,18 +71,19 @@ def recovery(parts: Recovery, *, counted: bool = True) -> str:
     return f"recovery: {spans}" + (f"; {formats.exact(parts.replay)} of training done twice" if counted else "")
 
 
-def _table(job: TrainingJob) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in ("TIER", "ATTEMPTS", "NODE HOURS", "SPENT", "STEPS", "DONE TWICE"):
-        table.add_column(header, justify="left" if header == "TIER" else "right", no_wrap=True)
+def table(job: TrainingJob) -> Fitting:
+    """The totals of the attempts that have ended, a row for each tier."""
+    counted = counts_steps(job.status)
+    rows = []
     for one in job.status.ledger.by_tier:
         guess = " (partly estimated)" if one.estimated else ""
-        table.add_row(
+        cells = [
             one.tier + guess,
             str(one.attempts),
             f"{one.node_hours:,.3f}",
             formats.money(one.spent),
             formats.count(one.steps),
-            formats.count(one.steps_lost) if counts_steps(job.status) else formats.NOTHING,
-        )
-    return table
+            formats.count(one.steps_lost) if counted else formats.NOTHING,
+        ]
+        rows.append([Text(cell) for cell in cells])
+    return Fitting(_COLUMNS, rows)

@@ -3,7 +3,7 @@
 Each stage and each kind of end has its own sign, so that colour alone never carries information.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -42,13 +42,13 @@ class End(StrEnum):
     STOPPED = "›"
 
 
-_STAGES = {
+STAGE_WORDS = {
     Stage.WAITING: "waiting",
     Stage.STARTING: "starting",
     Stage.TRAINING: "training",
     Stage.LEAVING: "leaving",
 }
-_ENDS = {End.FAILED: "failed", End.LOST: "lost", End.COMPLETE: "complete", End.STOPPED: "moved or stopped"}
+END_WORDS = {End.FAILED: "failed", End.LOST: "lost", End.COMPLETE: "complete", End.STOPPED: "moved or stopped"}
 _END_STYLES = {End.FAILED: "bold red", End.LOST: "bold yellow", End.COMPLETE: "bold green", End.STOPPED: "bold"}
 _END_OF = {EndKind.LOSS: End.LOST, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
 _STEPS = tuple(
@@ -62,11 +62,16 @@ _STEPS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One attempt: the times at which its stages begin, in the order of Stage, and its end (or now)."""
+    """One attempt: the times at which its stages begin, in the order of Stage, and its end (or now).
+
+    `node`: its node, or how many it has.
+    """
 
     tier: str
     marks: tuple[datetime, datetime, datetime, datetime, datetime]
     end: End | None = None
+    number: int = 0
+    node: str = ""
 
 
 class Timeline:
@@ -75,40 +80,68 @@ class Timeline:
     def __init__(
         self, bars: Sequence[Bar], kinds: dict[str, str], order: Sequence[str], folded: int, zone: tzinfo | None
     ) -> None:
-        self._bars, self._kinds, self._folded, self._zone = bars, kinds, folded, zone
+        self.bars, self.kinds, self.folded, self.zone = bars, kinds, folded, zone
         used = {bar.tier for bar in bars}
-        self._tiers = [*(name for name in order if name in used), *sorted(used - set(order))]
-        self._since = min(bar.marks[0] for bar in bars)
-        self._until = max(bar.marks[-1] for bar in bars)
+        self.tiers = [*(name for name in order if name in used), *sorted(used - set(order))]
+        self.since = min(bar.marks[0] for bar in bars)
+        self.until = max(bar.marks[-1] for bar in bars)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
-        name_width = min(max(len(name) for name in self._tiers), LONGEST_NAME)
+        name_width = min(max(len(name) for name in self.tiers), LONGEST_NAME)
         width = max(options.max_width - name_width - 2, LEAST_WIDTH)
-        for tier in self._tiers:
+        for tier in self.tiers:
             name = tier if len(tier) <= name_width else f"{tier[: name_width - 1]}…"
             line = Text(f"{name.ljust(name_width)}  ", no_wrap=True)
             yield line.append_text(self._row(tier, width))
         for axis in self._axis(width):
             yield Text(f"{' ' * (name_width + 2)}{axis}", style="dim", no_wrap=True)
-        since, until = (at.astimezone(self._zone) for at in (self._since, self._until))
-        whole = formats.span(until - since)
-        yield Text(f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, {whole}", style="dim")
+        yield Text(self.range_words(), style="dim")
         yield self._legend()
-        if self._folded:
-            more = "1 further attempt is" if self._folded == 1 else f"{self._folded} further attempts are"
-            yield Text(f"{more} kept only as sums, in the cost", style="dim")
+        if more := self.folded_words():
+            yield Text(more, style="dim")
+
+    def range_words(self) -> str:
+        """`2026-11-21 07:10 to 2026-11-21 09:00, 1h50m`."""
+        since, until = (at.astimezone(self.zone) for at in (self.since, self.until))
+        return f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, {formats.span(until - since)}"
+
+    def folded_words(self) -> str:
+        """How many attempts are not shown; empty if none."""
+        if not self.folded:
+            return ""
+        more = "1 further attempt is" if self.folded == 1 else f"{self.folded} further attempts are"
+        return f"{more} kept only as sums, in the cost"
+
+    def place(self, at: datetime) -> float:
+        """The position of a time between the first and the last one, 0 to 1."""
+        whole = self.until - self.since
+        return (at - self.since) / whole if whole else 0.0
+
+    def ticks(self, room: timedelta) -> Iterator[tuple[datetime, str]]:
+        """Round times and their labels, at least `room` apart."""
+        step = next((step for step in _STEPS if step >= room), _STEPS[-1])
+        since, until = (at.astimezone(self.zone) for at in (self.since, self.until))
+        midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
+        at = midnight + step * ceil((since - midnight) / step)
+        while at <= until:
+            yield at, _label(at, step)
+            at += step
+
+    def signs(self) -> tuple[set[Stage], set[End]]:
+        """The stages and the ends that are shown."""
+        stages = {s for bar in self.bars for s, (a, b) in zip(Stage, pairwise(bar.marks), strict=True) if a < b}
+        return stages, {bar.end for bar in self.bars if bar.end}
 
     def _place(self, at: datetime, width: int) -> float:
         """The position of a time, in columns from the left."""
-        whole = self._until - self._since
-        return (at - self._since) / whole * width if whole else 0.0
+        return self.place(at) * width
 
     def _row(self, tier: str, width: int) -> Text:
         """One tier: in each column the stage that took most of it, or the end that falls into it."""
         cells: list[dict[Stage, float]] = [{} for _ in range(width)]
         ends: dict[int, End] = {}
-        for bar in self._bars:
+        for bar in self.bars:
             if bar.tier != tier:
                 continue
             for stage, (since, until) in zip(Stage, pairwise(bar.marks), strict=True):
@@ -119,7 +152,7 @@ class Timeline:
             if bar.end:
                 column = min(max(ceil(self._place(bar.marks[-1], width)) - 1, 0), width - 1)
                 ends[column] = min(bar.end, ends.get(column, bar.end), key=list(End).index)
-        style = KIND_STYLES.get(self._kinds.get(tier, ""), "")
+        style = KIND_STYLES.get(self.kinds.get(tier, ""), "")
         signs = [(_sign(stages), style) for stages in cells]
         for column, end in ends.items():
             signs[column] = (end, _END_STYLES[end])
@@ -128,26 +161,21 @@ class Timeline:
 
     def _axis(self, width: int) -> tuple[str, str]:
         """Ticks at round times, and their labels."""
-        span = max(self._until - self._since, timedelta(seconds=1))
-        room = span * LABEL_ROOM / width
-        step = next((step for step in _STEPS if step >= room), _STEPS[-1])
-        since = self._since.astimezone(self._zone)
-        midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
+        span = max(self.until - self.since, timedelta(seconds=1))
         ticks, labels = ["─"] * width, [" "] * width
-        at, until = midnight + step * ceil((since - midnight) / step), self._until.astimezone(self._zone)
-        while at <= until and (column := int(self._place(at, width))) < width:
+        for at, label in self.ticks(span * LABEL_ROOM / width):
+            if (column := int(self._place(at, width))) >= width:
+                break
             ticks[column] = "┬"
-            if column + len(label := _label(at, step)) <= width:
+            if column + len(label) <= width:
                 labels[column : column + len(label)] = label
-            at += step
         return "".join(ticks), "".join(labels).rstrip()
 
     def _legend(self) -> Text:
         """The meaning of the signs that are shown."""
-        stages = {s for bar in self._bars for s, (a, b) in zip(Stage, pairwise(bar.marks), strict=True) if a < b}
-        ends = {bar.end for bar in self._bars}
-        said = [f"{stage} {meaning}" for stage, meaning in _STAGES.items() if stage in stages]
-        said += [f"{end} {meaning}" for end, meaning in _ENDS.items() if end in ends]
+        stages, ends = self.signs()
+        said = [f"{stage} {meaning}" for stage, meaning in STAGE_WORDS.items() if stage in stages]
+        said += [f"{end} {meaning}" for end, meaning in END_WORDS.items() if end in ends]
         return Text("   ".join(said), style="dim")
 
 
@@ -184,13 +212,15 @@ def _past(record: AttemptRecord, *, steps: bool) -> Bar:
     begun = record.first_step_at if steps else record.started_at
     left = record.last_step_at if steps and record.first_step_at else None
     marks = _in_order(record.raised_at, (record.scheduled_at, begun, left), record.ended_at)
-    return Bar(record.tier, marks, _END_OF.get(record.kind, End.FAILED))
+    return Bar(record.tier, marks, _END_OF.get(record.kind, End.FAILED), record.number, record.node or "")
 
 
 def _present(attempt: Attempt, now: datetime, *, steps: bool) -> Bar:
     begun = attempt.progress_at if steps else attempt.started_at
     left = attempt.drain.at if attempt.drain else None
-    return Bar(attempt.tier.name, _in_order(attempt.raised_at, (attempt.scheduled_at, begun, left), now))
+    marks = _in_order(attempt.raised_at, (attempt.scheduled_at, begun, left), now)
+    node = f"{attempt.nodes} nodes" if attempt.nodes > 1 else (attempt.pods[0].node if attempt.pods else None) or ""
+    return Bar(attempt.tier.name, marks, None, attempt.number, node)
 
 
 def _in_order(

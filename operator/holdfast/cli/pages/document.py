@@ -1,4 +1,4 @@
-"""The whole HTML document of a page: one file for a reader without a network, or one that a server brings up to date."""
+"""The whole HTML document of a page: one file that needs no network, or one that a server brings up to date."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ SHELL: Final = """<!DOCTYPE html>
 """
 _LIVE: Final = ("uplot.js", "page.js", "live.js")
 _INLINED: Final = ("uplot.js", "page.js")
-_DIGITS: Final = 6  # of a number of a curve: more than a screen can show
+_DIGITS: Final = 5  # of a number of a curve: more than a screen can show
 _LARGEST: Final = 1e100  # a value that is larger would leave no axis for the others
 
 
@@ -63,17 +63,19 @@ def as_json(charts: Iterable[Chart]) -> str:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
-    names = {"id": chart.id, "title": chart.title, "xLabel": chart.x_label, "yLabel": chart.y_label}
+    names: dict[str, Any] = {"id": chart.id, "title": chart.title, "xLabel": chart.x_label, "yLabel": chart.y_label}
+    names |= {"fromZero": chart.from_zero}
     return {**names, "curves": [_curve(one) for one in chart.curves]}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    return {
-        "label": curve.label,
-        "lost": curve.lost,
-        "x": list(map(_short, curve.x)),
-        "y": list(map(_rounded, curve.y)),
-    }
+    points = {"x": list(map(_place, curve.x)), "y": list(map(_rounded, curve.y))}
+    return {"label": curve.label, "lost": curve.lost, **points}
+
+
+def _place(value: float) -> float:
+    """A step as it is, hours to a second, and a time to a tenth of a second."""
+    return _short(round(value, 4 if abs(value) < 1e6 else 1))
 
 
 def _short(value: float) -> float:

@@ -38,6 +38,8 @@ class Chart:
     """"step", or "time" if `x` is in seconds since 1970."""
     y_label: str
     curves: Sequence[Curve]
+    from_zero: bool = False
+    """True if small changes of large values must not look large."""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class Fitting:
     """Rows of one-line cells, in as many columns as fit. Empty columns are left out before others."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
-        self._columns = tuple(columns)
-        self._rows = tuple(rows)
+        self.columns = tuple(columns)
+        self.rows = tuple(rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
@@ -45,9 +45,9 @@ class Fitting:
 
     def chosen(self, width: int) -> list[int]:
         """The indices of the columns that fit into `width` characters, left to right."""
-        kept = list(range(len(self._columns)))
-        optional = [place for place in kept if self._columns[place].rank]
-        for place in sorted(optional, key=lambda at: (self._empty(at), self._columns[at].rank), reverse=True):
+        kept = list(range(len(self.columns)))
+        optional = [place for place in kept if self.columns[place].rank]
+        for place in sorted(optional, key=lambda at: (self._empty(at), self.columns[at].rank), reverse=True):
             if self._total(kept) <= width:
                 break
             kept.remove(place)
@@ -57,9 +57,9 @@ class Fitting:
         kept = self.chosen(width)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for place in kept:
-            column = self._columns[place]
+            column = self.columns[place]
             table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.loose)
-        for row in self._rows:
+        for row in self.rows:
             table.add_row(*(_one_line(row[place]) for place in kept))
         return table
 
@@ -67,13 +67,13 @@ class Fitting:
         return sum(self._width(place) for place in kept) + GAP * (len(kept) - 1)
 
     def _width(self, place: int) -> int:
-        column = self._columns[place]
-        widest = max((row[place].cell_len for row in self._rows), default=0)
+        column = self.columns[place]
+        widest = max((row[place].cell_len for row in self.rows), default=0)
         title = max(map(len, column.title.splitlines()))
         return max(title, min(widest, LOOSE) if column.loose else widest)
 
     def _empty(self, place: int) -> bool:
-        return all(row[place].plain in ("", formats.NOTHING) for row in self._rows)
+        return all(row[place].plain in ("", formats.NOTHING) for row in self.rows)
 
 
 def _one_line(cell: Text) -> Text:

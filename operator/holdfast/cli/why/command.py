@@ -13,11 +13,10 @@ from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.terminal.console import console
 from holdfast.cli.why.as_json import as_json
+from holdfast.cli.why.reading import all_nodes, profile_of
 from holdfast.cli.why.reasons import find_reasons
 from holdfast.cli.why.screen import show
 from holdfast.core.observe.nodes import NodeView
-from holdfast.runtime.apiserver.client import Client
-from holdfast.runtime.errors import ApiError
 
 
 def why(
@@ -42,33 +41,10 @@ def why(
     async def read() -> tuple[TrainingJob, CapacityProfile | None, list[NodeView] | None]:
         async with connect(target) as client:
             found = await job_api.get_job(client, target.resolved_namespace(), job)
-            return found, await _profile(client, found), await _nodes(client)
+            return found, await profile_of(client, found), await all_nodes(client)
 
     found = find_reasons(*asyncio.run(read()), datetime.now(UTC))
     if as_json_:
         typer.echo(json.dumps(as_json(found), indent=2))
     else:
         show(console(), found)
-
-
-async def _profile(client: Client, job: TrainingJob) -> CapacityProfile | None:
-    """The profile that the job names; None if it names none, or the profile does not exist. Raises ApiError."""
-    if (name := job.spec.capacity.profile) is None:
-        return None
-    try:
-        return await job_api.get_profile(client, name)
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-
-
-async def _nodes(client: Client) -> list[NodeView] | None:
-    """All nodes; None if this user may not list them. Raises ApiError."""
-    try:
-        items, _ = await client.list_all("/api/v1/nodes")
-    except ApiError as error:
-        if error.status == 403:
-            return None
-        raise
-    return [NodeView.parse(item) for item in items]

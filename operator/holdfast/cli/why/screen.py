@@ -30,8 +30,8 @@ def show(out: Console, found: Reasons) -> None:
     sections: list[tuple[str, RenderableType | None]] = [
         ("", heading(found)),
         ("what the policy says now", says_now(found)),
-        ("what a tier is worth", _worth(found)),
-        ("which tiers are up, and how soon training starts", _chances(found)),
+        ("what a tier is worth", _with_legend(worth(found))),
+        ("which tiers are up, and how soon training starts", _with_legend(chances(found))),
         ("work, time and money", figures(found)),
         ("cost", costs.costs(found.job) if found.idle else None),
         ("timeline", timeline(found.job, found.now, found.grid)),
@@ -89,7 +89,7 @@ def _again(found: Reasons, answer: Answer) -> str:
 
 def figures(found: Reasons) -> RenderableType | None:
     """Names and values: work left, deadline, slack, risk, budget, cost."""
-    rows = [*_work(found), *_time(found), *_money(found)] if not found.idle else _budget(found)
+    rows = figure_rows(found)
     if not rows:
         return None
     grid = Table.grid(padding=(0, 3, 0, 0))
@@ -98,6 +98,11 @@ def figures(found: Reasons) -> RenderableType | None:
     for name, value in rows:
         grid.add_row(Text(name, style="dim"), value)
     return grid
+
+
+def figure_rows(found: Reasons) -> list[tuple[str, Text]]:
+    """The names and values of `figures`."""
+    return [*_work(found), *_time(found), *_money(found)] if not found.idle else _budget(found)
 
 
 def _work(found: Reasons) -> list[tuple[str, Text]]:
@@ -164,8 +169,13 @@ def _budget(found: Reasons) -> list[tuple[str, Text]]:
 # --- a row for each tier ----------------------------------------------------------------------------------------------
 
 
-def _worth(found: Reasons) -> RenderableType | None:
-    """Price, speed, losses, and the expected cost of an hour's work."""
+def _with_legend(table: tuple[Fitting, Text]) -> RenderableType | None:
+    """The table above its legend; None if it has no rows."""
+    return Group(*table) if table[0].rows else None
+
+
+def worth(found: Reasons) -> tuple[Fitting, Text]:
+    """Price, speed, losses, and the expected cost of an hour's work; with the legend."""
     columns = (
         Column("TIER", loose=True),
         Column("KIND"),
@@ -193,11 +203,11 @@ def _worth(found: Reasons) -> RenderableType | None:
                 Text(formats.NOTHING if cost is None else f"{cost:,.2f}"),
             ]
         )
-    return Group(Fitting(columns, rows), _legend(found)) if rows else None
+    return Fitting(columns, rows), _legend(found)
 
 
-def _chances(found: Reasons) -> RenderableType | None:
-    """Whether a tier is up, and how long it takes until training starts there."""
+def chances(found: Reasons) -> tuple[Fitting, Text]:
+    """Whether a tier is up, and how long it takes until training starts there; with the legend."""
     columns = (
         Column("TIER", loose=True),
         Column("NOW"),
@@ -215,7 +225,7 @@ def _chances(found: Reasons) -> RenderableType | None:
         rows.append([_name(found, view), *cells, Text(acquire), Text(changeover)])
     legend = "ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst\n"
     legend += "WATCHING: whether it costs money to see that the tier is up again"
-    return Group(Fitting(columns, rows), Text(legend, style="dim")) if rows else None
+    return Fitting(columns, rows), Text(legend, style="dim")
 
 
 def _name(found: Reasons, view: TierView) -> Text:

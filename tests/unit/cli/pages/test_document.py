@@ -53,9 +53,9 @@ def test_a_live_page_names_its_files() -> None:
 def test_charts_as_a_script_reads_them() -> None:
     found = JSON.search(document(PAGE, live=True))
     assert found
-    curve = {"label": "attempt 1", "lost": True, "x": [1, 2.5], "y": [0.123457, None]}
+    curve = {"label": "attempt 1", "lost": True, "x": [1, 2.5], "y": [0.12346, None]}
     assert json.loads(found[1]) == [
-        {"id": "loss", "title": "Loss", "xLabel": "step", "yLabel": "loss", "curves": [curve]}
+        {"id": "loss", "title": "Loss", "xLabel": "step", "yLabel": "loss", "fromZero": False, "curves": [curve]}
     ]
 
 

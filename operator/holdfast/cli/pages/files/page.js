@@ -1,10 +1,11 @@
 // Draws the charts of a page with uPlot. A live page calls `holdfast.draw` again with newer charts.
 "use strict";
 (() => {
-  const HEIGHT = 260, COLOURS = 8, FAR = 400;  // pixels; curves before colours repeat; points to look for a value
+  const COLOURS = 8, FAR = 400;  // curves before colours repeat; points to look for a value
   const drawn = new Map();  // by id of a chart: what is drawn, what is hidden, where it is zoomed to
   const root = document.documentElement;
 
+  const height = () => "paper" in root.dataset ? 190 : 260;
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 
   const make = (tag, className, text) => {
@@ -22,10 +23,34 @@
     return Number(value.toPrecision(5)).toLocaleString("en", {maximumFractionDigits: 6});
   };
 
+  const two = (value) => String(value).padStart(2, "0");
+  const day = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+
   const moment = (seconds) => {
-    const at = new Date(seconds * 1000), two = (value) => String(value).padStart(2, "0");
-    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-    return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    const at = new Date(seconds * 1000);
+    return `${day(at)} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  };
+
+  // Times of an axis: the day below the first one, and where another day begins.
+  const times = (plot, splits) => splits.map((seconds, place) => {
+    const at = new Date(seconds * 1000), before = new Date((splits[place - 1] ?? 0) * 1000);
+    const close = splits.length > 1 && splits[1] - splits[0] < 60;
+    const clock = `${two(at.getHours())}:${two(at.getMinutes())}${close ? `:${two(at.getSeconds())}` : ""}`;
+    return day(at) === day(before) ? clock : `${clock}\n${day(at)}`;
+  });
+
+  // Bands behind the curves, where steps were lost.
+  const bands = (state) => (plot) => {
+    const {left, top, width, height: tall} = plot.bbox;
+    plot.ctx.save();
+    plot.ctx.fillStyle = colour("lost-band");
+    for (const {label, lost, x} of state.curves) {
+      if (!lost || state.hidden.has(label)) continue;
+      const [from, to] = [x[0], x[x.length - 1]].map((one) => plot.valToPos(one, "x", true));
+      const start = Math.max(from, left), end = Math.min(to, left + width);
+      if (end > start) plot.ctx.fillRect(start, top, Math.max(end - start, 2), tall);
+    }
+    plot.ctx.restore();
   };
 
   const isLost = (chart, label) => chart.curves.every((curve) => curve.label !== label || curve.lost);
@@ -83,12 +108,12 @@
     };
     const room = (plot, values) => 14 + 7 * Math.max(2, ...(values || []).map((value) => String(value).length));
     return {
-      width, height: HEIGHT,
-      scales: {x: {time}, y: {range: (plot, low, high) => uPlot.rangeNum(low ?? 0, high ?? 1, 0.08, true)}},
+      width, height: height(),
+      scales: {x: {time}, y: {range: (plot, low, high) => uPlot.rangeNum(chart.fromZero ? 0 : low ?? 0, high ?? 1, 0.08, true)}},
       legend: {show: false},
       cursor: {sync: {key: `holdfast-${chart.xLabel}`}, points: {size: 7}, drag: {x: true, y: false}, y: false},
       axes: [
-        {...axis, ...(time ? {} : {values: (plot, splits) => splits.map(number)}), space: 70},
+        {...axis, values: time ? times : (plot, splits) => splits.map(number), space: 70, size: time ? 50 : 34},
         {...axis, values: (plot, splits) => splits.map(number), size: room},
       ],
       series: [{}, ...state.curves.map((curve) => ({
@@ -96,6 +121,7 @@
         show: !state.hidden.has(curve.label), spanGaps: false, points: curve.x.length < 3 ? {show: true, size: 5} : {},
       }))],
       hooks: {
+        drawClear: [bands(state)],
         setCursor: [(plot) => read(state, plot)],
         setScale: [(plot, key) => {
           if (key !== "x" || !plot.data[0].length) return;
@@ -147,7 +173,8 @@
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", words(chart));
     const title = make("h3", "", chart.title);
-    if (chart.yLabel && chart.yLabel !== chart.title) title.append(make("span", "unit", chart.yLabel));
+    const over = ["step", "time"].includes(chart.xLabel) ? "" : `over ${chart.xLabel}`;
+    title.append(make("span", "unit", [chart.yLabel, over].filter(Boolean).join(" ")));
     head.append(title, state.readout, state.reset);
     place.replaceChildren(head, canvas, state.legend);
     state.width = canvas.clientWidth;
@@ -188,7 +215,7 @@
     const width = state.place.isConnected ? state.plot.root.parentElement.clientWidth : 0;
     if (width && width !== state.width) {
       state.width = width;
-      state.plot.setSize({width, height: HEIGHT});
+      state.plot.setSize({width, height: height()});
     }
   });
 

@@ -1,0 +1,93 @@
+"""What the storage of a job tells of it when there is no object of the job: figures, attempts, a timeline."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import isfinite
+
+from rich.text import Text
+
+from holdfast.cli.jobs.timeline import Bar, Timeline
+from holdfast.cli.pages.fragments import Figure
+from holdfast.cli.pages.inputs import JobInputs
+from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_train.series.history import Part, Row
+
+COLUMNS = (
+    Column("#", right=True),
+    Column("BEGAN"),
+    Column("ENDED"),
+    Column("TOOK", right=True),
+    Column("STEPS", right=True),
+    Column("LOST", right=True),
+)
+_NO_TIER = "attempts"
+
+
+def figures_of(inputs: JobInputs) -> list[Figure]:
+    """Name, value, and a line below."""
+    parts, found = _parts(inputs), []
+    state = inputs.checkpoints[0].state if inputs.checkpoints else None
+    rows = [row for part in parts for row in kept(part)]
+    if state and state.complete is not None:
+        found.append(Figure("Steps", formats.count(state.complete), "complete"))
+    elif rows:
+        found.append(Figure("Steps", formats.count(rows[-1].step), f"at {formats.moment(_time(rows[-1]))}"))
+    if loss := next((row.values["loss"] for row in reversed(rows) if "loss" in row.values), None):
+        found.append(Figure("Loss", f"{loss:.5g}" if isfinite(loss) else Text(f"{loss}", "red"), "at the end"))
+    if parts:
+        took = _time(parts[-1].rows[-1]) - _time(parts[0].rows[0])
+        found.append(Figure("Took", formats.span(took), f"from {formats.moment(_time(parts[0].rows[0]))}"))
+        lost = sum(lost_steps(part) for part in parts)
+        found.append(Figure("Attempts", formats.count(len(parts)), f"{formats.count(lost)} steps lost"))
+    if state and state.commits:
+        last = state.commits[-1]
+        found.append(Figure("Checkpoint", f"step {formats.count(last.step)}", f"of {len(state.every)} that are kept"))
+    return found
+
+
+def kept(part: Part) -> Sequence[Row]:
+    """The rows that no other attempt trained again."""
+    end = part.kept_through
+    return [row for row in part.rows if row.step <= end] if end is not None else ()
+
+
+def lost_steps(part: Part) -> int:
+    """How many steps after the last one that was kept were measured."""
+    first, last = part.rows[0].step, part.rows[-1].step
+    return max(last - part.kept_through, 0) if part.kept_through is not None else last - first + 1
+
+
+def attempts_table(inputs: JobInputs) -> Fitting:
+    """A row for each attempt that measured something."""
+    rows = []
+    for part in _parts(inputs):
+        first, last = part.rows[0], part.rows[-1]
+        cells = (
+            str(part.attempt),
+            formats.moment(_time(first)),
+            formats.moment(_time(last)),
+            formats.span(_time(last) - _time(first)),
+            f"{formats.count(first.step)}–{formats.count(last.step)}",
+            formats.count(lost_steps(part)),
+        )
+        rows.append([Text(cell) for cell in cells])
+    return Fitting(COLUMNS, rows)
+
+
+def timeline_of(inputs: JobInputs) -> Timeline | None:
+    """A bar for each attempt, from its first row to its last: the storage knows no tiers. None without a history."""
+    bars = []
+    for part in _parts(inputs):
+        since = _time(part.rows[0])
+        until = max(_time(part.rows[-1]), since)
+        bars.append(Bar(_NO_TIER, (since, since, since, until, until), None, part.attempt))
+    return Timeline(bars, {}, [_NO_TIER], 0, None) if bars else None
+
+
+def _parts(inputs: JobInputs) -> list[Part]:
+    return [part for part in inputs.history.parts if part.rows] if inputs.history else []
+
+
+def _time(row: Row) -> datetime:
+    return datetime.fromtimestamp(min(max(row.at, 0), 2**36), UTC)
