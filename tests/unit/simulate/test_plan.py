@@ -77,9 +77,9 @@ def test_a_loss_counts_whether_or_not_the_notice_was_long_enough() -> None:
 
 
 def test_the_deadline_is_kept_and_more_time_costs_less() -> None:
-    ways = [Way("Deadline", hours * HOUR) for hours in (12, 20, 40)]
+    ways = [Way("Deadline", hours * HOUR) for hours in (12, 24)]
     rows = [summarize(way, [one for _, one in simulate(plan(draws=3), [way])], deadline=way.deadline) for way in ways]
-    assert [row.late for row in rows] == [0, 0, 0]
+    assert [row.late for row in rows] == [0, 0]
     costs = [row.cost or Decimal(0) for row in rows]
     assert costs == sorted(costs, reverse=True)
 
@@ -116,7 +116,8 @@ def test_several_nodes_cost_as_much_as_they_do_together() -> None:
 
 
 # Breaks if a way without a node that stays is called done, or stops the plan.
-def test_a_job_that_is_never_done_has_no_median() -> None:
+def test_a_job_that_is_never_done_has_no_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.simulate.plan.LIMIT", timedelta(days=20))
     gone = Market(traces=(Trace("zone", 600, bytes([0] * 499 + [1])),))  # never long enough to train
     only = job()
     capacity = only.spec.capacity.model_copy(update={"tiers": only.spec.capacity.tiers[:1]})
