@@ -32,7 +32,6 @@ from holdfast.simulate.world import BEGIN, CONFIG
 
 LIMIT = timedelta(days=366)  # what a job may take; one that takes longer counts as never done
 LINGER = timedelta(minutes=10)  # after so long an autoscaler usually removes an idle node
-BEAT = timedelta(minutes=1)  # a job that is calm is decided again this often; events are decided at once
 MONTH = timedelta(hours=730.5)  # the mean of a year
 
 
@@ -200,7 +199,6 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
         every=plan.every,
         limit=LIMIT,
         period=plan.period,
-        beat=BEAT,
     )
     durations = {tier.name: plan.durations[tier.name] for tier in tiers}
     try:

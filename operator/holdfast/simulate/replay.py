@@ -37,15 +37,13 @@ class Node:
 class Schedule:
     """All nodes that the job may use, and how often it saves: see Storage. Without a number it saves every step.
 
-    `limit` is how long the job may take at most. With `beat`, a job that is calm is decided again only then, as in
-    World.
+    `limit` is how long the job may take at most.
     """
 
     nodes: Sequence[Node]
     every: int = 0
     limit: timedelta = LIMIT
     period: timedelta = ZERO
-    beat: timedelta = ZERO
 
 
 def replay(
@@ -76,6 +74,6 @@ def replay(
         for node in schedule.nodes
     ]
     storage = Storage(goal, schedule.every, period=schedule.period)
-    world = World(job, machines, durations, storage, profile=profile, config=config, beat=schedule.beat)
+    world = World(job, machines, durations, storage, profile=profile, config=config)
     world.run(schedule.limit)
     return world

@@ -1,5 +1,6 @@
 """What a job will cost: the figures are those of its runs, and its runs are the operator's own decisions."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from itertools import islice, pairwise
@@ -9,10 +10,25 @@ import pytest
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.simulate.durations import Durations
-from holdfast.simulate.plan import MONTH, NEVER, Draw, Market, Plan, Way, lease, one_node, run, simulate, summarize
+from holdfast.simulate.machines import Spell
+from holdfast.simulate.plan import (
+    LINGER,
+    MONTH,
+    NEVER,
+    Draw,
+    Market,
+    Plan,
+    Way,
+    lease,
+    one_node,
+    run,
+    simulate,
+    summarize,
+)
 from holdfast.simulate.replay import Node, Schedule, replay
 from holdfast.simulate.synthetic import Climate
 from holdfast.simulate.traces import Trace
+from holdfast.simulate.world import BEGIN
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 TOOK = Durations(acquire=MINUTE, start=3 * MINUTE, restore=30 * SECOND, pace=6 * SECOND, save=20 * SECOND)
@@ -63,9 +79,10 @@ def test_a_run_is_the_replay_of_the_job_on_the_drawn_market(policy: Any) -> None
         clean = anew.spec.model_copy(update={"suspend": False, "active_deadline": None})
         clean = clean.model_copy(update={"capacity": clean.capacity.model_copy(update={"budget": None})})
         nodes = [Node("spot", "spot", STORMY.draw(f"1 spot {number}")), Node("dedicated", "dedicated")]
-        schedule = Schedule(nodes, period=10 * MINUTE)  # decided at every moment, not once a minute
+        schedule = Schedule(nodes, period=10 * MINUTE)
         world = replay(anew.model_copy(update={"spec": clean}), schedule, {"spot": TOOK, "dedicated": TOOK})
-        assert float(one.cost) == pytest.approx(float(world.status.ledger.spent), rel=0.05)
+        assert one.cost == world.status.ledger.spent
+        assert one.took == world.now - BEGIN
 
 
 # Breaks if a node that is left in time after its notice does not count as taken.
@@ -107,6 +124,26 @@ def test_a_tier_that_is_never_lost_needs_one_draw() -> None:
     assert plan().draws_of(Way("Ordered")) == 6
     assert plan().draws_of(Way("Ordered", only="dedicated")) == 1
     assert run(plan(Market()), Way("Ordered"), 0).hours.keys() == {"spot"}
+
+
+# Breaks if nodes that an autoscaler keeps for a while after they are idle cost nothing.
+def test_idle_nodes_of_an_autoscaler_are_paid_for() -> None:
+    given = job(returnPolicy="Eager", tiers=[{**tier, "nodeSelector": {}, "observation": "Billed"} for tier in TIERS])
+    back = (Spell(end=2 * HOUR), Spell(3 * HOUR))  # so the job leaves the dedicated node
+
+    class Returning(Market):
+        def draw(self, seed: str) -> Iterator[Spell]:
+            return iter(back)
+
+    made = plan(Returning(), given)
+    nodes = [
+        Node("spot", "spot", back, stands=False, linger=LINGER),
+        Node("dedicated", "dedicated", stands=False, linger=LINGER),
+    ]
+    world = replay(made.job, Schedule(nodes, period=10 * MINUTE), {"spot": TOOK, "dedicated": TOOK})
+    idle = sum((one.cost for one in world.bill if one.idle), Decimal(0))
+    assert idle > 0
+    assert run(made, Way("Ordered"), 0).cost == world.status.ledger.spent + idle
 
 
 def test_several_nodes_cost_as_much_as_they_do_together() -> None:
