@@ -1,9 +1,22 @@
 """A tier may have its own number of accelerators: in pods, and in what jobs of a profile learn from each other."""
 
 import pytest
-from tests.support.decisions.snapshots import CONFIG, NOW, TIERS, attempt, job, status, tier
+from tests.support.decisions.snapshots import (
+    CONFIG,
+    NOW,
+    TIERS,
+    attempt,
+    job,
+    nodes,
+    placed,
+    settled,
+    snapshot,
+    status,
+    tier,
+)
 from tests.support.decisions.tier_views import SECOND, known, seen
 
+from holdfast.api.attempt import AttemptState
 from holdfast.api.knowledge import Seen
 from holdfast.api.profile import CapacityProfileStatus, ProfileTier
 from holdfast.core.capacity.profile_knowledge import JobView, profile_status
@@ -42,3 +55,16 @@ def test_a_tier_with_its_own_number_of_accelerators_is_shared_by_that_number():
     names = ["spot", "dedicated", "cpu"]
     (found,) = profile_status(names, CapacityProfileStatus(), waits, totals={}, level={}, now=NOW).tiers
     assert [(one.accelerators, one.state) for one in found.shapes] == [(4, Seen.REFUSED)]
+
+
+# Breaks if an attempt notes another number than its pods ask for, or takes a node with fewer as its own.
+@pytest.mark.parametrize(("has", "granted"), [(4, True), (1, False)])
+def test_an_attempt_on_the_tier_knows_its_number_and_takes_only_such_nodes(has: int, granted: bool):
+    four = tier().model_copy(update={"accelerators_per_node": 4})
+    intended = attempt(2, AttemptState.INTENDED, tier=four)
+    made = settled(snapshot(job(status(intended)))).status.current
+    assert made is not None and made.accelerators == 4
+    waits = attempt(state=AttemptState.ACQUIRING, tier=four, accelerators=4)
+    seen_pod = placed(devices={"nvidia.com/gpu": has})
+    found = settled(snapshot(job(status(waits)), seen_pod, cluster=nodes())).status.current
+    assert found is not None and found.pods[0].granted is granted
