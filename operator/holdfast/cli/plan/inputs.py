@@ -134,7 +134,6 @@ class _Preparation:
                 restore=restore,
                 pace=paces[tier.name],
                 save=save,
-                leave=SECOND,
             )
             for tier in self.tiers
         }
@@ -199,6 +198,14 @@ class _Preparation:
         return self._time("wait for a node", tier, self.wishes.acquire, "acquire", ASSUMED.acquire_time)
 
     def _start(self, tier: str) -> timedelta:
+        """A tier without a measured start is as slow as the slowest that has one, as policies assume."""
+        for known, source in ((self.measured, self.measurer), (self.shared, "status of the CapacityProfile")):
+            times = {name: median(one.start) for name, one in known.items() if one.start}
+            if times and tier not in self.wishes.start:
+                slowest = max(times, key=lambda name: times[name])
+                found, where = times.get(tier, times[slowest]), "" if tier in times else f", on {slowest}"
+                self._note("start on a node", tier, _short(found), source + where)
+                return found
         return self._time("start on a node", tier, self.wishes.start, "start", ASSUMED.start_time)
 
     def _time(self, what: str, tier: str, given: Mapping[str, timedelta], name: str, assumed: timedelta) -> timedelta:

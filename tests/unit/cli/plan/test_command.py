@@ -108,7 +108,8 @@ def test_tiers_of_a_profile_come_with_what_the_profile_knows(file: Any) -> None:
     profile = file(PROFILE, name="profile.yaml")
     found = facts(file(manifest(profile="default")), "--profile-file", profile, "--pace", "6s")
     assert found["start on a node", "spot"] == ("4m", "status of the CapacityProfile")
-    assert found["start on a node", "v100"] == ("3m", "assumed")
+    assert found["start on a node", "v100"] == ("4m", "status of the CapacityProfile, on spot")
+    assert found["wait for a node", "v100"] == ("1m", "assumed")
     assert found["up, on average for", "spot"][0] == "3h00m"
     assert found["time of a step", "v100"] == ("6s", "--pace")
 
