@@ -50,7 +50,7 @@ def test_a_run_and_its_replay_cost_the_same(
     assert abs(simulated.ledger.spent / lived.status.ledger.spent - 1) <= 0.1
 
 
-def live(cluster: Cluster, pool: Pool, job: Job) -> datetime:
+def live(cluster: Cluster, pool: Pool, job: Job, timeout: float = 120) -> datetime:
     """Train on Spot until its node is taken, then on dedicated, and go back; returns when the notice was given."""
     job.wait_step(600)
     noticed = datetime.now(UTC)
@@ -58,7 +58,7 @@ def live(cluster: Cluster, pool: Pool, job: Job) -> datetime:
     job.wait("training on dedicated", lambda s: s.get("tier") == "dedicated" and s["progress"].get("step", 0) > 1100)
     wait_for(lambda: pool.node("spot-1") not in cluster.kubectl("get", "nodes", "-o", "name"), 60, "the node to go")
     cluster.restore(pool.node("spot-1"))
-    job.wait_phase("Completed", timeout=120)
+    job.wait_phase("Completed", timeout=timeout)
     return noticed
 
 

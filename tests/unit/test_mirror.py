@@ -50,6 +50,8 @@ ELSEWHERE = (
     Elsewhere("cli/demo", "bucket command errors logs play", "the demo as a whole", "tests/e2e/test_demo.py"),
     Elsewhere("cli/demo", "screen summary", "the lines that the demo prints", "tests/unit/cli/demo/test_shown.py"),
     Elsewhere("cli/jobs", "watch", TYPED, "tests/unit/cli/test_commands.py"),
+    Elsewhere("cli/plan", "as_json as_page comparison", TYPED, "tests/unit/cli/plan"),
+    Elsewhere("cli/plan", "request screen values", TYPED, "tests/unit/cli/plan"),
     Elsewhere("cli/terminal", "console", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
     Elsewhere("cli/why", "as_json reasons screen", TYPED, "tests/unit/cli/why/test_command.py"),

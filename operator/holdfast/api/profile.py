@@ -94,6 +94,11 @@ class Tier(Model):
     """Spot: the cloud may take the node away. Dedicated: it may not. CPU: the node has no accelerators."""
     accelerator: ResourceName | None = None
     """Resource name of the accelerators of a node of this tier, such as nvidia.com/gpu. Not allowed in a CPU tier."""
+    accelerators_per_node: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    """Number of accelerators on each node of this tier, such as 4 for nodes with four small ones in a grid that also
+    has nodes with one large one. It takes the place of trainer.acceleratorsPerNode, also for the number of processes
+    that torchrun starts; a program that needs no accelerator (0 there) gets none here either. The number of nodes is
+    the same on every tier. Default: trainer.acceleratorsPerNode."""
     node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=32, default_factory=dict)]
     """Labels that a node of this tier must have."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=16)] = ()
@@ -106,7 +111,8 @@ class Tier(Model):
     while no node matches the tier, because an autoscaler may add one."""
     pace: Duration | None = None
     """How long one step takes on a node of this tier, such as 350ms or 12s, if that is known beforehand, for example
-    from another job. Policies Cheapest and Deadline use it until the job has measured the pace itself. Only the ratios
+    from another job. Policies Cheapest and Deadline use it until the job has measured the pace itself. Written in the
+    job, it lets policy Deadline plan before the first step. In a profile, and once a pace was measured, only the ratios
     between the tiers count, so set it for all tiers of the same program. Default: not known; an accelerator that costs
     less than the others of its kind is assumed to be slower."""
     observation: Observation | None = None
@@ -122,6 +128,14 @@ class Tier(Model):
             got_cel="self.accelerator",
             got=lambda tier: tier.accelerator,
             field=".accelerator",
+        ),
+        Rule(
+            allowed="acceleratorsPerNode needs accelerator: set it, such as nvidia.com/gpu, or leave both out",
+            cel="!has(self.acceleratorsPerNode) || has(self.accelerator)",
+            is_met=lambda tier: tier.accelerators_per_node is None or tier.accelerator is not None,
+            got_cel="'no accelerator'",
+            got=lambda _: "no accelerator",
+            field=".acceleratorsPerNode",
         ),
         Rule(
             allowed="pace must be longer than 0s, such as 350ms: set the time of a step, or remove it",

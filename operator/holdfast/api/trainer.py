@@ -280,7 +280,7 @@ class Trainer(Model):
     next attempt starts in it. It takes 300 to 400 MiB for each rank, and one for torchrun."""
     accelerators_per_node: Annotated[int, Field(strict=True, ge=0, le=64)] = 1
     """Number of accelerators on each node of a Spot or Dedicated tier. 0: the program needs no accelerator. A CPU tier
-    has none."""
+    has none. A tier may have another number (capacity.tiers[].acceleratorsPerNode)."""
     resources: Resources = Resources()
     """What the program gets on its node besides accelerators."""
     security_context: SecurityContext = SecurityContext()

@@ -46,6 +46,10 @@ COMMANDS: Final = {
         "holdfast.cli.check.command:check",
         "Check what applying FILE would do.",
     ),
+    "plan": Place(
+        "holdfast.cli.plan.command:plan",
+        "Show what a job is going to cost, and when it will be done.",
+    ),
     "demo": Place("holdfast.cli.demo.command:demo", "Watch a training lose three nodes and finish."),
     "simulate": Place(
         "holdfast.cli.simulate:run",

@@ -14,7 +14,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration, quantity_value
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import requested, requested_anywhere
+from holdfast.core.observe.demand import accelerators_on, requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
 
 Manifest = dict[str, Any]
@@ -274,7 +274,7 @@ def _torchrun_env(trainer: Trainer, attempt: Attempt) -> Env:
 
 def _accelerators(trainer: Trainer, attempt: Attempt) -> int:
     """How many accelerators a pod of this attempt has."""
-    return trainer.accelerators_per_node if attempt.tier.accelerator else 0
+    return accelerators_on(trainer, attempt.tier) if attempt.tier.accelerator else 0
 
 
 def _saving_env(checkpoint: Checkpoint, failure: Failure, life: float) -> Env:

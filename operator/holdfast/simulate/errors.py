@@ -33,3 +33,11 @@ class PlotError(HoldfastError):
 
 class SimulationError(HoldfastError):
     """A job in the virtual cluster lacks something or does not end. The message says what is missing, or its state."""
+
+
+class UnfinishedError(SimulationError):
+    """A job in the virtual cluster is not over in the time that it may take."""
+
+
+class PlanError(HoldfastError):
+    """A job cannot be planned. The message names the field or option, and says what is allowed."""

@@ -298,7 +298,7 @@ class Pod:
 
     def _safe(self, now: datetime) -> int:
         saved = self._saved.step if self._saved else self._base
-        return max(self.storage.safe(self._base, self.step(now)), saved) if self._fenced else 0
+        return max(self.storage.safe(self._base, self.step(now), self.durations.pace), saved) if self._fenced else 0
 
     def _end(self, now: datetime) -> None:
         self.ended_at = now

@@ -4,7 +4,7 @@ So a run in a real cluster can be compared with the simulation: give it the job,
 things took there, and compare the statuses, the ledger above all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,14 +28,14 @@ class Node:
 
     tier: str
     name: str
-    spells: tuple[Spell, ...] = (Spell(),)
+    spells: Iterable[Spell] = (Spell(),)
     stands: bool = True
     linger: timedelta = ZERO
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All nodes that the job may use, and how often it saves: every `every` steps of an attempt; 0 is every step.
+    """All nodes that the job may use, and how often it saves: see Storage. Without a number it saves every step.
 
     `limit` is how long the job may take at most.
     """
@@ -43,6 +43,7 @@ class Schedule:
     nodes: Sequence[Node]
     every: int = 0
     limit: timedelta = LIMIT
+    period: timedelta = ZERO
 
 
 def replay(
@@ -56,7 +57,8 @@ def replay(
     """The world after the job has ended, with its status, the bill and the pods; `durations` is by tier.
 
     The job begins at holdfast.simulate.world.BEGIN: its deadline counts from there. It needs goal.steps, and `profile`
-    if it names one. Raises SimulationError if something is missing, or if the job does not end in time.
+    if it names one. Raises SimulationError if something is missing, and UnfinishedError if the job does not end in
+    time.
     """
     goal = job.spec.goal.steps
     if goal is None:
@@ -71,6 +73,7 @@ def replay(
         Recorded(tiers[node.tier], node.name, node.spells, stands=node.stands, linger=node.linger)
         for node in schedule.nodes
     ]
-    world = World(job, machines, durations, Storage(goal, schedule.every), profile=profile, config=config)
+    storage = Storage(goal, schedule.every, period=schedule.period)
+    world = World(job, machines, durations, storage, profile=profile, config=config)
     world.run(schedule.limit)
     return world

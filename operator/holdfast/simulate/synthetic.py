@@ -6,14 +6,17 @@ seconds with probability (young / (young + x)) ** weight. This is a Lomax distri
 mean is infinite.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, cos, pi
+from math import ceil, cos, log, pi
 from random import Random
 
 from holdfast.simulate.economy import Market, Watched
 from holdfast.simulate.traces import MAX_STEPS, Trace
 
 DAY = 86_400
+SETTLING = 30 * DAY  # how long before its beginning an endless market may have begun
+SHORTEST_SPELL, LONGEST_SPELL = 60, 30 * DAY  # seconds
 MADE_UP = 8  # markets of a study in which each job uses one
 MADE_UP_ZONES = 3  # zones of the market of a study in which each job uses all zones
 MADE_UP_STEPS = 60 * 144  # sixty days of ten minutes
@@ -75,6 +78,44 @@ def zones(
     shared = weather(f"{seed} region", steps, region, gap).up
     own = [weather(f"{seed} zone {zone}", steps, climate, gap) for zone in range(count)]
     return tuple(Trace(trace.name, gap, bytes(a & b for a, b in zip(trace.up, shared, strict=True))) for trace in own)
+
+
+def endless(seed: int | str, climate: Climate = Climate()) -> Iterator[tuple[float, float]]:
+    """When a market is up, from one time to another in seconds, without an end; always the same for the same arguments.
+
+    Unlike `weather` it begins in the middle of a spell, as a market is found, and times are not rounded to steps. A
+    spell lasts LONGEST_SPELL at most. The swing of the climate is left out.
+    """
+    random = Random(f"endless {seed}")  # noqa: S311  not for secrets
+    up, begun = random.random() < 0.5, -SETTLING * random.random()
+    while True:
+        weight = climate.up if up else climate.down
+        drawn = climate.young * ((1 - random.random()) ** (-1 / weight) - 1)
+        end = begun + min(max(drawn, SHORTEST_SPELL), LONGEST_SPELL)
+        if up and end > 0:
+            yield max(begun, 0.0), end
+        up, begun = not up, end
+
+
+def weight_of(mean: float, young: float = 1200.0) -> float:
+    """The weight of spells that last `mean` seconds on average, those that would be longer cut off at LONGEST_SPELL.
+
+    Without the cut, spells of a weight of 1 or less have no mean. Raises ValueError unless `mean` is from a minute to
+    half of LONGEST_SPELL.
+    """
+    if not SHORTEST_SPELL <= mean <= LONGEST_SPELL / 2:
+        raise ValueError(f"the mean of spells must be {SHORTEST_SPELL} to {LONGEST_SPELL / 2:.0f} seconds; got {mean}")
+    low, high = 1e-3, 1e3
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_spell(middle, young) > mean else (low, middle)
+    return (low + high) / 2
+
+
+def mean_spell(weight: float, young: float = 1200.0) -> float:
+    """The mean of spells of this weight in seconds, those that would be longer cut off at LONGEST_SPELL."""
+    ratio, beyond = 1 + LONGEST_SPELL / young, weight - 1
+    return young * (log(ratio) if abs(beyond) < 1e-9 else (1 - ratio**-beyond) / beyond)
 
 
 def made_up(seed: int | str, *, together: bool = False) -> list[tuple[Trace, ...]]:

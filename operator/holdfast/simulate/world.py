@@ -27,7 +27,7 @@ from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.progress import take_progress
 from holdfast.simulate.durations import ZERO, Durations
 from holdfast.simulate.economy import Watched
-from holdfast.simulate.errors import SimulationError
+from holdfast.simulate.errors import SimulationError, UnfinishedError
 from holdfast.simulate.machines import Machine
 from holdfast.simulate.program import Pod, Stage
 from holdfast.simulate.storage import Storage
@@ -108,7 +108,7 @@ class World:
         return bool(self.status.phase and self.status.phase.final)
 
     def run(self, limit: timedelta) -> TrainingJobStatus:
-        """Run until the job is over. Raises SimulationError if it is not over after `limit`."""
+        """Run until the job is over. Raises UnfinishedError if it is not over after `limit`."""
         last = BEGIN + limit
         self._settle()
         while not self.over:
@@ -130,7 +130,7 @@ class World:
             at = self._next()
             if at is None or at > last:
                 said = self.status.decision.reason if self.status.decision else "nothing was decided"
-                raise SimulationError(f"the job is not over after {last - BEGIN}: {self.status.phase}: {said}")
+                raise UnfinishedError(f"the job is not over after {last - BEGIN}: {self.status.phase}: {said}")
             self.now = at
             if self._turn() or (self._wake is not None and at >= self._wake):
                 return

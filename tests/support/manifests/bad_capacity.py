@@ -98,6 +98,21 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "should match",
         "decimal string",
     ),
+    Bad(
+        "tier-accelerators-without-accelerator",
+        {f"{_TIER}/accelerator": REMOVED, f"{_TIER}/acceleratorsPerNode": 4, "spec/trainer/acceleratorsPerNode": 0},
+        f"{_FIRST_TIER}.acceleratorsPerNode",
+        "no accelerator",
+        "acceleratorsPerNode needs accelerator",
+    ),
+    Bad(
+        "tier-accelerators-zero",
+        {f"{_TIER}/acceleratorsPerNode": 0},
+        f"{_FIRST_TIER}.acceleratorsPerNode",
+        "0",
+        "greater than or equal to 1",
+        "at least 1",
+    ),
     Bad("pace-zero", {f"{_TIER}/pace": "0s"}, f"{_FIRST_TIER}.pace", "0s", "longer than 0s"),
     Bad("pace-number", {f"{_TIER}/pace": "2.5"}, f"{_FIRST_TIER}.pace", "2.5", "should match", "whole parts"),
     Bad(

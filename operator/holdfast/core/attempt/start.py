@@ -15,6 +15,7 @@ from holdfast.core.books.history import has_run, settle_loss
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.members import few_enough, fresh_ranks, is_member
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.pods import PodView
@@ -121,7 +122,7 @@ def acquiring(draft: Draft, attempt: Attempt) -> Attempt:
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
     waited = attempt.in_line_since is not None and attempt.created_at is None  # it could not take nodes so far
     deadline = attempt.acquire_deadline if attempt.acquire_deadline and not waited else draft.now + timeout
-    asked = draft.snapshot.job.spec.trainer.accelerators_per_node
+    asked = accelerators_on(draft.snapshot.job.spec.trainer, attempt.tier)
     changes = {"created_at": draft.now, "acquire_deadline": deadline, "retry_at": None, "accelerators": asked}
     return attempt.model_copy(update={"state": AttemptState.ACQUIRING, **changes})
 

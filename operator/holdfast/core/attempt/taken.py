@@ -9,6 +9,7 @@ from holdfast.api.attempt import EndKind, PodRecord
 from holdfast.api.profile import Tier
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.usable_nodes import tolerates, why_leaving
+from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.notices import NODE_SIGNS
 from holdfast.core.observe.pods import PodView
@@ -24,7 +25,7 @@ def was_granted(turn: Turn, pod: PodView, node: NodeView | None) -> bool:
     node, and admission plugins give pods tolerations of which the tier does not know.
     """
     tier, trainer = turn.attempt.tier, turn.draft.snapshot.job.spec.trainer
-    asked = tier.accelerator is None or pod.devices.get(tier.accelerator, 0) >= trainer.accelerators_per_node
+    asked = tier.accelerator is None or pod.devices.get(tier.accelerator, 0) >= accelerators_on(trainer, tier)
     return (
         pod.bound
         and asked

@@ -1,8 +1,9 @@
 """What was measured of tiers: the typical and the worst of a few times, and how fast each tier of a grid is.
 
 A pace that was measured wins. `capacity.tiers[].pace` states the pace of a tier on which the job has not trained yet.
-Stated paces are scaled so that they agree with what was measured, so only their ratios count. Without either, a tier
-with a CPU counts as far slower than accelerators. Among accelerators, the price is the only hint: a tier that costs
+Stated paces are scaled so that they agree with what was measured, so then only their ratios count. Before anything was
+measured, those that are written in the job itself count as they are. Without either, a tier with a CPU counts as far
+slower than accelerators. Among accelerators, the price is the only hint: a tier that costs
 less is assumed to be slower, but still cheaper for each unit of work, so that the job tries it where there is time. A
 Spot tier that costs more than the known Spot tiers is assumed to be faster than they are, or a job whose first node is
 slow would never try it. No tier is assumed to be faster than the fastest known one.
@@ -38,8 +39,8 @@ def at_worst(measured: Measured) -> timedelta:
 class Speeds(NamedTuple):
     """The speed of each tier, relative to the tier `reference`.
 
-    `pace` is in seconds per step on the reference tier; None if no pace was measured. `assumed` are the tiers whose
-    speed was neither measured nor stated.
+    `pace` is in seconds per step on the reference tier; None if no pace was measured and the job states none. `assumed`
+    are the tiers whose speed was neither measured nor stated.
     """
 
     by_tier: Mapping[str, float]
@@ -64,7 +65,8 @@ def find_speeds(tiers: Sequence[ProfileTier], measured: Mapping[str, float], *, 
         if tier.name not in paces:
             speeds[tier.name] = _assumed(tier, tiers, {name: speeds[name] for name in paces}, on_cpu=on_cpu)
     unknown = frozenset(tier.name for tier in tiers if tier.name not in paces)
-    return Speeds(speeds, first.name if first else None, measured[first.name] if first else None, unknown)
+    base = first if shared else reference
+    return Speeds(speeds, base.name if base else None, paces[base.name] if base else None, unknown)
 
 
 def _reference(tiers: Sequence[ProfileTier]) -> ProfileTier | None:

@@ -31,6 +31,7 @@ from holdfast.core.capacity.spells import (
     with_attempt,
 )
 from holdfast.core.capacity.usable_nodes import usable_node_since
+from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
 
@@ -147,7 +148,6 @@ class _Ahead:
         self.assumed = snapshot.config.assumed
         self.own = {one.tier: one for one in status.tiers}
         self.shared = {one.tier: one for one in snapshot.profile.status.tiers} if snapshot.profile else {}
-        self.accelerators = snapshot.job.spec.trainer.accelerators_per_node
         self.goal = snapshot.job.spec.goal.steps or status.progress.steps
         self.here = _here(status.current)
         # The report is newer than status, which is old after an hour without an operator.
@@ -248,7 +248,8 @@ class _Ahead:
     def _spell(self, tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Spell | None:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""
         namespace = self.snapshot.job.metadata.namespace
-        spell, others = own_spell(own, self.accelerators), shared_spell(shared, self.accelerators, namespace)
+        asked = accelerators_on(self.snapshot.job.spec.trainer, tier)
+        spell, others = own_spell(own, asked), shared_spell(shared, asked, namespace)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
                 known = own if own and own.acquire else shared

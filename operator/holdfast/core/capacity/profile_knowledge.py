@@ -10,8 +10,9 @@ namespace are refused than have a node there now. The time of a start is the pro
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from holdfast.api.knowledge import (
@@ -25,7 +26,7 @@ from holdfast.api.knowledge import (
     TierKnowledge,
 )
 from holdfast.api.objects import TrainingJob
-from holdfast.api.profile import CapacityProfileStatus
+from holdfast.api.profile import CapacityProfileStatus, Tier
 from holdfast.core.capacity.knowledge import Known, find, spell_fields
 from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts, stored_level
 from holdfast.core.capacity.spells import (
@@ -37,7 +38,7 @@ from holdfast.core.capacity.spells import (
     shape_spell,
     stored_spell,
 )
-from holdfast.core.observe.demand import Demand
+from holdfast.core.observe.demand import Demand, accelerators_on
 from holdfast.core.observe.digest import digest
 
 RENEW: Final = timedelta(minutes=5)  # a tier's seen_at is written so often, so that it does not look old to other jobs
@@ -47,7 +48,8 @@ SECOND: Final = timedelta(seconds=1)
 class JobView(NamedTuple):
     """What one job knows of the tiers, and what it takes to judge a refusal.
 
-    `on` are the tiers on which the job has a node now, `obtained` those on which it has one or had one.
+    `on` are the tiers on which the job has a node now, `obtained` those on which it has one or had one. `accelerators`
+    has the number that its pods ask for on each tier where that is not the number of `demand`.
     """
 
     namespace: str
@@ -55,16 +57,27 @@ class JobView(NamedTuple):
     known: Known
     on: frozenset[str] = frozenset()
     obtained: frozenset[str] = frozenset()
+    accelerators: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
-    def of(cls, job: TrainingJob, known: Known) -> Self:
-        """The view of a job; `known` is what it knows, updated by its present attempts."""
-        demand, attempts = Demand.of(job.spec.trainer), (job.status.current, job.status.successor)
-        same = (None, demand.accelerators)  # what the job obtained before an edit says nothing of what it asks for now
-        alive = [one for one in attempts if one and one.scheduled_at and one.accelerators in same]
+    def of(cls, job: TrainingJob, known: Known, tiers: Iterable[Tier] = ()) -> Self:
+        """The view of a job on these tiers; `known` is what it knows, updated by its present attempts."""
+        trainer, attempts = job.spec.trainer, (job.status.current, job.status.successor)
+        own = {tier.name: accelerators_on(trainer, tier) for tier in tiers if tier.accelerators_per_node}
+        view = cls(job.metadata.namespace, Demand.of(trainer), known, accelerators=own)
+
+        def is_same(tier: str, asked: int | None) -> bool:
+            """What the job obtained before an edit says nothing of what it asks for now."""
+            return asked in (None, view.demand_on(tier).accelerators)
+
+        alive = [one for one in attempts if one and one.scheduled_at and is_same(one.tier.name, one.accelerators)]
         on = frozenset(one.tier.name for one in alive if loss_known_at(one) is None)
-        obtained = on.union(one.tier for one in known if (one.node_time or one.acquire) and one.accelerators in same)
-        return cls(job.metadata.namespace, demand, known, on, obtained)
+        had = (one for one in known if (one.node_time or one.acquire) and is_same(one.tier, one.accelerators))
+        return view._replace(on=on, obtained=on.union(one.tier for one in had))
+
+    def demand_on(self, tier: str) -> Demand:
+        """What each pod asks for on this tier."""
+        return self.demand._replace(accelerators=self.accelerators.get(tier, self.demand.accelerators))
 
 
 def profile_status(
@@ -133,17 +146,19 @@ def merge_measured(before: Measured | None, jobs: Measured | None) -> Measured |
 
 
 class _Sighting(NamedTuple):
-    """One job's spell of a tier, and how many accelerators its pods asked for then."""
+    """One job's spell of a tier, how many accelerators its pods asked for then, and what they ask for now."""
 
     job: JobView
     spell: Spell
     accelerators: int
+    demand: Demand
 
 
 def _sighting(job: JobView, known: TierKnowledge | None) -> _Sighting | None:
     if known is None or (spell := stored_spell(known)) is None:
         return None
-    return _Sighting(job, spell, job.demand.accelerators if known.accelerators is None else known.accelerators)
+    demand = job.demand_on(known.tier)
+    return _Sighting(job, spell, demand.accelerators if known.accelerators is None else known.accelerators, demand)
 
 
 def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[_Sighting], list[_Sighting]]:
@@ -151,27 +166,27 @@ def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[
     seen = [one for job in jobs if (one := _sighting(job, find(job.known, tier)))]
     shared = [one for one in seen if one.spell.state in (Seen.UP, Seen.LOST)]
     # The rest of what a job demanded before an edit is not known.
-    unedited = [one for one in seen if one.accelerators == one.job.demand.accelerators]
+    unedited = [one for one in seen if one.accelerators == one.demand.accelerators]
     refused = [one for one in unedited if one.spell.state is Seen.REFUSED and now - one.spell.seen_at <= FRESH]
     least: dict[str, int] = {}  # the smallest number of accelerators that each namespace was refused
     for one in refused:
-        asked, namespace = one.job.demand.accelerators, one.job.namespace
+        asked, namespace = one.demand.accelerators, one.job.namespace
         least[namespace] = min(asked, least.get(namespace, asked))
     if len(least) > 1:
         of_two = sorted(least.values())[1]
-        shared += [one for one in refused if one.job.demand.accelerators >= of_two]
-        refused = [one for one in refused if one.job.demand.accelerators < of_two]  # these are of one namespace
+        shared += [one for one in refused if one.demand.accelerators >= of_two]
+        refused = [one for one in refused if one.demand.accelerators < of_two]  # these are of one namespace
     home = [job for job in jobs if refused and job.namespace == refused[0].job.namespace]
-    demands = {one.job.demand for one in refused}
+    demands = {one.demand for one in refused}
     counting = {demand for demand in demands if _counts_at_home(tier, demand, refused, home)}
-    return shared, [one for one in refused if one.job.demand in counting]
+    return shared, [one for one in refused if one.demand in counting]
 
 
 def _counts_at_home(tier: str, demand: Demand, refused: Sequence[_Sighting], jobs: Sequence[JobView]) -> bool:
     """True if the refusal of a pod with this demand counts in its namespace; these are the namespace's jobs."""
-    fits = any(tier in job.obtained and job.demand.covers(demand) for job in jobs)
-    holders = sum(tier in job.on and job.demand.accelerators >= demand.accelerators for job in jobs)
-    return fits and sum(one.job.demand.accelerators <= demand.accelerators for one in refused) > holders
+    fits = any(tier in job.obtained and job.demand_on(tier).covers(demand) for job in jobs)
+    holders = sum(tier in job.on and job.demand_on(tier).accelerators >= demand.accelerators for job in jobs)
+    return fits and sum(one.demand.accelerators <= demand.accelerators for one in refused) > holders
 
 
 def _refusals(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> tuple[NamespaceRefusal, ...]:
@@ -179,7 +194,7 @@ def _refusals(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -
     merged = {(one.namespace, one.accelerators): refusal_spell(one) for one in before.refusals}
     spells: dict[tuple[str, int], list[Spell]] = {}
     for one in seen:
-        key = digest(one.job.namespace), one.job.demand.accelerators
+        key = digest(one.job.namespace), one.demand.accelerators
         spells.setdefault(key, []).append(one.spell)
     for key, found in spells.items():
         merged[key] = merge_spells(merged.get(key), found, now) or found[0]

@@ -41,6 +41,11 @@ class Demand(NamedTuple):
         return larger and self.memory >= other.memory and self.nodes >= other.nodes
 
 
+def accelerators_on(trainer: Trainer, tier: Tier) -> int:
+    """How many accelerators each pod asks for on this tier if the tier has any; 0 if the program needs none."""
+    return trainer.accelerators_per_node and (tier.accelerators_per_node or trainer.accelerators_per_node)
+
+
 def requested_anywhere(trainer: Trainer) -> dict[str, str]:
     """The resources of one pod of this trainer on every tier: without accelerators and the extra ones of a tier."""
     asked = trainer.resources
@@ -51,8 +56,8 @@ def requested_anywhere(trainer: Trainer) -> dict[str, str]:
 def requested(trainer: Trainer, tier: Tier) -> dict[str, str]:
     """The resources of one pod of this trainer on the tier."""
     wanted = requested_anywhere(trainer)
-    if tier.accelerator and trainer.accelerators_per_node:
-        wanted[tier.accelerator] = str(trainer.accelerators_per_node)
+    if tier.accelerator and (number := accelerators_on(trainer, tier)):
+        wanted[tier.accelerator] = str(number)
     return wanted | dict(getattr(tier, "extra_resources", {}))
 
 

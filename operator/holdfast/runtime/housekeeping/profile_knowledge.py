@@ -212,14 +212,14 @@ class ProfileStatusWriter:
         known = profile_knowledge.profile_status(
             tiers,
             profile.status,
-            [self._view(job, now) for job in jobs],
+            [self._view(job, profile, now) for job in jobs],
             totals=count.totals(tiers),
             level=count.level,
             now=now,
         )
         return known.model_copy(update={"nodes": bad_nodes.of_profile(profile, jobs, self._cache.cluster, now)})
 
-    def _view(self, job: TrainingJob, now: datetime) -> profile_knowledge.JobView:
+    def _view(self, job: TrainingJob, profile: CapacityProfile, now: datetime) -> profile_knowledge.JobView:
         """What the job knows now. The words of the scheduler say why a pod of it waits."""
         key, trainer, cluster = Key(job.metadata.namespace, job.metadata.name), job.spec.trainer, self._cache.cluster
 
@@ -228,7 +228,7 @@ class ProfileStatusWriter:
             return refusal_of(mine, attempt, trainer, cluster)
 
         known = with_attempts(job.status, now, self._acquire_time, shown)
-        return profile_knowledge.JobView.of(job, known)
+        return profile_knowledge.JobView.of(job, known, profile.spec.tiers)
 
     async def _write(self, profile: CapacityProfile, status: CapacityProfileStatus) -> None:
         """Write every field, including empty ones, because the old status may have any content."""

@@ -61,9 +61,13 @@ def test_paces_of_a_profile_say_nothing_if_they_cannot_be_compared():
 
 
 def test_before_anything_was_measured_stated_paces_are_compared():
-    found = find_speeds((tier("a", pace=12), tier("b", "Dedicated", pace=6)), {}, shared=True)
+    tiers = tier("a", pace=12), tier("b", "Dedicated", pace=6)
+    found = find_speeds(tiers, {}, shared=True)
     assert found.by_tier == {"a": 0.5, "b": 1.0}
-    assert (found.reference, found.pace) == (None, None)
+    assert (found.reference, found.pace) == (None, None), "in a profile they are of some other program"
+    # Breaks if policy Deadline has to train some steps first although the job says how long its steps take.
+    found = find_speeds(tiers, {}, shared=False)
+    assert (found.by_tier, found.reference, found.pace) == ({"a": 0.5, "b": 1.0}, "b", 6)
 
 
 def test_a_cheaper_accelerator_that_was_never_used_is_assumed_to_be_slower_and_cheaper_for_each_unit_of_work():

@@ -16,6 +16,7 @@ from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.capacity.choose import choose
 from holdfast.core.capacity.outlook import LONGEST_AUTO, MOST_SHARE
+from holdfast.core.observe.nodes import ClusterView
 from holdfast_train.save import interval
 
 HOUR = 3600.0
@@ -50,6 +51,16 @@ def test_a_checkpoint_may_be_newer_than_what_was_said():
 def test_a_tier_is_up_for_pods_of_the_size_that_it_gave_nodes_to(accelerators, available):
     before = status(tiers=(known(**seen("Up", -900, -10), accelerators=accelerators),))
     assert tier_view("spot", before).available is available
+
+
+# Breaks if what pods with four accelerators saw of a tier that has four a node counts as seen by pods of another size.
+@pytest.mark.parametrize(("seen_by", "available"), [(4, True), (1, None)])
+def test_a_tier_with_its_own_number_of_accelerators_is_known_by_that_number(seen_by, available):
+    before = status(tiers=(known(**seen("Up", -900, -10), accelerators=seen_by),))
+    four = [{**one, "acceleratorsPerNode": 4} if one["name"] == "spot" else one for one in TIERS]
+    seen_now = snapshot(job(before, capacity={"tiers": four}), cluster=ClusterView())
+    found = choose(seen_now, before, seen_now.grid)
+    assert next(one for one in found.outlook.view.tiers if one.name == "spot").available is available
 
 
 def test_the_users_wish_is_passed_on():
@@ -190,7 +201,8 @@ def test_a_stated_pace_counts_until_the_job_has_measured_one():
     assert [one.speed_assumed for one in view(before, tiers=stated).tiers] == [False, False, True]
     after = status(tiers=(known("spot", pace=3 * SECOND), known("dedicated", pace=3 * SECOND)))
     assert [one.speed for one in view(after, tiers=stated).tiers] == [1.0, 1.0, 0.02]
-    assert ahead(status(), tiers=stated).missing.reason == "PaceUnknown", "work is known only once steps were measured"
+    first = ahead(status(), tiers=stated)
+    assert (first.missing, first.work.reference, first.view.work) == (None, "dedicated", 100_000)
 
 
 def test_two_tiers_without_accelerators_are_alike():

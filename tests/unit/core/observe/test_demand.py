@@ -8,7 +8,7 @@ from tests.support.decisions.snapshots import FULL, job, node, nodes, pending, p
 from holdfast.api.job import Resources, Trainer
 from holdfast.api.knowledge import Seen
 from holdfast.api.profile import ProfileTier
-from holdfast.core.observe.demand import Demand, refusal, requested, too_small
+from holdfast.core.observe.demand import Demand, accelerators_on, refusal, requested, too_small
 from holdfast.core.observe.nodes import ClusterView
 
 TRAINER = Trainer(image="x", accelerators_per_node=2, resources=Resources(cpu="4", memory="8Gi"))
@@ -26,6 +26,17 @@ def test_what_a_pod_asks_for():
     assert requested(TRAINER, cpu) == {"cpu": "4", "memory": "8Gi"}
     rdma = ProfileTier(name="spot", kind="Spot", accelerator="amd.com/gpu", extra_resources={"rdma/hca": "1"})
     assert requested(TRAINER, rdma) == {"cpu": "4", "memory": "8Gi", "amd.com/gpu": "2", "rdma/hca": "1"}
+
+
+# Breaks if a node of a tier that has one large accelerator counts as too small for pods that need four small ones.
+def test_a_tier_says_how_many_accelerators_its_nodes_have():
+    large = tier().model_copy(update={"accelerators_per_node": 1})
+    assert requested(TRAINER, large)["nvidia.com/gpu"] == "1"
+    assert [accelerators_on(trainer(gpus=number), large) for number in (0, 1, 8)] == [0, 1, 1]
+    assert accelerators_on(trainer(gpus=8), tier()) == 8
+    one_each = ClusterView([node("n1", allocatable={**OFFER, "nvidia.com/gpu": "1"})])
+    assert refusal(pending(unscheduled_message=FULL), tier(), TRAINER, one_each) is Seen.UNFIT
+    assert refusal(pending(unscheduled_message=FULL), large, TRAINER, one_each) is Seen.REFUSED
 
 
 def test_what_is_too_small():

@@ -106,6 +106,16 @@ def test_only_a_pod_that_lacks_capacity_takes_a_tier_out(world: World, reason: s
     assert world.status().out == out
 
 
+# Breaks if what pods with four accelerators were refused is written down as if they had asked for one.
+def test_a_refusal_is_kept_by_the_number_of_accelerators_of_the_tier(world: World) -> None:
+    four = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "acceleratorsPerNode": 4}
+    raw = {"metadata": {"name": "grid", "uid": "grid"}, "spec": {"tiers": [four]}}
+    world.cache.put_profile(world.client.put(f"{PATH}/grid", raw))
+    world.waiting("a", "Unschedulable", FULL)
+    world.once()
+    assert [one.accelerators for one in world.status().tiers[0].refusals] == [4]
+
+
 # Errors
 
 
