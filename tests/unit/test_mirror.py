@@ -28,6 +28,7 @@ MANIFESTS = "tested with good and bad manifests"
 TYPED = "a part of commands, which the tests type"
 ROWS = "evidence and actions of rows of the transition table"
 TRAINED = "trainings with the library itself"
+PAGES = "what the pages show over HTTP"
 PODS = "a part of the node agent, which needs a control plane"
 
 ELSEWHERE = (
@@ -48,9 +49,11 @@ ELSEWHERE = (
     Elsewhere("cli/demo", "stories", "scenes, which the script plays", "tests/unit/cli/demo/test_script.py"),
     Elsewhere("cli/demo", "bucket command errors logs play", "the demo as a whole", "tests/e2e/test_demo.py"),
     Elsewhere("cli/demo", "screen summary", "the lines that the demo prints", "tests/unit/cli/demo/test_shown.py"),
-    Elsewhere("cli/jobs", "watch", TYPED, "tests/unit/cli/test_commands.py"),
+    Elsewhere("cli/jobs", "request watch", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "console", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
+    Elsewhere("cli/ui", "actions cluster drawn job_view", PAGES, "tests/unit/cli/ui/test_app.py"),
+    Elsewhere("cli/ui", "kept_list pulse views", PAGES, "tests/unit/cli/ui/test_app.py"),
     Elsewhere("cli/why", "as_json reasons screen", TYPED, "tests/unit/cli/why/test_command.py"),
     Elsewhere("core", "decision", "only fields", "tests/unit/core/test_decide.py"),
     Elsewhere("core", "draft", "what a turn writes", "tests/unit/core/test_turn.py"),
