@@ -29,6 +29,8 @@ TYPED = "a part of commands, which the tests type"
 ROWS = "evidence and actions of rows of the transition table"
 TRAINED = "trainings with the library itself"
 PANELS = "every panel and query is looked at"
+PAGE = "sections of the page of a job"
+PAGES = "what the pages show over HTTP"
 PODS = "a part of the node agent, which needs a control plane"
 
 ELSEWHERE = (
@@ -49,12 +51,17 @@ ELSEWHERE = (
     Elsewhere("cli/demo", "stories", "scenes, which the script plays", "tests/unit/cli/demo/test_script.py"),
     Elsewhere("cli/demo", "bucket command errors logs play", "the demo as a whole", "tests/e2e/test_demo.py"),
     Elsewhere("cli/demo", "screen summary", "the lines that the demo prints", "tests/unit/cli/demo/test_shown.py"),
-    Elsewhere("cli/jobs", "watch", TYPED, "tests/unit/cli/test_commands.py"),
+    Elsewhere("cli/jobs", "request watch", TYPED, "tests/unit/cli/test_commands.py"),
+    Elsewhere("cli/pages", "attempts inputs job_sections stored_job", PAGE, "tests/unit/cli/pages/test_job_page.py"),
+    Elsewhere("cli/pages", "page", "only fields", "tests/unit/cli/pages/test_document.py"),
     Elsewhere("cli/plan", "as_json as_page comparison", TYPED, "tests/unit/cli/plan"),
     Elsewhere("cli/plan", "request screen values", TYPED, "tests/unit/cli/plan"),
+    Elsewhere("cli/report", "command gather", TYPED, "tests/unit/cli/report/test_report.py"),
     Elsewhere("cli/terminal", "console", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
-    Elsewhere("cli/why", "as_json reasons screen", TYPED, "tests/unit/cli/why/test_command.py"),
+    Elsewhere("cli/ui", "actions cluster drawn job_view", PAGES, "tests/unit/cli/ui/test_app.py"),
+    Elsewhere("cli/ui", "kept_list pulse views", PAGES, "tests/unit/cli/ui/test_app.py"),
+    Elsewhere("cli/why", "as_json reading reasons screen", TYPED, "tests/unit/cli/why/test_command.py"),
     Elsewhere("core", "decision", "only fields", "tests/unit/core/test_decide.py"),
     Elsewhere("core", "draft", "what a turn writes", "tests/unit/core/test_turn.py"),
     Elsewhere("core", "errors", EXCEPTIONS, "tests/unit/core/test_decide.py"),

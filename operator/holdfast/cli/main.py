@@ -55,6 +55,10 @@ COMMANDS: Final = {
         "holdfast.cli.simulate:run",
         "Show what policies would have cost on spot markets.",
     ),
+    "ui": Place(
+        "holdfast.cli.ui.command:ui",
+        "Show jobs and tiers in a browser, live, and ask jobs to save, move or pause.",
+    ),
     "version": Place(
         "holdfast.cli.version:version",
         "Show the versions of holdfast, of its API and of the cluster.",

@@ -18,7 +18,6 @@ from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.core.observe import bad_nodes
-from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import NodeView
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
@@ -82,8 +81,7 @@ def list_nodes(
             if not one.faults:
                 continue
             newest = one.faults[-1]
-            number = bad_nodes.count(one.faults, digest(namespace))
-            state = "avoided" if number >= bad_nodes.AVOIDED else "last choice" if number else formats.NOTHING
+            state = bad_nodes.standing(one.faults, namespace) or formats.NOTHING
             age = formats.span(now - newest.at)
             rows.append(_row(state, one.node, profile.metadata.name, str(len(one.faults)), newest.reason, age))
     return rows

@@ -127,7 +127,8 @@ async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
     notes: tuple[str, ...] = ()
     if credentials is None:
         if not await asyncio.to_thread(has_own_credentials):
-            raise CliError(f"{why}, and there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)
+            before = f"{why}, and " if why else ""
+            raise CliError(f"{before}there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)
         credentials = Credentials()
         notes = (f"{why}; your own AWS credentials are used",) if why else ()
     return Found(

@@ -25,6 +25,11 @@ def jobs_path(namespace: str | None) -> str:
     return f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}" if namespace else f"{_BASE}/{JOB_PLURAL}"
 
 
+def profiles_path() -> str:
+    """The API path of all profiles."""
+    return f"{_BASE}/{PROFILE_PLURAL}"
+
+
 def events_path(namespace: str) -> str:
     """The API path of the Events of a namespace."""
     return f"/api/v1/namespaces/{namespace}/events"
@@ -127,12 +132,12 @@ async def grid(client: Client, job: TrainingJob) -> tuple[Tier, ...]:
 
 async def get_profile(client: Client, name: str) -> CapacityProfile:
     """One profile. Raises ApiError; SpecError if this version cannot read it."""
-    return CapacityProfile.parse(await client.request("GET", f"{_BASE}/{PROFILE_PLURAL}/{name}"))
+    return CapacityProfile.parse(await client.request("GET", f"{profiles_path()}/{name}"))
 
 
 async def list_profiles(client: Client) -> list[CapacityProfile]:
     """All profiles by name. Raises ApiError; SpecError if this version cannot read one."""
-    items, _ = await client.list_all(f"{_BASE}/{PROFILE_PLURAL}")
+    items, _ = await client.list_all(profiles_path())
     found = [CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND}) for raw in items]
     return sorted(found, key=lambda profile: profile.metadata.name)
 
@@ -140,10 +145,17 @@ async def list_profiles(client: Client) -> list[CapacityProfile]:
 async def annotate_profile(client: Client, profile: CapacityProfile, key: str, value: str) -> None:
     """Set one annotation of a profile that has not changed since it was read. Raises ApiError."""
     meta = {"annotations": {key: value}, "resourceVersion": profile.metadata.resource_version}
-    await client.request("PATCH", f"{_BASE}/{PROFILE_PLURAL}/{profile.metadata.name}", body={"metadata": meta})
+    await client.request("PATCH", f"{profiles_path()}/{profile.metadata.name}", body={"metadata": meta})
 
 
 async def annotate(client: Client, namespace: str, name: str, key: str, value: str) -> TrainingJob:
     """Set one annotation. Raises ApiError."""
     body = {"metadata": {"annotations": {key: value}}}
     return TrainingJob.parse(await client.request("PATCH", job_path(namespace, name), body=body))
+
+
+async def set_suspend(client: Client, namespace: str, name: str, suspended: bool) -> TrainingJob:
+    """Set spec.suspend. Raises ApiError."""
+    return TrainingJob.parse(
+        await client.request("PATCH", job_path(namespace, name), body={"spec": {"suspend": suspended}})
+    )

@@ -1,7 +1,7 @@
 """A list of the API server that stays current: read once, then watched."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,13 +16,21 @@ class LiveList:
     """The objects of one list. Use it inside `running`.
 
     `trouble` is the error of the last request, None while the watch works; `since` is when the trouble began, by the
-    clock of the event loop. An error that does not pass ends the updates.
+    clock of the event loop. An error that does not pass ends the updates. `changed` is called after each change of the
+    objects or of `trouble`.
     """
 
-    def __init__(self, client: Client, path: str, params: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._client = client
         self._path = path
         self._params = dict(params or {})
+        self._changed = changed
         self._objects: dict[str, dict[str, Any]] = {}
         self._version = 0
         self._task: asyncio.Task[None] | None = None
@@ -50,14 +58,21 @@ class LiveList:
         if self._task is not None and self._task.done():
             self._task.result()
 
+    async def ended(self) -> None:
+        """Wait until an error ended the updates. Raises it if it is not the API server's; that one is `trouble`."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
     async def _follow(self) -> None:
         while True:
-            try:
-                await self._watch()
-                self.trouble = None
-            except ApiError as error:
-                if not await self._recover(error):
-                    return
+            if self.trouble is not None and not await self._renew():
+                return
+            if self.trouble is None:
+                try:
+                    await self._watch()
+                except ApiError as error:
+                    if not await self._recover(error):
+                        return
             await asyncio.sleep(PAUSE)
 
     async def _recover(self, error: ApiError) -> bool:
@@ -66,33 +81,46 @@ class LiveList:
             self._note(error)
             if not error.transient:
                 return False
+        return await self._renew()
+
+    async def _renew(self) -> bool:
+        """Read the list; False if it failed in a way that does not pass."""
         try:
             await self._read()
-        except ApiError as again:
-            self._note(again)
-            return again.transient
-        self.trouble = None
+        except ApiError as error:
+            self._note(error)
+            return error.transient
+        self._well()
         return True
 
     def _note(self, error: ApiError) -> None:
         if self.trouble is None:
             self.since = asyncio.get_running_loop().time()
         self.trouble = error
+        self._changed()
+
+    def _well(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            self._changed()
 
     async def _read(self) -> None:
         items, self._version = await self._client.list_all(self._path, self._params)
         self._objects = {_key(raw): raw for raw in items}
+        self._changed()
 
     async def _watch(self) -> None:
         async for event in self._client.watch(self._path, self._params, self._version):
             raw = event.get("object") or {}
             self._version = int((raw.get("metadata") or {}).get("resourceVersion") or self._version)
-            self.trouble = None
+            self._well()
             match event.get("type"):
                 case "ADDED" | "MODIFIED":
                     self._objects[_key(raw)] = raw
+                    self._changed()
                 case "DELETED":
                     self._objects.pop(_key(raw), None)
+                    self._changed()
 
 
 def _key(raw: Mapping[str, Any]) -> str:

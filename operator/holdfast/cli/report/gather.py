@@ -37,7 +37,7 @@ def gather(where: Where) -> JobInputs:
     """
     if not where.is_address:
         found, place = asyncio.run(_of_job(where))
-        return found if place is None else _read_place(found, place)
+        return found if place is None else read_place(found, place)
     with opened(where) as (place, storage):
         if not _has_training(storage):
             raise CliError(
@@ -90,7 +90,7 @@ async def _reasons(client: Client, job: TrainingJob, now: datetime) -> Reasons:
     return find_reasons(job, await profile_of(client, job), await all_nodes(client), now)
 
 
-def _read_place(inputs: JobInputs, place: Found) -> JobInputs:
+def read_place(inputs: JobInputs, place: Found) -> JobInputs:
     """With what is in the storage of the job; a note if the storage does not answer, or refuses."""
     known = _noted(replace(inputs, place=place.uri), *place.notes)
     try:

@@ -11,7 +11,7 @@ if a second namespace says the same, or if the cluster itself says it: no tenant
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.api import names
 from holdfast.api.attempt import AttemptRecord, EndReason
@@ -120,6 +120,14 @@ def count(faults: Sequence[NodeFault], home: str) -> int:
     if len({one.namespace for one in faults}) > 1:
         return len(faults)
     return sum(one.namespace == home or one.reason in OF_THE_CLUSTER for one in faults)
+
+
+def standing(faults: Sequence[NodeFault], namespace: str) -> Literal["avoided", "last choice"] | None:
+    """How pods of a namespace treat a node with these faults; None if no fault counts for them."""
+    number = count(faults, digest(namespace))
+    if number >= AVOIDED:
+        return "avoided"
+    return "last choice" if number else None
 
 
 def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:

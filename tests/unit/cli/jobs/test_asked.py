@@ -6,20 +6,20 @@ import pytest
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
 from holdfast.cli.errors import CliError
-from holdfast.cli.jobs import request
+from holdfast.cli.jobs import asked
 
 CURRENT: dict[str, Any] = RUNNING["current"]
 NEWER = {**RUNNING["checkpoint"], "step": 300, "committedAt": "2026-11-21T09:03:10Z"}
 
 
 def test_ids_are_new_each_time_and_one_word() -> None:
-    ids = {request.new_id() for _ in range(3)}
+    ids = {asked.new_id() for _ in range(3)}
     assert len(ids) == 3
     assert all(len(one.split()) == 1 for one in ids)
 
 
 def test_checkpoint_waits_until_it_is_handled_and_saved() -> None:
-    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    outcome = asked.checkpoint_outcome(running_job(), "id-1")
     assert outcome(running_job()) is None
     # A save that was under way before the request was read is not the answer to it.
     assert outcome(running_job({"checkpoint": NEWER})) is None
@@ -30,13 +30,13 @@ def test_checkpoint_waits_until_it_is_handled_and_saved() -> None:
 
 
 def test_checkpoint_says_that_the_attempt_ended_first() -> None:
-    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    outcome = asked.checkpoint_outcome(running_job(), "id-1")
     with pytest.raises(CliError, match="attempt 3 ended before it saved"):
         outcome(running_job({"requests": {"checkpoint": "id-1"}, "attempt": 4}))
 
 
 def test_checkpoint_says_that_the_job_is_over() -> None:
-    outcome = request.checkpoint_outcome(running_job(), "id-1")
+    outcome = asked.checkpoint_outcome(running_job(), "id-1")
     with pytest.raises(CliError, match="is over"):
         outcome(running_job({"phase": "Completed", "current": None}))
 
@@ -55,9 +55,9 @@ def test_a_move_says_which_of_several_nodes_it_leaves(
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"trainer": trainer})})
     if argument is None:
         with pytest.raises(CliError, match="node"):
-            request.move_argument(job, tier, node)
+            asked.move_argument(job, tier, node)
     else:
-        assert request.move_argument(job, tier, node) == argument
+        assert asked.move_argument(job, tier, node) == argument
 
 
 @pytest.mark.parametrize("state", ["Intended", "Acquiring", "Starting", "Draining", None])
@@ -67,11 +67,11 @@ def test_one_of_several_nodes_is_left_only_while_the_job_trains(state: str | Non
     trainer = job.spec.trainer.model_copy(update={"nodes": 4})
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"trainer": trainer})})
     with pytest.raises(CliError, match=f"{state or 'no attempt'}.*only while it trains"):
-        request.move_argument(job, None, "n2")
+        asked.move_argument(job, None, "n2")
 
 
 def test_move_waits_for_a_later_attempt_that_runs() -> None:
-    outcome = request.move_outcome(running_job(), "id-2")
+    outcome = asked.move_outcome(running_job(), "id-2")
     handled = {"requests": {"move": "id-2"}}
     assert outcome(running_job({"current": {**CURRENT, "number": 4}})) is None
     assert outcome(running_job(handled)) is None
@@ -83,4 +83,4 @@ def test_move_waits_for_a_later_attempt_that_runs() -> None:
 @pytest.mark.parametrize("phase", ["Completed", "Failed"])
 def test_nothing_is_asked_of_a_job_that_is_over(phase: str) -> None:
     with pytest.raises(CliError, match=phase):
-        request.refuse_final(running_job({"phase": phase}))
+        asked.refuse_final(running_job({"phase": phase}))

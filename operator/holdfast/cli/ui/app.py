@@ -1,0 +1,117 @@
+"""The web application: addresses, documents, files, streams and actions."""
+
+import socket
+from typing import Final
+
+from aiohttp import ClientConnectionResetError, hdrs, web
+from aiohttp.typedefs import Handler
+
+from holdfast.api.errors import SpecError
+from holdfast.cli.pages.assets import asset
+from holdfast.cli.ui.actions import act
+from holdfast.cli.ui.cluster import Cluster
+from holdfast.cli.ui.security import Guard, add_headers
+from holdfast.cli.ui.stream import Stream
+from holdfast.cli.ui.views import LONGEST, view_of
+
+STREAMS: Final = 64  # pages that may be open at once
+LARGEST_BODY: Final = 4096  # bytes
+_TYPES: Final = {"css": "text/css", "js": "text/javascript"}
+_NAME: Final = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+ICON: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#2457c5"/>'
+    '<path d="M5 3v10M11 3v10M5 8h6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>'
+)
+
+
+@web.middleware
+async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Say what is wrong with a job that this version cannot read."""
+    try:
+        return await handler(request)
+    except SpecError as error:
+        return web.Response(status=422, text=f"this version cannot read the job: {error}\n")
+
+
+class Pages:
+    """The handlers. `scope` says what is shown of which cluster."""
+
+    def __init__(self, cluster: Cluster, guard: Guard, scope: str) -> None:
+        self._cluster = cluster
+        self._guard = guard
+        self._scope = scope
+        self._streams = 0
+
+    def app(self) -> web.Application:
+        """The application."""
+        app = web.Application(middlewares=[self._guard.middleware(), _in_words], client_max_size=LARGEST_BODY)
+        app.on_response_prepare.append(add_headers)
+        job = f"/jobs/{{namespace:{_NAME}}}/{{name:{_NAME}}}"
+        routes: list[tuple[str, Handler]] = [
+            ("/", self._home),
+            *((path, self._document) for path in ("/jobs", "/tiers", job)),
+            *((f"/{name}", self._file(name)) for name in ("page.js", "uplot.js", "live.js", "page.css")),
+            ("/favicon.ico", self._icon),
+            ("/events", self._events),
+        ]
+        for path, handler in routes:
+            app.router.add_get(path, handler, allow_head=False)
+        app.router.add_post(f"{job}/{{action:checkpoint|move|suspend|resume}}", self._act)
+        return app
+
+    async def _home(self, _: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/jobs")
+
+    async def _document(self, request: web.Request) -> web.StreamResponse:
+        async with view_of(self._cluster, request.path_qs) as view:
+            drawn = None if view is None else await view.draw()
+        if view is None or drawn is None:
+            raise web.HTTPNotFound(text="there is no such job, or you do not see it\n")
+        html = drawn.document(view.path, self._scope, self._cluster.trouble)
+        return web.Response(text=html, content_type="text/html", charset="utf-8")
+
+    def _file(self, name: str) -> Handler:
+        parts = (name, "live.css") if name == "page.css" else (name,)
+        kind = _TYPES[name.rpartition(".")[2]]
+
+        async def handler(_: web.Request) -> web.StreamResponse:
+            body = b"\n".join(asset(part) for part in parts)
+            return web.Response(body=body, content_type=kind, charset="utf-8")
+
+        return handler
+
+    async def _icon(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(text=ICON, content_type="image/svg+xml")
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= STREAMS:
+            return web.Response(status=503, text=f"{STREAMS} pages are open already: close some\n")
+        page, stamp = request.query.get("page", ""), request.query.get("stamp", "")
+        self._streams += 1
+        try:
+            async with view_of(self._cluster, page[:LONGEST]) as view:
+                if view is None:
+                    return web.Response(status=404, text="there is no such page\n")
+                response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
+                try:
+                    await response.prepare(request)
+                    await Stream(response, self._cluster, view).run(self._guard.post_token, stamp)
+                except ClientConnectionResetError:  # the tab is closed
+                    pass
+                except TimeoutError:
+                    if request.transport is not None:
+                        request.transport.abort()
+                return response
+        finally:
+            self._streams -= 1
+
+    async def _act(self, request: web.Request) -> web.StreamResponse:
+        return await act(self._cluster, request.match_info, dict(await request.post()))
+
+
+async def serve(app: web.Application, sock: socket.socket) -> web.AppRunner:
+    """Answer requests on a socket that listens, until `cleanup` of what is returned."""
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    await web.SockSite(runner, sock).start()
+    return runner

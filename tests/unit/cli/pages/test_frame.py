@@ -1,0 +1,60 @@
+"""The frame of live pages, and the actions that a page offers."""
+
+import re
+from typing import Any
+
+import pytest
+from tests.support.manifests.observed_jobs import running_job
+
+from holdfast.api.profile import Tier
+from holdfast.cli.pages.frame import Frame, actions, framed
+from holdfast.cli.pages.page import Fragment, Page
+
+HOSTILE = '"><img src=x onerror=alert(1)>'
+PAGE = Page("Jobs", (Fragment("head", "<h1>Jobs</h1>"), Fragment("table", "")))
+
+
+def possible(html: str) -> set[str]:
+    """The actions whose button can be pressed."""
+    return set(re.findall(r'data-opens="ask-(\w+)">', html))
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "expected"),
+    [({}, {}, {"checkpoint", "move", "suspend"}), ({"phase": "Starting"}, {}, {"move", "suspend"}),
+     ({"phase": "Suspended"}, {"suspend": True}, {"resume"}), ({"phase": "Completed", "current": None}, {}, set()),
+     ({"phase": "Failed", "current": None}, {}, set())],
+)  # fmt: skip
+def test_only_what_is_possible_can_be_asked(status: dict[str, Any], spec: dict[str, Any], expected: set[str]) -> None:
+    assert possible(actions(running_job(status, **spec), (), ())) == expected
+
+
+def test_a_move_offers_tiers_and_with_several_nodes_the_nodes() -> None:
+    one, tiers = running_job(), [Tier(name="spot", kind="Spot"), Tier(name="cpu", kind="CPU")]
+    assert '<option value="cpu">' in actions(one, tiers, ["n1"])
+    assert 'name="node"' not in actions(one, tiers, ["n1"])
+    four = running_job(trainer={"image": "x", "command": ["y"], "nodes": 4})
+    assert '<option value="n1">' in actions(four, tiers, ["n1"])
+    assert '<option value="n1">' not in actions(running_job({"current": None}, trainer={
+        "image": "x", "command": ["y"], "nodes": 4}), tiers, ["n1"])  # fmt: skip
+
+
+def test_every_action_asks_before_it_is_done() -> None:
+    html = actions(running_job(), (), ())
+    assert html.count("<dialog") == html.count('method="post"') == html.count("data-closes") == 3
+    assert " open" not in re.sub(r'"[^"]*"', "", html)
+
+
+def test_the_frame_has_a_skip_link_first_and_marks_the_page() -> None:
+    html = framed(PAGE, Frame("/jobs", "all", stamp="s")).fragments[0].html
+    assert html.startswith('<a class="skip" href="#head">')
+    assert '<a href="/jobs" aria-current="page">' in html
+    assert '<a href="/jobs" aria-current="true">' in framed(PAGE, Frame("/jobs/demo/a", "all")).fragments[0].html
+
+
+def test_hostile_texts_are_escaped() -> None:
+    page = framed(PAGE, Frame("/jobs", HOSTILE, HOSTILE, HOSTILE))
+    html = "".join(one.html for one in page.fragments) + actions(running_job(), (), [HOSTILE])
+    four = running_job(trainer={"image": "x", "command": ["y"], "nodes": 4})
+    assert "<img" not in html + actions(four, (), [HOSTILE])
+    assert "style=" not in html
