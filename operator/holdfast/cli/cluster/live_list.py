@@ -8,7 +8,8 @@ from typing import Any
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 
-PAUSE = 1.0  # seconds before a watch that ended, or a list that failed, is tried again
+PAUSE = 1.0  # seconds before a watch that ended is begun again
+LONGEST_PAUSE = 10.0  # seconds; the pause doubles with each list that fails
 _READ_AGAIN = (401, 410)  # the list renews credentials, and gives a newer version
 
 
@@ -16,7 +17,8 @@ class LiveList:
     """The objects of one list. Use it inside `running`.
 
     `trouble` is the error of the last request, None while the watch works; `since` is when the trouble began, by the
-    clock of the event loop. An error that does not pass ends the updates.
+    clock of the event loop. An error that does not pass ends the updates. Objects are kept without their managedFields,
+    which can be most of their size.
     """
 
     def __init__(self, client: Client, path: str, params: Mapping[str, str] | None = None) -> None:
@@ -51,6 +53,7 @@ class LiveList:
             self._task.result()
 
     async def _follow(self) -> None:
+        pause = PAUSE
         while True:
             try:
                 await self._watch()
@@ -58,7 +61,8 @@ class LiveList:
             except ApiError as error:
                 if not await self._recover(error):
                     return
-            await asyncio.sleep(PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE) if self.trouble else PAUSE
+            await asyncio.sleep(pause)
 
     async def _recover(self, error: ApiError) -> bool:
         """Read the list again; False if that is not worth another try."""
@@ -81,7 +85,7 @@ class LiveList:
 
     async def _read(self) -> None:
         items, self._version = await self._client.list_all(self._path, self._params)
-        self._objects = {_key(raw): raw for raw in items}
+        self._objects = {_key(raw): _trimmed(raw) for raw in items}
 
     async def _watch(self) -> None:
         async for event in self._client.watch(self._path, self._params, self._version):
@@ -90,7 +94,7 @@ class LiveList:
             self.trouble = None
             match event.get("type"):
                 case "ADDED" | "MODIFIED":
-                    self._objects[_key(raw)] = raw
+                    self._objects[_key(raw)] = _trimmed(raw)
                 case "DELETED":
                     self._objects.pop(_key(raw), None)
 
@@ -98,3 +102,8 @@ class LiveList:
 def _key(raw: Mapping[str, Any]) -> str:
     meta = raw.get("metadata") or {}
     return str(meta.get("uid") or f"{meta.get('namespace', '')}/{meta.get('name', '')}")
+
+
+def _trimmed(raw: dict[str, Any]) -> dict[str, Any]:
+    (raw.get("metadata") or {}).pop("managedFields", None)
+    return raw

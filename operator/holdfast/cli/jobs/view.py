@@ -19,6 +19,8 @@ from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 
 EVENTS_SHOWN = 8
+LEAST_SHOWN = 2  # attempts, and Events, that a small screen shows too
+_AROUND = {"attempts": 4, "events": 1}  # lines of a section that are not its rows
 BAR = 40
 SPARK = 32
 
@@ -223,11 +225,11 @@ ATTEMPT_COLUMNS = (
 )
 
 
-def attempts_table(job: TrainingJob, now: datetime) -> RenderableType:
-    """Every attempt in the status, the running one last."""
+def attempts_table(job: TrainingJob, now: datetime, newest: int | None = None) -> RenderableType:
+    """Every attempt in the status, or the `newest` so many; the running one last."""
     rows = [_past(record) for record in job.status.history]
     rows += [_present(attempt, job, now) for attempt in (job.status.current, job.status.successor) if attempt]
-    return Padding(Fitting(ATTEMPT_COLUMNS, rows), (1, 0))
+    return Padding(Fitting(ATTEMPT_COLUMNS, rows if newest is None else rows[-newest:]), (1, 0))
 
 
 def _past(record: AttemptRecord) -> list[Text]:
@@ -296,26 +298,46 @@ def event_text(line: Line, *, full: bool = False) -> Text:
         line.message.replace("\n", " "),
         (times, "dim"),
     )
-    if not full:
-        text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+    return text if full else cut(text)
 
 
-def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses) -> Panel:
-    """One job as a live screen."""
-    meta, decision = job.metadata, job.status.decision
-    parts: list[RenderableType] = [summary(job, now, losses), Text(), progress_line(job, now)]
+def job_screen(
+    job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses, room: int | None = None
+) -> Panel:
+    """One job as a live screen, in at most `room` lines if fewer attempts and Events can achieve that."""
+    meta, decision, status = job.metadata, job.status.decision, job.status
+    grid = summary(job, now, losses)
+    parts: list[RenderableType] = [grid, Text(), progress_line(job, now)]
+    lines = grid.row_count + 2
     if cost := costs.sentence(job):
-        parts.append(Text(cost, style="dim"))
+        parts.append(cut(Text(cost, style="dim")))
+        lines += 1
     if decision:
         why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
-        why.no_wrap, why.overflow = True, "ellipsis"
-        parts += [Text(), why]
-    if job.status.attempt:
-        parts.append(attempts_table(job, now))
-    if events:
-        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-EVENTS_SHOWN:])]
+        parts += [Text(), cut(why)]
+        lines += 2
+    attempts = len(status.history) + (status.current is not None) + (status.successor is not None)
+    shown, told = _share(None if room is None else room - 2 - lines, attempts, min(len(events), EVENTS_SHOWN))
+    if status.attempt:
+        parts.append(attempts_table(job, now, shown))
+    if told:
+        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-told:])]
     return Panel(Group(*parts), title=f"{meta.namespace}/{meta.name}", title_align="left", border_style="blue")
+
+
+def _share(room: int | None, attempts: int, events: int) -> tuple[int, int]:
+    """How many attempts and Events are shown in `room` lines: first fewer attempts, then fewer Events."""
+    if room is None:
+        return attempts, events
+    rows = room - sum(_AROUND.values())
+    shown = min(attempts, max(rows - events, LEAST_SHOWN))
+    return shown, min(events, max(rows - shown, LEAST_SHOWN))
+
+
+def cut(text: Text) -> Text:
+    """The text on one line, cut at the edge of the screen."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
 
 def plain_state(job: TrainingJob) -> str:
