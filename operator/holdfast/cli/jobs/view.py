@@ -15,12 +15,14 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Forecast, Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import costs
+from holdfast.cli.jobs.curve import Curve, Sparkline, sentences
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 
 EVENTS_SHOWN = 8
 LEAST_SHOWN = 2  # attempts, and Events, that a small screen shows too
 _AROUND = {"attempts": 4, "events": 1}  # lines of a section that are not its rows
+MOST_SEEN = 20_000
 BAR = 40
 SPARK = 32
 
@@ -39,15 +41,24 @@ _END_STYLES = {EndKind.COMPLETED: "green", EndKind.LOSS: "yellow", EndKind.STOPP
 
 @dataclass(slots=True)
 class Losses:
-    """Losses seen while watching, for the sparkline. One value a step; a step seen again replaces the old value."""
+    """Losses seen while watching, for the sparkline: one a step, the newest MOST_SEEN. A lower step begins again there.
+
+    `past` is the curve before, if it was asked for and read; `note` says why it was not.
+    """
 
     by_step: dict[int, float] = field(default_factory=dict)
+    past: Curve | None = None
+    note: str = ""
 
     def see(self, step: int, loss: str | None) -> None:
         """Remember the loss of a step."""
+        for later in [other for other in reversed(self.by_step) if other > step]:
+            del self.by_step[later]
         value = formats.number(loss)
         if value is not None:
             self.by_step[step] = value
+        while len(self.by_step) > MOST_SEEN:
+            del self.by_step[next(iter(self.by_step))]
 
     def values(self) -> list[float]:
         """In the order of the steps."""
@@ -167,9 +178,8 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     is_known = uses_checkpoints(job) or job.spec.checkpoint.folder is not None
     none = "none yet" if is_known or not status.progress.step else "not known to Holdfast"
     checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
-    loss = Text.assemble(
-        loss_text(status.progress.loss, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
-    )
+    spark = "" if losses.past else formats.sparkline(losses.values(), SPARK)
+    loss = Text.assemble(loss_text(status.progress.loss, "bold"), "  ", (spark, "cyan"))
     rows: list[tuple[str, RenderableType, str, RenderableType]] = [
         ("phase", phase_text(status.phase), "tier", Text(status.tier or formats.NOTHING, style="bold")),
         ("step", Text(steps(job), style="bold"), "node", status.node or formats.NOTHING),
@@ -309,6 +319,12 @@ def job_screen(
     grid = summary(job, now, losses)
     parts: list[RenderableType] = [grid, Text(), progress_line(job, now)]
     lines = grid.row_count + 2
+    if losses.past and (curve := losses.past.and_then(losses.by_step)).points:
+        parts += [Text(), Sparkline(curve), cut(sentences(curve)[0])]
+        lines += 4
+    elif losses.note:
+        parts.append(cut(Text(losses.note, style="yellow")))
+        lines += 1
     if cost := costs.sentence(job):
         parts.append(cut(Text(cost, style="dim")))
         lines += 1

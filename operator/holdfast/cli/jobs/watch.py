@@ -17,10 +17,17 @@ from holdfast.cli.cluster import completion, job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
-from holdfast.cli.errors import ExitCode
+from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.jobs.curve import to_curve
+from holdfast.cli.jobs.options import History
+from holdfast.cli.jobs.view import Losses
 from holdfast.cli.jobs.watched import AllJobs, OneJob, Watched
+from holdfast.cli.storage.history import history_of
+from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import ListFormat, ListOutput, is_for_programs, write
+from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 
 PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
@@ -45,30 +52,50 @@ def watch(
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
+    history: History = False,
+    endpoint: Endpoint = None,
+    output: ListOutput = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.
 
     With a job it ends when the job is over (exit code 1 if the job failed). Without a terminal it prints a line when
-    something changes. If not all jobs fit on the screen, it counts the others; --once shows all of them.
+    something changes. If not all jobs fit on the screen, it counts the others; --once shows all of them. The formats
+    json, yaml and name show the state once too.
 
     \b
     Examples:
       holdfast watch                      all jobs of the namespace
       holdfast watch vit-faces -n vision  one job
+      holdfast watch vit-faces --history  with the loss over all attempts
       holdfast watch -A --once            a table of all jobs of the cluster
+      holdfast watch -A -o json           the same for programs, as kubectl prints it
     """
     if job and all_namespaces:
         raise typer.BadParameter("give a job or --all-namespaces, not both")
-    target, out = Target(kubeconfig, namespace), console()
+    if history and not job:
+        raise typer.BadParameter("--history needs a job: holdfast watch JOB --history")
+    target, out = Target(kubeconfig, namespace), console(wide=output == "wide")
 
     async def run() -> Phase | None:
         async with connect(target) as client:
-            where = target.resolved_namespace()
-            if job:
-                await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
-            watched = OneJob(client, where, job) if job else AllJobs(client, None if all_namespaces else where)
-            return await follow(watched, out, every=every, once=once)
+            where = None if all_namespaces else target.resolved_namespace()
+            if is_for_programs(output):
+                await _answer(client, where, job, output)
+                return None
+            if job is None or where is None:
+                return await follow(AllJobs(client, where), out, every=every, once=once)
+            found = await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
+            watched, reading = OneJob(client, where, job), None
+            if history:
+                reading = asyncio.create_task(_read_past(client, found, endpoint, watched.losses))
+                if once:
+                    await reading
+            try:
+                return await follow(watched, out, every=every, once=once)
+            finally:
+                if reading:
+                    reading.cancel()
 
     try:
         end = asyncio.run(run())
@@ -96,6 +123,24 @@ async def follow(watched: Watched, out: Console, *, every: float, once: bool) ->
             if end := final_phase(watched.job):
                 return end
             await asyncio.sleep(every)
+
+
+async def _answer(client: Client, namespace: str | None, job: str | None, output: ListFormat | None) -> None:
+    """Print the jobs for programs, as `kubectl get` does."""
+    if job and namespace:
+        raw = await job_api.get_raw(client, namespace, job)
+        write(output, raw, [job_api.full_name(raw)])
+        return
+    items = await job_api.list_raw(client, namespace)
+    write(output, {"apiVersion": "v1", "kind": "List", "items": items}, [job_api.full_name(raw) for raw in items])
+
+
+async def _read_past(client: Client, job: TrainingJob, endpoint: str | None, losses: Losses) -> None:
+    """Read the losses of earlier attempts while the job is watched; a storage that cannot be read is said."""
+    try:
+        losses.past = to_curve(await history_of(client, job, endpoint))
+    except (CliError, ApiError) as error:
+        losses.note = f"the history cannot be shown: {error}"
 
 
 class Pictures:

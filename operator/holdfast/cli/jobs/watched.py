@@ -47,13 +47,13 @@ class Watched(Protocol):
 class OneJob:
     """One job and its Events."""
 
-    def __init__(self, client: Client, namespace: str, name: str, losses: view.Losses | None = None) -> None:
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
         only = {"fieldSelector": f"metadata.name={name}"}
         self._jobs = LiveList(client, job_api.jobs_path(namespace), only)
         self._events = LiveList(client, job_api.events_path(namespace), job_api.about(name))
         self.lists: tuple[LiveList, ...] = (self._jobs, self._events)
         self._name = name
-        self._losses = losses or view.Losses()
+        self.losses = view.Losses()
         self._shown: dict[str, int] = {}
         self._state = ""
 
@@ -68,8 +68,8 @@ class OneJob:
     def draw(self, room: int | None) -> RenderableType:
         """The screen of the job."""
         job = self.job
-        self._losses.see(job.status.progress.step, job.status.progress.loss)
-        return view.job_screen(job, self._lines(job), datetime.now(UTC), self._losses, room)
+        self.losses.see(job.status.progress.step, job.status.progress.loss)
+        return view.job_screen(job, self._lines(job), datetime.now(UTC), self.losses, room)
 
     def news(self) -> list[str]:
         """New Events, and the state if it has changed."""

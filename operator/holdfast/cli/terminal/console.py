@@ -7,13 +7,17 @@ from typing import TextIO
 from rich.console import Console
 
 PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
+WIDE = 4096  # more than any table has
 
 
-def console(stream: TextIO | None = None) -> Console:
-    """A new console on `stream` (default: standard output); new each time, so that tests can replace streams."""
+def console(stream: TextIO | None = None, *, wide: bool = False) -> Console:
+    """A new console on `stream` (default: standard output); new each time, so that tests can replace streams.
+
+    A `wide` one has room for all columns of a table: a line may be longer than the screen.
+    """
     stream = stream or sys.stdout
     plain_width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
-    return Console(file=stream, width=plain_width, highlight=False)
+    return Console(file=stream, width=WIDE if wide else plain_width, highlight=False)
 
 
 def error_console() -> Console:
