@@ -50,7 +50,6 @@ ELSEWHERE = (
     Elsewhere("cli/demo", "screen summary", "the lines that the demo prints", "tests/unit/cli/demo/test_shown.py"),
     Elsewhere("cli/jobs", "options watch", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/storage", "options", TYPED, "tests/unit/cli/storage/test_history.py"),
-    Elsewhere("cli/terminal", "console", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
     Elsewhere("cli/why", "as_json reasons screen", TYPED, "tests/unit/cli/why/test_command.py"),
     Elsewhere("core", "decision", "only fields", "tests/unit/core/test_decide.py"),

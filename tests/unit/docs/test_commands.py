@@ -57,7 +57,8 @@ def test_a_command_line_parses(block: Block, parse_only: None, monkeypatch: pyte
     monkeypatch.setitem(os.environ, "KUBECONFIG", os.devnull)
     for program, *arguments in commands(block.text):
         match Path(program).name, arguments:
-            case "holdfast", _:
+            case ("holdfast", _) | ("kubectl", ["holdfast", *_]):
+                arguments = arguments[1:] if program == "kubectl" else arguments
                 result = CliRunner().invoke(app, arguments)
                 assert result.exit_code == 0, f"{block.name}: holdfast {' '.join(arguments)}: {result.output}"
             case "holdfast-train", _:
