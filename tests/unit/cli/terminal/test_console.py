@@ -1,11 +1,17 @@
 """Where colours are, and where they are not."""
 
 import io
+from collections.abc import Callable
 
 import pytest
+from rich.console import RenderableType
+from rich.panel import Panel
 from rich.text import Text
 
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.fitted_table import Column, Fitting
+
+ONE = (Column("A"),)
 
 
 class Terminal(io.StringIO):
@@ -37,3 +43,13 @@ def test_a_wide_console_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     assert printed(io.StringIO()).splitlines() == ["x" * 40, "x" * 40, "x" * 20]
     assert printed(io.StringIO(), wide=True) == "x" * 100 + "\n"
+
+
+# Breaks if what a program wrote can move the cursor, change colours or set the title of the reader's terminal.
+@pytest.mark.parametrize("make", [Text, str, lambda text: Panel(Text(text)), lambda text: Fitting(ONE, [[Text(text)]])])
+def test_a_text_cannot_control_the_terminal(make: Callable[[str], RenderableType]) -> None:
+    stream = Terminal()
+    console(stream).print(make("a\x1b]0;title\x07b\x9b2Jc"), markup=False)
+    assert "\x1b]0" not in stream.getvalue()
+    assert "\x9b" not in stream.getvalue()
+    assert "a�]0;title" in stream.getvalue()
