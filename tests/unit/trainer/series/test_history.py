@@ -81,7 +81,7 @@ def test_a_rollback_loses_rows() -> None:
 # Breaks if a program that started again within its attempt has two rows of one step.
 def test_a_restart_within_an_attempt_replaces_rows() -> None:
     storage = MemoryStorage()
-    write(storage, 1, [1, 2, 3, 4], begun=100.0)
+    write(storage, 1, [1, 2, 3, 4, 9], begun=100.0)
     write(storage, 1, [3, 4, 5], begun=200.0, resumed=2)
     found = read_history(storage)
     assert shown(found) == [(1, [1, 2, 3, 4, 5], 5)]
