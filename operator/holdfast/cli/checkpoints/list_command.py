@@ -52,12 +52,13 @@ def list_(at: Opened) -> None:
       holdfast checkpoints list s3://runs/vision/vit-faces --endpoint https://minio.example:9000
       holdfast checkpoints list file:///mnt/vision/vit-faces --json | jq '.checkpoints[0].name'
     """
-    prefix, listed = _look(at.storage)
+    prefix, listed = look(at.storage)
     names = [str(row.name) for row in listed]
     at.answer(to_object(prefix, listed), lambda out: show(out, prefix, listed, datetime.now(UTC)), names)
 
 
-def _look(storage: Storage) -> tuple[Prefix, list[Row]]:
+def look(storage: Storage) -> tuple[Prefix, list[Row]]:
+    """What is below the prefix, and every checkpoint in it. CliError if there is no log; StorageError."""
     prefix = survey(storage)
     suspects = [there.name for there in prefix.unnamed if there.manifest]
     return prefix, rows(prefix, once_committed(storage, suspects, prefix.state.seq))
@@ -68,11 +69,12 @@ def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None
     screen.print_lines(out, screen.heading(prefix.uri, prefix.state))
     out.print()
     wide = len(COLUMNS) if any(row.note for row in listed) else len(COLUMNS) - 1
-    lines = [_cells(row, now)[:wide] for row in listed]
+    lines = [cells(row, now)[:wide] for row in listed]
     out.print(Fitting(COLUMNS[:wide], lines) if lines else Text("no checkpoints"))
 
 
-def _cells(row: Row, now: datetime) -> list[Text]:
+def cells(row: Row, now: datetime) -> list[Text]:
+    """The cells of COLUMNS."""
     return [
         Text(formats.count(row.name.step)),
         Text(str(row.name.attempt)),

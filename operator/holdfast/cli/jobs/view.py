@@ -237,9 +237,14 @@ ATTEMPT_COLUMNS = (
 
 def attempts_table(job: TrainingJob, now: datetime, newest: int | None = None) -> RenderableType:
     """Every attempt in the status, or the `newest` so many; the running one last."""
-    rows = [_past(record) for record in job.status.history]
-    rows += [_present(attempt, job, now) for attempt in (job.status.current, job.status.successor) if attempt]
+    rows = attempt_rows(job, now)
     return Padding(Fitting(ATTEMPT_COLUMNS, rows if newest is None else rows[-newest:]), (1, 0))
+
+
+def attempt_rows(job: TrainingJob, now: datetime) -> list[list[Text]]:
+    """The cells of ATTEMPT_COLUMNS for every attempt in the status."""
+    present = [attempt for attempt in (job.status.current, job.status.successor) if attempt]
+    return [*(_past(record) for record in job.status.history), *(_present(one, job, now) for one in present)]
 
 
 def _past(record: AttemptRecord) -> list[Text]:

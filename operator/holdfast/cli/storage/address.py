@@ -109,11 +109,11 @@ async def find_job(where: Where) -> Found:
     target = Target(where.kubeconfig, where.namespace)
     async with connect(target) as client:
         job = await job_api.get_job(client, target.resolved_namespace(), where.place)
-        return await of_job(client, job, where)
+        return await storage_of(client, job, where)
 
 
-async def of_job(client: Client, job: TrainingJob, where: Where) -> Found:
-    """The storage of a job, with the endpoint and the region of `where`, if given. Raises CliError, ApiError."""
+async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
+    """The storage of a job. CliError if it cannot be reached from here."""
     meta, checkpoint = job.metadata, job.spec.checkpoint
     s3 = checkpoint.storage.s3
     if s3 is None:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.storage.address import Found, Where, explained, of_job
+from holdfast.cli.storage.address import Found, Where, explained, storage_of
 from holdfast.runtime.apiserver.client import Client
 from holdfast_train.series.history import History, read_history
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 async def history_of(client: Client, job: TrainingJob, endpoint: str | None = None) -> History:
     """The history of a job. Raises CliError, after LIMIT at the latest, and ApiError."""
     meta = job.metadata
-    found = await of_job(client, job, Where(meta.name, meta.namespace, endpoint=endpoint))
+    found = await storage_of(client, job, Where(meta.name, meta.namespace, endpoint=endpoint))
     try:
         async with asyncio.timeout(LIMIT):
             return await _in_thread(lambda: _read(found, meta.uid))
