@@ -51,6 +51,12 @@ lint: setup ## Check style, types, layers and generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.limits
 	$(BIN)/python -m scripts.generate --check
+	$(MAKE) docs
+
+.PHONY: docs
+docs: setup ## Build the documentation as a site, build/docs-site/index.html; fails if a link is dead
+	@"$$("$(PYTHON)" scripts/setup.py uv)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/docs.txt
+	$(BIN)/python -m scripts.docs_site $(ARGS)
 
 .PHONY: format
 format: setup ## Format the code, and fix what can be fixed
@@ -72,6 +78,7 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) images/trainer/pyproject.toml --extra torch -o requirements/trainer.txt
 	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev \
 		--no-emit-package holdfast --no-emit-package holdfast-train -o requirements/dev.txt
+	$(COMPILE) --group pyproject.toml:docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) --no-deps requirements/versions.in -o requirements/versions.txt
 

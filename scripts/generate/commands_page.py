@@ -22,7 +22,9 @@ _HEAD = """\
 
 Install it with `pip install 'holdfast[cli]'`, or `'holdfast[local]'` for the local cluster and the demo too.
 Every command finds the cluster as kubectl does: `--kubeconfig`, otherwise `$KUBECONFIG`, otherwise `~/.kube/config`.
-Colours and live screens appear on a terminal only; elsewhere a command prints plain lines.
+Colours and live screens appear on a terminal only; elsewhere a command prints plain lines. `NO_COLOR=1` switches
+colours off on a terminal too. `-o json`, `yaml`, `name` and `wide` are as in kubectl; a command has those of them that
+its help names. The same commands are also [a plugin of kubectl](../how-to/k9s.md).
 `holdfast --install-completion` installs completion for your shell; it completes names of jobs, tiers and namespaces
 from the cluster.
 

@@ -3,15 +3,15 @@
 import sys
 
 
-def main() -> None:
-    """Run the command that was typed."""
+def main(program: str = "holdfast") -> None:
+    """Run the command that was typed, as `program`."""
     try:
         from holdfast.cli.main import app  # noqa: PLC0415 - the check comes first
     except ModuleNotFoundError as missing:
         if str(missing.name).partition(".")[0] not in ("rich", "typer"):
             raise
         sys.exit("error: the `holdfast` command needs the extra `cli`: install `holdfast[cli]`, or '.[cli]' in a clone")
-    app(prog_name="holdfast")
+    app(prog_name=program)
 
 
 if __name__ == "__main__":

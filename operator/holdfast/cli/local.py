@@ -14,6 +14,7 @@ from rich.text import Text
 from holdfast.api.errors import HoldfastError
 from holdfast.api.scalars import format_duration
 from holdfast.cli.terminal.console import console, error_console
+from holdfast.cli.terminal.output import AsJson, Output, chosen, write
 from holdfast.cli.terminal.parsing import duration
 from holdfast.local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast.local.config import DEFAULT_NODES, DEFAULT_TARGETS, describe, load_nodes
@@ -193,12 +194,10 @@ def down(root: Root = None) -> None:
 
 
 @app.command()
-def status(root: Root = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def status(root: Root = None, output: Output = None, as_json: AsJson = False) -> None:
     """Show the state of every part. The exit code is 1 if a part has crashed or no cluster is up."""
-    found = _cluster(root).status()
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2, exclude={"s3": {"secret_key"}}))
-    else:
+    asked, found = chosen(output, as_json=as_json), _cluster(root).status()
+    if not write(asked, found.model_dump(mode="json", exclude={"s3": {"secret_key"}})):
         _show(found)
     if not found.healthy:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ import typer
 from rich.text import Text
 
 from holdfast.api.errors import HoldfastError, shown
+from holdfast.cli import kubectl_plugin
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.lazy_commands import LazyGroup, Place
 from holdfast.cli.terminal.console import error_console
@@ -76,6 +77,13 @@ class Group(LazyGroup):
 
     places = COMMANDS
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As LazyGroup; the help of a command says how it was called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if ctx.info_name == kubectl_plugin.PROGRAM and command is not None:
+            kubectl_plugin.rename(command)
+        return name, command, rest
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
         try:
@@ -84,7 +92,7 @@ class Group(LazyGroup):
             error.message = _in_words(error)
             raise
         except HoldfastError as error:
-            raise typer.Exit(complain(error)) from error
+            raise typer.Exit(complain(error, program=ctx.info_name)) from error
 
 
 def _in_words(wrong: typer.BadParameter) -> str:
@@ -100,12 +108,12 @@ def _in_words(wrong: typer.BadParameter) -> str:
     return allowed if problem["type"] == "value_error" else f"{shown(problem['input'])}: {allowed}"
 
 
-def complain(error: HoldfastError) -> ExitCode:
-    """Print an error for people; return its exit code."""
-    err = error_console()
-    err.print(Text.assemble(("error: ", "bold red"), str(error)))
+def complain(error: HoldfastError, *, program: str = "holdfast") -> ExitCode:
+    """Print an error for people, for whom the program has this name; return its exit code."""
+    err, said = error_console(), str if program != kubectl_plugin.PROGRAM else kubectl_plugin.under_its_name
+    err.print(Text.assemble(("error: ", "bold red"), said(str(error))))
     if isinstance(error, CliError) and error.hint:
-        err.print(Text.assemble(("hint:  ", "dim"), error.hint))
+        err.print(Text.assemble(("hint:  ", "dim"), said(error.hint)))
     return error.exit_code
 
 

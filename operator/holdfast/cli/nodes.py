@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from holdfast.api.names import ANNOTATION_FORGIVEN
 from holdfast.api.objects import CapacityProfile
+from holdfast.api.scalars import format_time
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
@@ -17,6 +19,7 @@ from holdfast.cli.errors import CliError
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast.cli.terminal.output import ListOutput, write
 from holdfast.core.observe import bad_nodes
 from holdfast.core.observe.nodes import NodeView
 from holdfast.runtime.apiserver.client import Client
@@ -40,6 +43,7 @@ def nodes(
         str | None, typer.Option(metavar="NODE", help="Forget the faults of NODE until now, in all profiles.")
     ] = None,
     namespace: Namespace = None,
+    output: ListOutput = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Show nodes that new pods avoid, and why; forgive one.
@@ -62,33 +66,61 @@ def nodes(
             if forgive:
                 typer.echo(await _forgive(client, profiles, forgive))
                 return
-            rows = list_nodes(profiles, await _broken(client), target.resolved_namespace(), datetime.now(UTC))
-        if rows:
-            console().print(Fitting(COLUMNS, rows))
+            found = list_nodes(profiles, await _broken(client), target.resolved_namespace())
+        names = [f"node/{name}" for name in dict.fromkeys(one.node for one in found)]
+        if write(output, {"nodes": [one.to_object() for one in found]}, names):
+            return
+        if found:
+            now = datetime.now(UTC)
+            console(wide=output == "wide").print(Fitting(COLUMNS, [one.cells(now) for one in found]))
         else:
             typer.echo("no node is avoided")
 
     asyncio.run(run())
 
 
-def list_nodes(
-    profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], namespace: str, now: datetime
-) -> list[list[Text]]:
-    """The rows of the table: broken nodes first, then those with faults, by profile and name."""
-    rows = [_row("broken", node.name, "", "", node.fault, "") for node in broken]
+@dataclass(frozen=True, slots=True)
+class Avoided:
+    """A node that is broken, or that a profile tells faults of. `newest` is when the newest fault was."""
+
+    node: str
+    state: str
+    why: str
+    profile: str | None = None
+    faults: int | None = None
+    newest: datetime | None = None
+
+    def cells(self, now: datetime) -> list[Text]:
+        """The cells of COLUMNS."""
+        faults = "" if self.faults is None else str(self.faults)
+        age = "" if self.newest is None else formats.span(now - self.newest)
+        state = Text(self.state, style=STYLES.get(self.state, ""))
+        return [Text(self.node), Text(self.profile or ""), state, Text(faults), Text(self.why), Text(age)]
+
+    def to_object(self) -> dict[str, Any]:
+        """What -o json prints; null where a value is not known."""
+        state = None if self.state == formats.NOTHING else self.state
+        newest = format_time(self.newest) if self.newest else None
+        return {
+            "node": self.node,
+            "profile": self.profile,
+            "state": state,
+            "faults": self.faults,
+            "newest": {"reason": self.why, "at": newest},
+        }
+
+
+def list_nodes(profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], namespace: str) -> list[Avoided]:
+    """Broken nodes first, then those with faults, by profile and name."""
+    found = [Avoided(node.name, "broken", node.fault) for node in broken]
     for profile in profiles:
         for one in profile.status.nodes:
             if not one.faults:
                 continue
             newest = one.faults[-1]
             state = bad_nodes.standing(one.faults, namespace) or formats.NOTHING
-            age = formats.span(now - newest.at)
-            rows.append(_row(state, one.node, profile.metadata.name, str(len(one.faults)), newest.reason, age))
-    return rows
-
-
-def _row(state: str, node: str, profile: str, *others: str) -> list[Text]:
-    return [Text(node), Text(profile), Text(state, style=STYLES.get(state, "")), *map(Text, others)]
+            found.append(Avoided(one.node, state, newest.reason, profile.metadata.name, len(one.faults), newest.at))
+    return found
 
 
 async def _broken(client: Client) -> list[NodeView]:

@@ -10,6 +10,7 @@ from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig
 from holdfast.cli.errors import CliError
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import Output, write
 
 
 def own_version() -> str:
@@ -20,13 +21,17 @@ def own_version() -> str:
         return "unknown (not installed)"
 
 
-def version(*, kubeconfig: Kubeconfig = None) -> None:
+def version(*, output: Output = None, kubeconfig: Kubeconfig = None) -> None:
     """Show the versions of holdfast, of its API and of the cluster."""
-    out = console()
-    out.print(f"holdfast    {own_version()}", markup=False)
-    out.print(f"API         {API_VERSION}", markup=False)
-    out.print(f"Python      {platform.python_version()} on {sys.platform}", markup=False)
-    out.print(f"Kubernetes  {asyncio.run(server_version(Target(kubeconfig)))}", markup=False)
+    found = {
+        "holdfast": own_version(),
+        "API": API_VERSION,
+        "Python": f"{platform.python_version()} on {sys.platform}",
+        "Kubernetes": asyncio.run(server_version(Target(kubeconfig))),
+    }
+    if not write(output, {name.lower(): value for name, value in found.items()}):
+        for name, value in found.items():
+            console().print(f"{name:<12}{value}", markup=False)
 
 
 async def server_version(target: Target) -> str:

@@ -11,22 +11,25 @@ import numpy as np
 import pytest
 from tests.integration.trainer.conftest import S3Server
 from tests.support.http.scripted_api_server import FakeApi, fake_api
-from tests.support.manifests.observed_jobs import raw_job
+from tests.support.manifests.observed_jobs import UID, raw_job
 from tests.support.trainer import stores
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.checkpoints import storage_address
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
+from holdfast.cli.storage import address
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials
+from holdfast_train.series.rows import Row
+from holdfast_train.series.segment import Header, encode, new_key
 from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.s3 import S3Storage
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 SECRET = "/api/v1/namespaces/demo/secrets/keys"
+EVENTS = "/api/v1/namespaces/demo/events"
 
 
 def holdfast(*args: str) -> Result:
@@ -86,6 +89,18 @@ def test_a_job_from_list_to_prune(api: FakeApi, storage: S3Storage) -> None:
     assert holdfast("verify", "job", "--all").exit_code == 0
 
 
+# Breaks if the history is not found with the keys and the endpoint of the job.
+def test_describe_reads_the_history_of_a_job(api: FakeApi, storage: S3Storage) -> None:
+    api.answers["GET", EVENTS] = {"metadata": {}, "items": []}
+    rows = [Row(step, 0.0, {"loss": 9.0 / step}) for step in range(1, 21)]
+    storage.put_if_absent(new_key(1, 1), encode(Header(UID, 1, "run", 1.0, None), rows))
+    storage.put_if_absent("series/000000000021-a1-abc.jsonl.gz", b"damaged")
+    result = CliRunner().invoke(app, ["describe", "job", "--history"])
+    assert result.exit_code == 0, result.output
+    assert "9 at step 1, 0.45 at step 20" in result.output
+    assert "not shown: series/000000000021-a1-abc.jsonl.gz is damaged" in result.output
+
+
 @pytest.mark.parametrize(
     ("damage", "chunk"), [("first byte", 0), ("last byte", 2), ("cut", None), ("gone", None), ("swapped", 0)]
 )
@@ -124,7 +139,7 @@ def test_by_its_address_without_a_cluster(
 
 
 def test_a_server_that_does_not_answer(api: FakeApi, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_address, "PATIENCE", 0.0)
+    monkeypatch.setattr(address, "PATIENCE", 0.0)
     s3.kill()
     result = holdfast("list", "job")
     assert result.exit_code == ExitCode.NO_ANSWER

@@ -10,7 +10,7 @@ import typer
 from holdfast.api.names import JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.review import is_ours, review
-from holdfast.cli.check.findings import Report, show, to_json
+from holdfast.cli.check.findings import Report, show, to_objects
 from holdfast.cli.check.manifests import read
 from holdfast.cli.check.memory_room import State, check_memory
 from holdfast.cli.check.preflight import Manifest, Preflight
@@ -18,6 +18,7 @@ from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import AsJson, Output, chosen, write
 from holdfast.cli.terminal.parsing import size
 
 app = typer.Typer()
@@ -38,7 +39,8 @@ def check(
             "that of the newest checkpoint, if the job exists.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check what applying FILE would do.
 
@@ -50,6 +52,7 @@ def check(
       holdfast check job.yaml
       holdfast check job.yaml --state 12Gi
     """
+    asked = chosen(output, as_json=as_json)
     given = State(size("--state", state), "given by --state") if state is not None else None
     manifests = read(file)
     reports = [_review(manifest) for manifest in manifests]
@@ -57,9 +60,7 @@ def check(
         asyncio.run(_ask(Target(kubeconfig, namespace), manifests, reports, given))
     elif given:
         _check_memory(manifests, reports, given)
-    if as_json:
-        typer.echo(to_json(reports))
-    else:
+    if not write(asked, to_objects(reports)):
         show(reports, console())
     if any(report.refused for report in reports):
         raise typer.Exit(ExitCode.FAILED)

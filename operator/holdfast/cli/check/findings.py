@@ -1,6 +1,5 @@
 """The findings of `holdfast check`, and how they are shown."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -78,9 +77,9 @@ def show(reports: Iterable[Report], console: Console) -> None:
             console.print(f"  {start} {escape(finding.field)}: {escape(finding.message)}", soft_wrap=True)
 
 
-def to_json(reports: Iterable[Report]) -> str:
-    """The findings as JSON."""
-    entries: list[dict[str, Any]] = [
+def to_objects(reports: Iterable[Report]) -> list[dict[str, Any]]:
+    """The findings for programs."""
+    return [
         {
             "object": report.name,
             "checked": report.checked,
@@ -89,4 +88,3 @@ def to_json(reports: Iterable[Report]) -> str:
         }
         for report in reports
     ]
-    return json.dumps(entries, indent=2)

@@ -43,8 +43,8 @@ def _option(context: typer.Context, name: str) -> str | None:
 
 def _read(context: typer.Context, place: str, found: list[str]) -> None:
     # Imported here: completing the name of a job does not need it.
-    from holdfast.cli.checkpoints.storage_address import Where, opened  # noqa: PLC0415
     from holdfast.cli.checkpoints.survey import newest_state  # noqa: PLC0415
+    from holdfast.cli.storage.address import Where, opened  # noqa: PLC0415
 
     kubeconfig = _option(context, "kubeconfig")
     where = Where(

@@ -1,6 +1,7 @@
 """`holdfast checkpoints list`."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from holdfast.cli.checkpoints.retired import once_committed
 from holdfast.cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast.cli.terminal.output import ListOutput
 from holdfast_train.commitlog import rules
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
@@ -37,7 +39,7 @@ _STYLES = {
 }
 
 
-@on_storage
+@partial(on_storage, output=ListOutput)
 def list_(at: Opened) -> None:
     """List the checkpoints of a job or at a storage address, newest first.
 
@@ -51,7 +53,8 @@ def list_(at: Opened) -> None:
       holdfast checkpoints list file:///mnt/vision/vit-faces --json | jq '.checkpoints[0].name'
     """
     prefix, listed = look(at.storage)
-    at.answer(to_object(prefix, listed), lambda out: show(out, prefix, listed, datetime.now(UTC)))
+    names = [str(row.name) for row in listed]
+    at.answer(to_object(prefix, listed), lambda out: show(out, prefix, listed, datetime.now(UTC)), names)
 
 
 def look(storage: Storage) -> tuple[Prefix, list[Row]]:
@@ -84,7 +87,7 @@ def cells(row: Row, now: datetime) -> list[Text]:
 
 
 def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
-    """What --json prints: sizes in bytes, null where a value is not known."""
+    """What -o json prints: sizes in bytes, null where a value is not known."""
     owner, fence = prefix.state.owner, prefix.state.fence
     return {
         "uri": prefix.uri,

@@ -21,13 +21,3 @@ Chosen = Annotated[
 ]
 First = Annotated[str, typer.Argument(metavar="A", help="One checkpoint, as for show.", autocompletion=checkpoints)]
 Second = Annotated[str, typer.Argument(metavar="B", help="The other checkpoint.", autocompletion=checkpoints)]
-Endpoint = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of the S3 server. Default: the job's, or $AWS_ENDPOINT_URL_S3, or AWS.", show_default=False
-    ),
-]
-Region = Annotated[
-    str | None, typer.Option(help="Region of the bucket. Default: the job's, or $AWS_REGION.", show_default=False)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -16,9 +16,9 @@ from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import Selected
 from holdfast.cli.checkpoints.prune_plan import Plan, broken_commits, plan, still_unnamed
-from holdfast.cli.checkpoints.storage_address import Found, explain
 from holdfast.cli.checkpoints.survey import Prefix, log_for_person, newest_state, survey
 from holdfast.cli.errors import CliError
+from holdfast.cli.storage.address import Found, explain
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
@@ -84,10 +84,10 @@ def prune(
             f"training. It has the newest fence, and has neither handed over nor completed",
             hint=f"suspend the job, or wait until it is complete; {_ORPHANS_HINT}",
         )
-    if not at.as_json:
+    if not at.is_for_programs:
         show(console(), made)
     if made.items and not dry_run:
-        _ask(made, yes=yes, can_ask=not at.as_json)
+        _ask(made, yes=yes, can_ask=not at.is_for_programs)
         carry_out(at.storage, prefix.state, made)
     at.answer(to_object(prefix, made, dry_run=dry_run), lambda out: _print_total(out, made, dry_run=dry_run))
 

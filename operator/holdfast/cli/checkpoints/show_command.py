@@ -163,7 +163,7 @@ def _cells(tensor: TensorEntry) -> list[Text]:
 
 
 def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]:
-    """What --json prints: sizes in bytes."""
+    """What -o json prints: sizes in bytes."""
     return {
         "name": str(found.name),
         "step": found.step,

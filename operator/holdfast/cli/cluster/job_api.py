@@ -66,6 +66,28 @@ async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
     return TrainingJob.parse(await client.request("GET", job_path(namespace, name)))
 
 
+async def get_raw(client: Client, namespace: str, name: str) -> dict[str, Any]:
+    """One job as the API server gives it, without managedFields, as kubectl prints it. Raises ApiError."""
+    return _printed(await client.request("GET", job_path(namespace, name)))
+
+
+async def list_raw(client: Client, namespace: str | None) -> list[dict[str, Any]]:
+    """All jobs of a namespace, or of all for None, as `get_raw`, by namespace and name. Raises ApiError."""
+    items, _ = await client.list_all(jobs_path(namespace))
+    found = [_printed({"apiVersion": API_VERSION, "kind": JOB_KIND, **raw}) for raw in items]
+    return sorted(found, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
+
+
+def _printed(raw: dict[str, Any]) -> dict[str, Any]:
+    raw["metadata"].pop("managedFields", None)
+    return raw
+
+
+def full_name(raw: Mapping[str, Any]) -> str:
+    """`trainingjob.holdfast.dev/NAME`, as kubectl prints names."""
+    return f"{JOB_KIND.lower()}.{API_VERSION.partition('/')[0]}/{raw['metadata']['name']}"
+
+
 async def list_jobs(client: Client, namespace: str | None) -> tuple[list[TrainingJob], list[Unreadable]]:
     """All jobs of a namespace, or of all for None, by namespace and name; and those that cannot be read."""
     items, _ = await client.list_all(jobs_path(namespace))

@@ -8,7 +8,8 @@ from typing import Any
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 
-PAUSE = 1.0  # seconds before a watch that ended, or a list that failed, is tried again
+PAUSE = 1.0  # seconds before a watch that ended is begun again
+LONGEST_PAUSE = 10.0  # seconds; the pause doubles with each list that fails
 _READ_AGAIN = (401, 410)  # the list renews credentials, and gives a newer version
 
 
@@ -17,7 +18,7 @@ class LiveList:
 
     `trouble` is the error of the last request, None while the watch works; `since` is when the trouble began, by the
     clock of the event loop. An error that does not pass ends the updates. `changed` is called after each change of the
-    objects or of `trouble`.
+    objects or of `trouble`. Objects are kept without their managedFields, which can be most of their size.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LiveList:
             await asyncio.shield(self._task)
 
     async def _follow(self) -> None:
+        pause = PAUSE
         while True:
             if self.trouble is not None and not await self._renew():
                 return
@@ -73,7 +75,8 @@ class LiveList:
                 except ApiError as error:
                     if not await self._recover(error):
                         return
-            await asyncio.sleep(PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE) if self.trouble else PAUSE
+            await asyncio.sleep(pause)
 
     async def _recover(self, error: ApiError) -> bool:
         """Read the list again; False if that is not worth another try."""
@@ -106,7 +109,7 @@ class LiveList:
 
     async def _read(self) -> None:
         items, self._version = await self._client.list_all(self._path, self._params)
-        self._objects = {_key(raw): raw for raw in items}
+        self._objects = {_key(raw): _trimmed(raw) for raw in items}
         self._changed()
 
     async def _watch(self) -> None:
@@ -116,7 +119,7 @@ class LiveList:
             self._well()
             match event.get("type"):
                 case "ADDED" | "MODIFIED":
-                    self._objects[_key(raw)] = raw
+                    self._objects[_key(raw)] = _trimmed(raw)
                     self._changed()
                 case "DELETED":
                     self._objects.pop(_key(raw), None)
@@ -126,3 +129,8 @@ class LiveList:
 def _key(raw: Mapping[str, Any]) -> str:
     meta = raw.get("metadata") or {}
     return str(meta.get("uid") or f"{meta.get('namespace', '')}/{meta.get('name', '')}")
+
+
+def _trimmed(raw: dict[str, Any]) -> dict[str, Any]:
+    (raw.get("metadata") or {}).pop("managedFields", None)
+    return raw

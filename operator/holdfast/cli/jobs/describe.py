@@ -1,9 +1,10 @@
 """`holdfast describe`: everything about one job on one page."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,15 +14,22 @@ from rich.text import Text
 
 from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind, EndReason
 from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import format_time
 from holdfast.api.status import Phase
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
+from holdfast.cli.errors import CliError
 from holdfast.cli.jobs import costs, view
-from holdfast.cli.jobs.members import Pods, read_pods, table
+from holdfast.cli.jobs.curve import Curve, Sparkline, sentences, to_curve
+from holdfast.cli.jobs.members import Pods, read_pods, table, to_objects
+from holdfast.cli.jobs.options import History
 from holdfast.cli.jobs.timeline import timeline
+from holdfast.cli.storage.history import history_of
+from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import Output, write
 from holdfast.core.books.ledger import counts_steps
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 
@@ -32,24 +40,69 @@ _SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN)
 Members = Annotated[bool, typer.Option("--members", help="Show the pod of every rank, of a job with several nodes.")]
 
 
-def describe(job: Job, *, members: Members = False, namespace: Namespace = None, kubeconfig: Kubeconfig = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read of a job. `pods` and `curve` are None if they were not asked for, or could not be read."""
+
+    raw: Mapping[str, Any]
+    job: TrainingJob
+    events: Sequence[job_api.Line]
+    pods: Pods | None = None
+    curve: Curve | None = None
+    trouble: CliError | None = None
+
+    def to_object(self, now: datetime) -> dict[str, Any]:
+        """What -o json prints."""
+        events = [
+            {"at": format_time(one.at), "reason": one.reason, "message": one.message, "count": one.count}
+            for one in self.events
+        ]
+        data = {"job": self.raw, "next": what_next(self.job, now), "events": events}
+        if self.pods is not None:
+            data["members"] = to_objects(self.job, self.pods, now)
+        if self.curve is not None:
+            data["history"] = self.curve.to_object()
+        return data
+
+
+def describe(
+    job: Job,
+    *,
+    members: Members = False,
+    history: History = False,
+    namespace: Namespace = None,
+    endpoint: Endpoint = None,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
     """Show the state of a job, its reason, its past, and what happens next.
 
     \b
     Examples:
       holdfast describe vit-faces -n vision
+      holdfast describe vit-faces --history
       holdfast describe llm --members
     """
     target = Target(kubeconfig, namespace)
 
-    async def read() -> tuple[TrainingJob, list[job_api.Line], Pods | None]:
+    async def read() -> Found:
         async with connect(target) as client:
-            found = await job_api.get_job(client, target.resolved_namespace(), job)
-            pods = await read_pods(client, found) if members else None
-            return found, await job_api.job_events(client, found), pods
+            raw = await job_api.get_raw(client, target.resolved_namespace(), job)
+            parsed = TrainingJob.parse(raw)
+            pods = await read_pods(client, parsed) if members else None
+            events = await job_api.job_events(client, parsed)
+            if not history:
+                return Found(raw, parsed, events, pods)
+            try:
+                return Found(raw, parsed, events, pods, to_curve(await history_of(client, parsed, endpoint)))
+            except CliError as error:
+                return Found(raw, parsed, events, pods, trouble=error)
 
-    found, events, pods = asyncio.run(read())
-    show(console(), found, events, datetime.now(UTC), pods)
+    found, now = asyncio.run(read()), datetime.now(UTC)
+    if not write(output, found.to_object(now)):
+        show(console(), found.job, found.events, now, pods=found.pods, curve=found.curve)
+    if found.trouble:  # after what could be read
+        raise found.trouble
 
 
 def show(
@@ -57,13 +110,16 @@ def show(
     job: TrainingJob,
     events: Sequence[job_api.Line],
     now: datetime,
+    *,
     pods: Pods | None = None,
+    curve: Curve | None = None,
 ) -> None:
-    """Print all sections. `pods` are shown by rank, if given."""
+    """Print all sections. `pods` are shown by rank, and the `curve` of the loss, if given."""
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
         ("what happens next", Text(what_next(job, now))),
         ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job))),
+        ("loss over all attempts", None if curve is None else _curve(curve)),
         ("last words of the program", _last_words(job)),
         ("attempts", view.attempts_table(job, now) if job.status.attempt else None),
         ("members", None if pods is None else table(job, pods, now)),
@@ -79,6 +135,10 @@ def show(
             if title:
                 out.print(Text(f"\n{title.upper()}", style="bold"))
             out.print(Padding(body, (0, 0, 0, 2 if title else 0), expand=False))
+
+
+def _curve(curve: Curve) -> RenderableType:
+    return Group(*([Sparkline(curve)] if curve.points else []), *sentences(curve))
 
 
 def _heading(job: TrainingJob, now: datetime) -> RenderableType:

@@ -63,13 +63,26 @@ def table(job: TrainingJob, pods: Pods, now: datetime) -> Fitting:
 
     While there is no attempt, as after the job's end, a row for the newest pod of each rank.
     """
+    return Fitting(COLUMNS, [_row(pod, now, state) for pod, state in _members(job, pods, now)])
+
+
+def to_objects(job: TrainingJob, pods: Pods, now: datetime) -> list[dict[str, Any]]:
+    """The rows of the table for programs."""
+    return [
+        {"rank": pod.rank, "pod": pod.name, "node": pod.node, "attempt": pod.attempt, "state": state[0]}
+        for pod, state in _members(job, pods, now)
+    ]
+
+
+def _members(job: TrainingJob, pods: Pods, now: datetime) -> list[tuple[PodView, tuple[str, str]]]:
+    """The pods of the table, and the state of each."""
     attempts = [attempt for attempt in (job.status.current, job.status.successor) if attempt]
     mine = [pod for pod in pods.views if any(is_member(attempt, pod) for attempt in attempts)]
     if not attempts:
         mine = list({pod.rank: pod for pod in sorted(pods.views, key=lambda pod: pod.attempt)}.values())
     ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
     states = [_state(pod, pods.silent.get(pod.uid), now, has_program=_has_program(attempts, pod)) for pod in ordered]
-    return Fitting(COLUMNS, [_row(pod, now, state) for pod, state in zip(ordered, states, strict=True)])
+    return list(zip(ordered, states, strict=True))
 
 
 def _has_program(attempts: Sequence[Attempt], pod: PodView) -> bool:

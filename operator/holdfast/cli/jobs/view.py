@@ -15,10 +15,14 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Forecast, Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import costs
+from holdfast.cli.jobs.curve import Curve, Sparkline, sentences
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 
 EVENTS_SHOWN = 8
+LEAST_SHOWN = 2  # attempts, and Events, that a small screen shows too
+_AROUND = {"attempts": 4, "events": 1}  # lines of a section that are not its rows
+MOST_SEEN = 20_000
 BAR = 40
 SPARK = 32
 
@@ -37,15 +41,24 @@ _END_STYLES = {EndKind.COMPLETED: "green", EndKind.LOSS: "yellow", EndKind.STOPP
 
 @dataclass(slots=True)
 class Losses:
-    """Losses seen while watching, for the sparkline. One value a step; a step seen again replaces the old value."""
+    """Losses seen while watching, for the sparkline: one a step, the newest MOST_SEEN. A lower step begins again there.
+
+    `past` is the curve before, if it was asked for and read; `note` says why it was not.
+    """
 
     by_step: dict[int, float] = field(default_factory=dict)
+    past: Curve | None = None
+    note: str = ""
 
     def see(self, step: int, loss: str | None) -> None:
         """Remember the loss of a step."""
+        for later in [other for other in reversed(self.by_step) if other > step]:
+            del self.by_step[later]
         value = formats.number(loss)
         if value is not None:
             self.by_step[step] = value
+        while len(self.by_step) > MOST_SEEN:
+            del self.by_step[next(iter(self.by_step))]
 
     def values(self) -> list[float]:
         """In the order of the steps."""
@@ -165,9 +178,8 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     is_known = uses_checkpoints(job) or job.spec.checkpoint.folder is not None
     none = "none yet" if is_known or not status.progress.step else "not known to Holdfast"
     checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
-    loss = Text.assemble(
-        loss_text(status.progress.loss, "bold"), "  ", (formats.sparkline(losses.values(), SPARK), "cyan")
-    )
+    spark = "" if losses.past else formats.sparkline(losses.values(), SPARK)
+    loss = Text.assemble(loss_text(status.progress.loss, "bold"), "  ", (spark, "cyan"))
     rows: list[tuple[str, RenderableType, str, RenderableType]] = [
         ("phase", phase_text(status.phase), "tier", Text(status.tier or formats.NOTHING, style="bold")),
         ("step", Text(steps(job), style="bold"), "node", status.node or formats.NOTHING),
@@ -223,9 +235,10 @@ ATTEMPT_COLUMNS = (
 )
 
 
-def attempts_table(job: TrainingJob, now: datetime) -> RenderableType:
-    """Every attempt in the status, the running one last."""
-    return Padding(Fitting(ATTEMPT_COLUMNS, attempt_rows(job, now)), (1, 0))
+def attempts_table(job: TrainingJob, now: datetime, newest: int | None = None) -> RenderableType:
+    """Every attempt in the status, or the `newest` so many; the running one last."""
+    rows = attempt_rows(job, now)
+    return Padding(Fitting(ATTEMPT_COLUMNS, rows if newest is None else rows[-newest:]), (1, 0))
 
 
 def attempt_rows(job: TrainingJob, now: datetime) -> list[list[Text]]:
@@ -300,26 +313,52 @@ def event_text(line: Line, *, full: bool = False) -> Text:
         line.message.replace("\n", " "),
         (times, "dim"),
     )
-    if not full:
-        text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+    return text if full else cut(text)
 
 
-def job_screen(job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses) -> Panel:
-    """One job as a live screen."""
-    meta, decision = job.metadata, job.status.decision
-    parts: list[RenderableType] = [summary(job, now, losses), Text(), progress_line(job, now)]
+def job_screen(
+    job: TrainingJob, events: Sequence[Line], now: datetime, losses: Losses, room: int | None = None
+) -> Panel:
+    """One job as a live screen, in at most `room` lines if fewer attempts and Events can achieve that."""
+    meta, decision, status = job.metadata, job.status.decision, job.status
+    grid = summary(job, now, losses)
+    parts: list[RenderableType] = [grid, Text(), progress_line(job, now)]
+    lines = grid.row_count + 2
+    if losses.past and (curve := losses.past.and_then(losses.by_step)).points:
+        parts += [Text(), Sparkline(curve), cut(sentences(curve)[0])]
+        lines += 4
+    elif losses.note:
+        parts.append(cut(Text(losses.note, style="yellow")))
+        lines += 1
     if cost := costs.sentence(job):
-        parts.append(Text(cost, style="dim"))
+        parts.append(cut(Text(cost, style="dim")))
+        lines += 1
     if decision:
         why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
-        why.no_wrap, why.overflow = True, "ellipsis"
-        parts += [Text(), why]
-    if job.status.attempt:
-        parts.append(attempts_table(job, now))
-    if events:
-        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-EVENTS_SHOWN:])]
+        parts += [Text(), cut(why)]
+        lines += 2
+    attempts = len(status.history) + (status.current is not None) + (status.successor is not None)
+    shown, told = _share(None if room is None else room - 2 - lines, attempts, min(len(events), EVENTS_SHOWN))
+    if status.attempt:
+        parts.append(attempts_table(job, now, shown))
+    if told:
+        parts += [Text("events", style="dim"), *(event_text(line) for line in events[-told:])]
     return Panel(Group(*parts), title=f"{meta.namespace}/{meta.name}", title_align="left", border_style="blue")
+
+
+def _share(room: int | None, attempts: int, events: int) -> tuple[int, int]:
+    """How many attempts and Events are shown in `room` lines: first fewer attempts, then fewer Events."""
+    if room is None:
+        return attempts, events
+    rows = room - sum(_AROUND.values())
+    shown = min(attempts, max(rows - events, LEAST_SHOWN))
+    return shown, min(events, max(rows - shown, LEAST_SHOWN))
+
+
+def cut(text: Text) -> Text:
+    """The text on one line, cut at the edge of the screen."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
 
 def plain_state(job: TrainingJob) -> str:

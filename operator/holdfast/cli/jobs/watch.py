@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Self
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.api.names import API_VERSION, JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.cluster import completion, job_api
@@ -19,25 +18,29 @@ from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.jobs import view
+from holdfast.cli.jobs.curve import to_curve
+from holdfast.cli.jobs.options import History
+from holdfast.cli.jobs.view import Losses
+from holdfast.cli.jobs.watched import AllJobs, OneJob, Watched
+from holdfast.cli.storage.history import history_of
+from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import ListFormat, ListOutput, is_for_programs, write
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 
 PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
 
-Look = tuple[RenderableType, list[str], TrainingJob | None]
 
+class Silence(NamedTuple):
+    """A cluster that does not answer, and for how long."""
 
-class Screen(Protocol):
-    """What `follow` shows: `look` returns the screen, the plain lines that are new, and the one watched job."""
+    error: ApiError
+    lasts: timedelta
 
-    lists: tuple[LiveList, ...]
-
-    def look(self) -> Look:
-        """Draw what the lists hold now."""
-        ...
+    def __str__(self) -> str:
+        return f"no answer from the cluster for {formats.span(self.lasts)}: {self.error.message}"
 
 
 def watch(
@@ -49,30 +52,50 @@ def watch(
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
+    history: History = False,
+    endpoint: Endpoint = None,
+    output: ListOutput = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.
 
     With a job it ends when the job is over (exit code 1 if the job failed). Without a terminal it prints a line when
-    something changes.
+    something changes. If not all jobs fit on the screen, it counts the others; --once shows all of them. The formats
+    json, yaml and name show the state once too.
 
     \b
     Examples:
       holdfast watch                      all jobs of the namespace
       holdfast watch vit-faces -n vision  one job
+      holdfast watch vit-faces --history  with the loss over all attempts
       holdfast watch -A --once            a table of all jobs of the cluster
+      holdfast watch -A -o json           the same for programs, as kubectl prints it
     """
     if job and all_namespaces:
         raise typer.BadParameter("give a job or --all-namespaces, not both")
-    target, out = Target(kubeconfig, namespace), console()
+    if history and not job:
+        raise typer.BadParameter("--history needs a job: holdfast watch JOB --history")
+    target, out = Target(kubeconfig, namespace), console(wide=output == "wide")
 
     async def run() -> Phase | None:
         async with connect(target) as client:
-            where = target.resolved_namespace()
-            if job:
-                await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
-            screen = OneJob(client, where, job) if job else AllJobs(client, None if all_namespaces else where)
-            return await follow(screen, out, every=every, once=once)
+            where = None if all_namespaces else target.resolved_namespace()
+            if is_for_programs(output):
+                await _answer(client, where, job, output)
+                return None
+            if job is None or where is None:
+                return await follow(AllJobs(client, where), out, every=every, once=once)
+            found = await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
+            watched, reading = OneJob(client, where, job), None
+            if history:
+                reading = asyncio.create_task(_read_past(client, found, endpoint, watched.losses))
+                if once:
+                    await reading
+            try:
+                return await follow(watched, out, every=every, once=once)
+            finally:
+                if reading:
+                    reading.cancel()
 
     try:
         end = asyncio.run(run())
@@ -82,106 +105,92 @@ def watch(
         raise typer.Exit(ExitCode.FAILED)
 
 
-class OneJob:
-    """One job and its Events, and which Events were shown."""
-
-    def __init__(self, client: Client, namespace: str, name: str) -> None:
-        only = {"fieldSelector": f"metadata.name={name}"}
-        self._jobs = LiveList(client, job_api.jobs_path(namespace), only)
-        self._events = LiveList(client, job_api.events_path(namespace), job_api.about(name))
-        self.lists: tuple[LiveList, ...] = (self._jobs, self._events)
-        self._name = name
-        self._losses = view.Losses()
-        self._shown: dict[str, int] = {}
-        self._state = ""
-
-    def look(self) -> Look:
-        """The screen, the plain lines that are new, and the job. Raises CliError if the job was deleted."""
-        found = next((raw for raw in self._jobs.objects if raw["metadata"]["name"] == self._name), None)
-        if found is None:
-            raise CliError("the job was deleted", code=ExitCode.NOT_FOUND)
-        job = TrainingJob.parse({**found, "apiVersion": API_VERSION, "kind": JOB_KIND})
-        events = job_api.event_lines(self._events.objects, job)
-        self._losses.see(job.status.progress.step, job.status.progress.loss)
-        now = datetime.now(UTC)
-        return view.job_screen(job, events, now, self._losses), self._news(job, events, now), job
-
-    def _news(self, job: TrainingJob, events: list[job_api.Line], now: datetime) -> list[str]:
-        lines = []
-        for event in events:
-            if self._shown.get(event.uid) != event.count:
-                self._shown[event.uid] = event.count
-                lines.append(f"{formats.clock(event.at)} {event.reason}: {event.message}")
-        state = view.plain_state(job)
-        if state != self._state:
-            self._state = state
-            lines.append(f"{formats.clock(now)} {state}")
-        return lines
-
-
-class AllJobs:
-    """All jobs of a namespace or of the cluster."""
-
-    def __init__(self, client: Client, namespace: str | None) -> None:
-        self._jobs = LiveList(client, job_api.jobs_path(namespace))
-        self.lists: tuple[LiveList, ...] = (self._jobs,)
-        self._namespace = namespace
-        self._shown: dict[str, str] = {}
-
-    def look(self) -> Look:
-        """The table and the plain lines that are new."""
-        found, unreadable = job_api.read_jobs(self._jobs.objects)
-        now = datetime.now(UTC)
-        lines = []
-        for job in found:
-            key, state = f"{job.metadata.namespace}/{job.metadata.name}", view.plain_state(job)
-            if self._shown.get(key) != state:
-                self._shown[key] = state
-                lines.append(f"{formats.clock(now)} {key} {state}")
-        if not found and not unreadable:
-            where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            return Text(f"no training jobs in {where}"), lines, None
-        return view.jobs_table(found, unreadable, now, namespaces=self._namespace is None), lines, None
-
-
-async def follow(screen: Screen, out: Console, *, every: float, once: bool) -> Phase | None:
-    """Show the screen until the one watched job is over, and return its final phase; without a job never end.
+async def follow(watched: Watched, out: Console, *, every: float, once: bool) -> Phase | None:
+    """Show what is watched until the one watched job is over, and return its final phase; without a job never end.
 
     The lists are read once and then watched. The first read must succeed. After it, PATIENCE is how long the cluster
-    may fail to answer. The screen is drawn again `every` so many seconds, which costs no request.
+    may fail to answer. The picture is drawn again `every` so many seconds, which costs no request.
     """
     async with AsyncExitStack() as stack:
-        for one in screen.lists:
+        for one in watched.lists:
             await stack.enter_async_context(one.running())
         if once:
-            shown, _, job = screen.look()
-            out.print(shown)
-            return final_phase(job)
-        live = Live(console=out, auto_refresh=False) if out.is_terminal else None
-        with live or nullcontext():
-            while True:
-                shown, news, job = screen.look()
-                if error := _trouble(screen.lists):
-                    shown = Text(f"no answer from the cluster: {error.message}", style="red")
-                if live:
-                    live.update(shown, refresh=True)
-                else:
-                    for line in news:
-                        out.print(line, markup=False, soft_wrap=True)
-                if end := final_phase(job):
-                    return end
-                await asyncio.sleep(every)
+            out.print(watched.draw(None))
+            return final_phase(watched.job)
+        show = stack.enter_context(Pictures(out)) if out.is_terminal else Lines(out)
+        while True:
+            show.update(watched, _silence(watched.lists))
+            if end := final_phase(watched.job):
+                return end
+            await asyncio.sleep(every)
 
 
-def _trouble(lists: Sequence[LiveList]) -> ApiError | None:
-    """The error of a list that is not current; None if all are. Raises it if it lasts too long, or does not pass."""
+async def _answer(client: Client, namespace: str | None, job: str | None, output: ListFormat | None) -> None:
+    """Print the jobs for programs, as `kubectl get` does."""
+    if job and namespace:
+        raw = await job_api.get_raw(client, namespace, job)
+        write(output, raw, [job_api.full_name(raw)])
+        return
+    items = await job_api.list_raw(client, namespace)
+    write(output, {"apiVersion": "v1", "kind": "List", "items": items}, [job_api.full_name(raw) for raw in items])
+
+
+async def _read_past(client: Client, job: TrainingJob, endpoint: str | None, losses: Losses) -> None:
+    """Read the losses of earlier attempts while the job is watched; a storage that cannot be read is said."""
+    try:
+        losses.past = to_curve(await history_of(client, job, endpoint))
+    except (CliError, ApiError) as error:
+        losses.note = f"the history cannot be shown: {error}"
+
+
+class Pictures:
+    """A live picture on a terminal. While the cluster does not answer, the last picture stays, and a line says so."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._live = Live(console=out, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def update(self, watched: Watched, silence: Silence | None) -> None:
+        """Draw it again."""
+        room = self._out.size.height - 1  # the cursor is below
+        picture = watched.draw(room - 1 if silence else room)
+        self._live.update(Group(Text(str(silence), style="red"), picture) if silence else picture, refresh=True)
+
+
+class Lines:
+    """Plain lines about what is new."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._silent = False
+
+    def update(self, watched: Watched, silence: Silence | None) -> None:
+        """Print what is new."""
+        lines = watched.news()
+        if bool(silence) != self._silent:
+            self._silent = not self._silent
+            now = formats.clock(datetime.now(UTC))
+            lines.append(f"{now} {silence}" if silence else f"{now} the cluster answers again")
+        for line in lines:
+            self._out.print(line, markup=False, soft_wrap=True)
+
+
+def _silence(lists: Sequence[LiveList]) -> Silence | None:
+    """The trouble of a list that is not current; None if all are. Raises it if it lasts too long, or does not pass."""
     now = asyncio.get_running_loop().time()
     for one in lists:
         one.check()
         if one.trouble is not None:
             if not one.trouble.transient or now - one.since > PATIENCE.total_seconds():
                 raise one.trouble
-            return one.trouble
+            return Silence(one.trouble, timedelta(seconds=now - one.since))
     return None
 
 

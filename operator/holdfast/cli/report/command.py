@@ -7,9 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from holdfast.cli.checkpoints.options import Endpoint, Region
 from holdfast.cli.checkpoints.screen import notes
-from holdfast.cli.checkpoints.storage_address import Where
 from holdfast.cli.cluster import completion
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError
@@ -17,6 +15,8 @@ from holdfast.cli.pages.comparison import comparison_page
 from holdfast.cli.pages.document import document
 from holdfast.cli.pages.job_page import JobInputs, job_page
 from holdfast.cli.report.gather import gather
+from holdfast.cli.storage.address import Where
+from holdfast.cli.storage.options import Endpoint, Region
 from holdfast.cli.terminal.console import error_console
 from holdfast_train.exchange.progress_bar import format_size
 

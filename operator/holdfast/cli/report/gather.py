@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 from holdfast.api.errors import SpecError
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.checkpoints import list_command
-from holdfast.cli.checkpoints.storage_address import PATIENCE, Found, Where, explain, opened, storage_of
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.pages.attempts import is_readable
 from holdfast.cli.pages.job_page import JobInputs
+from holdfast.cli.storage.address import PATIENCE, Found, Where, explain, opened, storage_of
 from holdfast.cli.why.reading import all_nodes, profile_of
 from holdfast.cli.why.reasons import Reasons, find_reasons
 from holdfast.runtime.apiserver.client import Client

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.checkpoints.storage_address import Where, storage_of
 from holdfast.cli.cluster import job_api
 from holdfast.cli.errors import CliError
 from holdfast.cli.pages.frame import actions
@@ -19,6 +18,7 @@ from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.pages.job_page import job_page
 from holdfast.cli.pages.jobs_page import job_address
 from holdfast.cli.report.gather import read_place
+from holdfast.cli.storage.address import Where, storage_of
 from holdfast.cli.ui.cluster import Cluster
 from holdfast.cli.ui.drawn import Drawn
 from holdfast.cli.ui.kept_list import KeptList

@@ -1,17 +1,14 @@
 """`holdfast why`: the reason of the last decision, and every figure that the policy uses."""
 
 import asyncio
-import json
 from datetime import UTC, datetime
-from typing import Annotated
-
-import typer
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import AsJson, Output, chosen, write
 from holdfast.cli.why.as_json import as_json
 from holdfast.cli.why.reading import all_nodes, profile_of
 from holdfast.cli.why.reasons import find_reasons
@@ -23,8 +20,9 @@ def why(
     job: Job,
     *,
     namespace: Namespace = None,
-    as_json_: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     kubeconfig: Kubeconfig = None,
+    output: Output = None,
+    as_json_: AsJson = False,
 ) -> None:
     """Show why a job is on its tier, with every figure behind it.
 
@@ -36,7 +34,7 @@ def why(
       holdfast why vit-faces -n vision
       holdfast why vit-faces --json | jq '.tiers[] | {name, available, costOfAnHoursWork}'
     """
-    target = Target(kubeconfig, namespace)
+    target, asked = Target(kubeconfig, namespace), chosen(output, as_json=as_json_)
 
     async def read() -> tuple[TrainingJob, CapacityProfile | None, list[NodeView] | None]:
         async with connect(target) as client:
@@ -44,7 +42,5 @@ def why(
             return found, await profile_of(client, found), await all_nodes(client)
 
     found = find_reasons(*asyncio.run(read()), datetime.now(UTC))
-    if as_json_:
-        typer.echo(json.dumps(as_json(found), indent=2))
-    else:
+    if not write(asked, as_json(found)):
         show(console(), found)

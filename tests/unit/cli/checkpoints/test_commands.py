@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 from holdfast.api.job import Keep as JobKeep
 from holdfast.cli.checkpoints.completion import checkpoints as complete
 from holdfast.cli.checkpoints.prune_command import retention
-from holdfast.cli.checkpoints.storage_address import Found, Where, find
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
+from holdfast.cli.storage.address import Found, Where, find
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
 from holdfast_train.environment import Identity

@@ -63,3 +63,26 @@ async def test_an_error_of_the_program_does_not_end_the_updates_in_silence(
         monkeypatch.setattr(Client, "watch", broken)
         with pytest.raises(ZeroDivisionError):
             await names_after(api, tmp_path, ["never"])
+
+
+# Breaks if a server that is away for a while ends the list, or empties it.
+async def test_a_server_that_was_away_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_list, "PAUSE", 0.01)
+    away = failure(503, "ServiceUnavailable", "etcd")
+    with fake_api() as api:
+        lists = iter([listing(item("a")), away, away, listing(item("b"))])
+        api.answers["GET", PATH] = lambda _: next(lists)
+        api.watches[PATH] = [away, away, away]
+        await names_after(api, tmp_path, ["b"])
+
+
+# Breaks if 10,000 objects are kept with what nobody reads of them.
+async def test_objects_are_kept_without_managed_fields(tmp_path: Path) -> None:
+    managed = item("a")
+    managed["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    with fake_api() as api:
+        api.answers["GET", PATH] = listing(managed)
+        async with connect(Target(api.kubeconfig(tmp_path / "config"))) as client:
+            found = LiveList(client, PATH)
+            async with found.running():
+                assert found.objects == [item("a")]

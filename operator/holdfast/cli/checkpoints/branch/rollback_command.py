@@ -53,10 +53,10 @@ def rollback(
         raise _refused(error) from error
     left = tuple(c for c in prefix.state.commits if c.seq > target.seq)
     fence = rules.possible_writer(prefix.state)
-    if not at.as_json:
+    if not at.is_for_programs:
         _show(target, left, fence)
     if not dry_run:
-        _ask(target, yes=yes, can_ask=not at.as_json)
+        _ask(target, yes=yes, can_ask=not at.is_for_programs)
         _carry_out(at, prefix.state, target)
     done = "would continue" if dry_run else "continues"
     text = f"the next attempt {done} from step {formats.count(target.step)}" + (" (--dry-run)" if dry_run else "")

@@ -11,9 +11,9 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.checkpoints.storage_address import Where, find
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.main import app
+from holdfast.cli.storage.address import Where, find
 from holdfast_train.environment import Credentials
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"

@@ -1,0 +1,54 @@
+"""`-o`: the answer of a command for programs, in the formats of kubectl."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+import typer
+import yaml
+
+Format = Literal["json", "yaml"]
+ListFormat = Literal["json", "yaml", "name", "wide"]
+
+Output = Annotated[
+    Format | None,
+    typer.Option("--output", "-o", help="Print the answer as json or yaml.", show_choices=False, show_default=False),
+]
+ListOutput = Annotated[
+    ListFormat | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Print the answer as json or yaml, only names, or a table with all columns (wide).",
+        show_choices=False,
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+
+_FOR_PROGRAMS: Final = ("json", "yaml", "name")
+
+
+def chosen(output: ListFormat | None, *, as_json: bool) -> ListFormat | None:
+    """The format that -o or --json asks for. Raises typer.BadParameter if they differ."""
+    if as_json and output not in (None, "json"):
+        raise typer.BadParameter(f"{output} is not what --json asks for: give one of the two", param_hint="--output")
+    return "json" if as_json else output
+
+
+def is_for_programs(output: ListFormat | None) -> bool:
+    """True if nothing but the answer may be on standard output."""
+    return output in _FOR_PROGRAMS
+
+
+def write(output: ListFormat | None, data: Any, names: Sequence[str] = ()) -> bool:
+    """Print `data`, or its `names`, as `output` asks for; False if it asks for what people read."""
+    match output:
+        case "json":
+            typer.echo(json.dumps(data, indent=2))
+        case "yaml":
+            plain = json.loads(json.dumps(data))  # enumerations become texts
+            typer.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
+        case "name":
+            typer.echo("".join(f"{name}\n" for name in names), nl=False)
+    return is_for_programs(output)
