@@ -14,5 +14,17 @@ def main(program: str = "holdfast") -> None:
     app(prog_name=program)
 
 
+def kubectl_plugin() -> None:
+    """The program `kubectl-holdfast`."""
+    main("kubectl holdfast")
+
+
+def kubectl_completion() -> None:
+    """The program `kubectl_complete-holdfast`."""
+    from holdfast.cli.kubectl_plugin import complete  # noqa: PLC0415 - as in main
+
+    complete(main)
+
+
 if __name__ == "__main__":
     main()

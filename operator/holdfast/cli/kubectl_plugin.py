@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any, Final
 
@@ -18,17 +19,8 @@ _ALSO_FILES, _NO_FILES = ":0", ":4"  # directives of kubectl's completion
 _OWN = re.compile(r"(?<![\w/.-])(?<!install )holdfast (?=[a-z])")  # a command line, and not a path or a chart's name
 
 
-def plugin() -> None:
-    """The program `kubectl-holdfast`."""
-    from holdfast.cli.__main__ import main  # noqa: PLC0415 - it says what is missing if the extra `cli` is
-
-    main(PROGRAM)
-
-
-def complete() -> None:
-    """The program `kubectl_complete-holdfast`. It writes nothing but the answer."""
-    from holdfast.cli.__main__ import main  # noqa: PLC0415
-
+def complete(main: Callable[[], None]) -> None:
+    """Complete the words of the command line. `main` runs the program. Nothing but the answer is written."""
     asked = "complete_fish"  # the shell whose candidates typer writes as kubectl reads them
     os.environ |= {
         "_HOLDFAST_COMPLETE": asked,

@@ -13,6 +13,7 @@ from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
 from holdfast.cli import kubectl_plugin
+from holdfast.cli.__main__ import main
 from holdfast.cli.kubectl_plugin import under_its_name
 from holdfast.cli.main import app
 
@@ -37,7 +38,7 @@ def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
     def complete(*words: str) -> list[str]:
         monkeypatch.setattr(sys, "argv", ["kubectl_complete-holdfast", *words])
-        kubectl_plugin.complete()
+        kubectl_plugin.complete(main)
         out, err = capsys.readouterr()
         assert err == ""
         return out.splitlines()
