@@ -190,3 +190,16 @@ def test_pods_and_jobs_that_are_gone_are_forgotten(desk: Desk) -> None:
     desk.book.keep_only(["other"], [])
     assert len(desk.book) == 0
     assert desk.book.of(["p1"]) == {}
+
+
+# Breaks if a training waits for a slow rank until something else happens, or if each figure wakes the operator.
+def test_another_slow_rank_is_urgent_and_another_figure_is_not(desk: Desk) -> None:
+    slow = {"rank": 3, "node": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
+    desk.say(slowRanks=[slow])
+    desk.say(slowRanks=[{**slow, "ownSeconds": "0.8"}])
+    assert desk.woken == [True]
+    (told,) = desk.report.slow_ranks
+    assert (told.rank, told.node, told.times, round(told.share, 3)) == (3, 1, 1.6, 0.3)
+    desk.say()
+    assert desk.woken == [True, True]
+    assert desk.report.slow_ranks == ()
