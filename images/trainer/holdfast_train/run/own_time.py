@@ -41,16 +41,12 @@ class OwnTime:
         """Measure the models among `objects`; without one, nothing."""
         torch: Any = sys.modules.get("torch")
         models = [] if torch is None else [thing for thing in objects if isinstance(thing, torch.nn.Module)]
-
-        def first_exchange(*_: Any) -> None:  # a copy of a model may take over a function, and no method of this object
-            self._end()
-
         for model in models:
             last = [None, *(one for one in model.parameters() if one.requires_grad)][-1]
             if last is None or last.device.type not in ("cpu", "cuda"):
                 continue
             self._clock = self._clock or (_GpuClock(torch, last.device) if last.is_cuda else _HostClock())
-            self._hooks.append(_hook(model, last, first_exchange))
+            self._hooks.append(_hook(model, last, _FirstExchange(self._end)))
 
     def begin(self) -> None:
         """A step begins. It may begin once more, if something was done after the end of the one before."""
@@ -86,6 +82,19 @@ class OwnTime:
         if self._is_open and clock is not None:
             self._is_open = False
             clock.end()
+
+
+class _FirstExchange:
+    """Tells that a rank needs the others from now on. That of a copied or pickled model tells nothing."""
+
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
+        self._tell = tell
+
+    def __call__(self, *_: Any) -> None:
+        self._tell()
+
+    def __reduce__(self) -> tuple[type["_FirstExchange"], tuple[()]]:
+        return _FirstExchange, ()
 
 
 def _hook(model: Any, last: Any, function: Callable[..., None]) -> Any:

@@ -1,6 +1,7 @@
 """The time that a rank works in a step before it needs the others, with real models and a clock that tests set."""
 
 import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -130,5 +131,12 @@ def test_a_sharded_model_is_measured_until_its_forward_pass(clock: Clock) -> Non
         model = network()
         fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
         assert measured(step, model) == pytest.approx((1, 3))
+        own = OwnTime()
+        own.watch([model])
+        own.begin()
+        (hook,) = [one for one in model._forward_pre_hooks.values() if type(one).__module__ == own_time.__name__]
+        pickle.loads(pickle.dumps(hook))()
+        assert own._is_open, "a model that was loaded measures nothing"
+        own.close()
     finally:
         torch.distributed.destroy_process_group()
