@@ -16,6 +16,7 @@ from holdfast_train.pod.loader_workers import keep_workers, obey_parent_only
 from holdfast_train.restore.load import load, load_weights
 from holdfast_train.run.in_place import restart_in_place
 from holdfast_train.run.run import Run
+from holdfast_train.run.trackers import wandb_settings
 
 if TYPE_CHECKING:
     from holdfast_train.data.elastic_sampler import ElasticSampler
@@ -31,6 +32,7 @@ __all__ = [
     "load_weights",
     "obey_parent_only",
     "restart_in_place",
+    "wandb_settings",
 ]
 
 if os.environ.get("HOLDFAST_JOB"):

@@ -90,7 +90,8 @@ class Environment:
     in bytes a second for uploads of this process during training, its share of the pod's limit. `pod_ip`: with several
     nodes. `peers`: another node keeps a copy of the state too. `keeper`: see KeptMemory. `non_finite`: what is done if
     losses are not finite. `spike`: when losses explode, None if that is not watched. `resume_only`: the
-    objects to restore from the address `resume`; empty: all.
+    objects to restore from the address `resume`; empty: all. `slow_window`: seconds over which ranks compare their own
+    times, None if they do not. `node_rank`: of this pod among those of several nodes.
     """
 
     identity: Identity
@@ -120,6 +121,8 @@ class Environment:
     non_finite: Literal["Rollback", "Stop", "Ignore"] = "Ignore"
     spike: Spike | None = None
     resume_only: tuple[str, ...] = ()
+    slow_window: float | None = None
+    node_rank: int = 0
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> "Environment | None":
@@ -164,6 +167,8 @@ class Environment:
             non_finite=_non_finite(env),
             spike=_spike(env),
             resume_only=_resume_only(env),
+            slow_window=_seconds(env, "HOLDFAST_SLOW_WINDOW", 0.0) or None,
+            node_rank=_integer(env, "HOLDFAST_RANK", least=0) or 0,
         )
 
 

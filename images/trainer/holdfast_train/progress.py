@@ -29,6 +29,7 @@ class Progress:
         self.checkpoint: dict[str, Any] | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
         self.folder = False  # True in the writer of checkpoint.folder, which knows checkpoints and no steps
+        self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
 
     @property

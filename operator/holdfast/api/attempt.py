@@ -57,6 +57,7 @@ class EndReason(StrEnum):
     # The job went to another tier, or no node came in time.
     KEEPING_DEADLINE = "KeepingDeadline"
     RETURNING = "Returning"
+    SLOW_RANK = "SlowRank"  # to another node of the tier: a rank was slower there than the others
     ACQUIRE_TIMEOUT = "AcquireTimeout"
     OTHER_TIER = "OtherTier"
     TIER_REMOVED = "TierRemoved"
@@ -155,6 +156,19 @@ class MemberGroup(Model):
     """Ranks of the pods, such as 0-6,8."""
 
 
+class SlowRank(Model):
+    """A rank that works longer in each step than the others, which wait for it."""
+
+    rank: Count
+    """Rank of the process."""
+    pod: Count
+    """Rank of its pod."""
+    node: Name | None = None
+    """Name of its node."""
+    times: Number
+    """How many times as long as the other ranks it works, a decimal string."""
+
+
 class World(Model):
     """Where the programs of all nodes of an attempt meet."""
 
@@ -212,6 +226,10 @@ class Attempt(Model):
     """When it trained its newest step."""
     resumed_step: Step | None = None
     """The step that it resumed from. Not set if it started from the beginning."""
+    slow: Annotated[tuple[SlowRank, ...], Field(max_length=8), KeyedBy("rank")] = ()
+    """Its slow ranks, the slowest first."""
+    replaces: Name | None = None
+    """Name of the node that it leaves once its successor is ready, because a rank is slow there."""
     departure: Departure | None = None
     """Set while it still trains although its node will go away."""
     drain: Drain | None = None
@@ -295,6 +313,8 @@ class AttemptRecord(Model):
     """When it ended."""
     pod_uid: Name | None = None
     """UID of its pod if the end was not observed, to tell this pod from another one with the same name."""
+    node_at_fault: Flag = False
+    """True if a training on several nodes hung, and what its ranks did shows that this node was the cause."""
     estimated: Flag = False
     """True if the end was not observed, so that endedAt is an estimate."""
     fruitless: Flag = False

@@ -127,6 +127,21 @@ class Spike(Model):
         return f"{self.deviations} deviations, {self.steps} steps, window {self.window}"
 
 
+class SlowRanks(Model):
+    """What is done about ranks that are slower than the others, in a training with several of them."""
+
+    action: Literal["Replace", "Tell", "Ignore"] = "Replace"
+    """Replace: the node of a slow rank is left for another one, if that is expected to save time. Tell: the condition
+    SlowRank says so. Ignore: ranks are not compared."""
+    window: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(minutes=5)
+    """Over how long a rank is compared with the others. It is slow after three windows in a row."""
+
+    @property
+    def for_program(self) -> str | None:
+        """As the program reads it: seconds; None if ranks are not compared."""
+        return None if self.action == "Ignore" else f"{self.window.total_seconds():g}"
+
+
 class Failure(Model):
     """How many failures of the program, and how many attempts without progress, end the job.
 
@@ -150,6 +165,9 @@ class Failure(Model):
     processor; with several nodes, only on a node that has a rank which is the cause. With a duration, also a program
     that computes counts as hanging: make it longer than any evaluation. Off: never. Starts, restores, saves and waiting
     at the fence do not count."""
+    slow_ranks: SlowRanks = SlowRanks()
+    """What is done about a rank that works at least a third longer in each step than the others, which wait for it: see
+    docs/how-to/bad-nodes.md."""
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
     """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only

@@ -240,6 +240,10 @@ class Tracking(Model):
     """True: all attempts log into one run of Weights & Biases. The program gets WANDB_RUN_ID (the UID of the job),
     WANDB_RESUME (allow) and WANDB_NAME (the name of the job); each of them that env sets stays as it is there, and none
     is set if env has WANDB_RESUME_FROM or WANDB_FORK_FROM. Only one rank may log."""
+    mlflow: Flag = False
+    """True: all attempts log into one run of the MLflow server that MLFLOW_TRACKING_URI names. The program gets its id
+    as MLFLOW_RUN_ID, unless env sets that. The run is found by the tag holdfast.job-uid, and is made if there is
+    none."""
 
 
 def _mounted_twice(trainer: "Trainer") -> list[str]:

@@ -1,31 +1,35 @@
 """The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.failure import Failure
-from holdfast.api.job import Checkpoint, Progress, S3Storage, Trainer, Volume
+from holdfast.api.job import S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.api.scalars import format_duration, quantity_value
+from holdfast.api.scalars import quantity_value
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import accelerators_on, requested, requested_anywhere
+from holdfast.core.observe.demand import requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
+from holdfast.core.program_variables import (
+    Env,
+    accelerators,
+    own_variables,
+    plain,
+    progress_variables,
+    saving_variables,
+    torchrun_variables,
+)
 
 Manifest = dict[str, Any]
-Env = list[dict[str, Any]]
 
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
 INIT_MEMORY = "256Mi"  # what the init container needs at least
 SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")  # the last one is optional
-# Variables by which a user tells wandb to resume in another way: wandb refuses WANDB_RESUME beside them.
-_WANDB_RESUMES = frozenset({"WANDB_RESUME_FROM", "WANDB_FORK_FROM"})
 VOLUME_GROUP = 65532  # of a volume with checkpoints: the group of the init container's image
 
 # A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
@@ -67,9 +71,13 @@ def build_pod(
     """
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt)
-    ours = common + _trainer_env(job, attempt, config, rank) + _saving_env(job.spec.checkpoint, job.spec.failure, life)
-    ours += _plain({"HOLDFAST_IMPORTS": ",".join(imports) or None})
-    env = ours + _progress_env(job.spec.progress) + _program_env(job) + _torchrun_env(trainer, attempt)
+    ours = (
+        common
+        + _trainer_env(job, attempt, config, rank)
+        + saving_variables(job.spec.checkpoint, job.spec.failure, life)
+    )
+    ours += plain({"HOLDFAST_IMPORTS": ",".join(imports) or None})
+    env = ours + progress_variables(job.spec.progress) + own_variables(job) + torchrun_variables(trainer, attempt)
     mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
@@ -205,7 +213,7 @@ def _container_security(trainer: Trainer) -> Manifest:
 def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
     """What the init container needs: the identity of the pod and the place of its checkpoints."""
     return [
-        *_plain(
+        *plain(
             {
                 "HOLDFAST_NAMESPACE": job.metadata.namespace,
                 "HOLDFAST_JOB": job.metadata.name,
@@ -216,7 +224,7 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
         ),
         {"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         *_storage_env(job),
-        *_plain(
+        *plain(
             {
                 "HOLDFAST_CHECKPOINT_FOLDER": job.spec.checkpoint.folder,
                 "HOLDFAST_CHECKPOINT_PATTERN": job.spec.checkpoint.pattern,
@@ -228,13 +236,13 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
 def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
     spec = job.spec
     alone = attempt.nodes == 1
-    common = _plain(
+    common = plain(
         {
             "HOLDFAST_RANK": str(rank),
             names.NODES_VARIABLE: str(attempt.nodes),
             "HOLDFAST_TIER": attempt.tier.name,
             "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if alone and attempt.predecessor else None,
-            "HOLDFAST_ACCELERATORS": str(_accelerators(spec.trainer, attempt)),
+            "HOLDFAST_ACCELERATORS": str(accelerators(spec.trainer, attempt)),
             "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
             "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
             "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
@@ -245,71 +253,8 @@ def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, ran
     )
     # With several nodes the launcher needs the address, and sets the rest for each start of the program.
     address = {"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    warm = _plain({"HOLDFAST_WARM_START": None if spec.trainer.warm_start else "false"})
+    warm = plain({"HOLDFAST_WARM_START": None if spec.trainer.warm_start else "false"})
     return common if alone else [*common, address, *warm]
-
-
-def _program_env(job: TrainingJob) -> Env:
-    """The user's variables, after ours: Kubernetes puts values in for `$(HOLDFAST_JOB_UID)` if it comes earlier."""
-    own: Env = [var.to_object() for var in job.spec.trainer.env if not var.name.startswith("HOLDFAST_")]
-    named = {var["name"] for var in own}
-    if not job.spec.trainer.tracking.wandb or named & _WANDB_RESUMES:
-        return own
-    tracking = _plain(
-        {"WANDB_RUN_ID": job.metadata.uid, "WANDB_RESUME": "allow", "WANDB_NAME": job.metadata.name},
-    )
-    return [*(var for var in tracking if var["name"] not in named), *own]
-
-
-def _torchrun_env(trainer: Trainer, attempt: Attempt) -> Env:
-    """The defaults of torchrun. They come last: the user's variables must not change the size of the training.
-
-    With one node its ranks meet on a free port (standalone), so pods may share a network. With several nodes the
-    launcher sets the rest for each start of the program, since pods may be replaced.
-    """
-    processes = {"PET_NPROC_PER_NODE": str(max(1, _accelerators(trainer, attempt)))}
-    alone = {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1"}
-    return _plain(processes | alone if attempt.nodes == 1 else processes)
-
-
-def _accelerators(trainer: Trainer, attempt: Attempt) -> int:
-    """How many accelerators a pod of this attempt has."""
-    return accelerators_on(trainer, attempt.tier) if attempt.tier.accelerator else 0
-
-
-def _saving_env(checkpoint: Checkpoint, failure: Failure, life: float) -> Env:
-    """When to save, what to keep, where to start, and when to go back."""
-    keep, best, rate, resume = checkpoint.keep, checkpoint.keep.best, checkpoint.upload_rate, checkpoint.resume
-    return _plain(
-        {
-            "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
-            "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
-            "HOLDFAST_CHECKPOINT_UPLOAD_RATE": str(int(quantity_value(rate))) if rate else None,
-            "HOLDFAST_CHECKPOINT_PEERS": "true" if checkpoint.peers else None,
-            "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),
-            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(keep.last),
-            "HOLDFAST_CHECKPOINT_KEEP_EVERY": format_duration(keep.every) if keep.every else None,
-            "HOLDFAST_CHECKPOINT_KEEP_BEST": str(best.count) if best else None,
-            "HOLDFAST_CHECKPOINT_KEEP_METRIC": best.metric if best else None,
-            "HOLDFAST_CHECKPOINT_KEEP_MODE": best.mode if best else None,
-            "HOLDFAST_CHECKPOINT_RESUME": resume if isinstance(resume, str) else resume.source,
-            "HOLDFAST_CHECKPOINT_RESUME_ONLY": None if isinstance(resume, str) else ",".join(resume.only),
-            "HOLDFAST_NON_FINITE": failure.non_finite,
-            "HOLDFAST_SPIKE": failure.spike.for_program if failure.spike else None,
-            "HOLDFAST_STALL_TIMEOUT": failure.stall_timeout.for_launcher,
-        }
-    )
-
-
-def _progress_env(progress: Progress) -> Env:
-    """What the launcher looks for in the output. Kubernetes puts no variable in for $$(NAME)."""
-    patterns = json.dumps(progress.patterns).replace("$(", "$$(") if progress.patterns else None
-    return _plain({"HOLDFAST_PROGRESS_PATTERNS": patterns})
-
-
-def _plain(values: Mapping[str, str | None]) -> Env:
-    """Variables with these values; a variable whose value is None is left out."""
-    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
 def _storage_env(job: TrainingJob) -> Env:
@@ -339,7 +284,7 @@ def _credentials(s3: S3Storage) -> Env:
 
     *required, token = SECRET_KEYS
     env = [*(key(name, optional=False) for name in required), key(token, optional=True)]
-    return [*env, *_plain({"HOLDFAST_CHECKPOINT_KEYS_DIR": names.KEYS_PATH})]
+    return [*env, *plain({"HOLDFAST_CHECKPOINT_KEYS_DIR": names.KEYS_PATH})]
 
 
 def _keys_volume(secret: str) -> Manifest:

@@ -25,7 +25,7 @@ from holdfast.core.attempt import (
 )
 from holdfast.core.observe.situation import Sight
 from holdfast.core.row import Row, job_row, row
-from holdfast.core.successor import bring_up, change_tier, depart
+from holdfast.core.successor import bring_up, change_tier, depart, slow_node
 from holdfast.core.turn import Turn
 
 INTENDED, ACQUIRING = (AttemptState.INTENDED,), (AttemptState.ACQUIRING,)
@@ -93,11 +93,15 @@ TABLE: tuple[Row, ...] = (
     row("follower lost", RUNNING, ALIVE, depart.is_without_successor, depart.raise_another, then="another successor"),
     row("notice", WORKING, ALIVE, drain.find_notice, drain.drain_on_notice,
         then="Draining; the successor's number is raised"),
+    row("fast again", RUNNING, UP, slow_node.is_fast_again, slow_node.stay, then="no successor for it"),
+    row("slow node left", RUNNING, UP, slow_node.may_leave, slow_node.leave, then="Draining"),
     row("switch", RUNNING, UP, change_tier.may_switch, change_tier.switch, then="Draining"),
     row("no time to lose", WORKING, ALIVE, change_tier.must_leave, change_tier.leave,
         then="Draining; the successor's number is raised"),
     row("another tier", RUNNING, UP, change_tier.may_move, change_tier.bring_up,
         then="a successor, whose pending pod is the probe"),
+    row("slow rank", RUNNING, UP, slow_node.may_replace, slow_node.replace,
+        then="a successor away from its node"),
     row("never passed", RUNNING, UP, depart.still_waits_at_fence, end.record_unreachable, then="loss; next attempt"),
     row("less time", DRAINING, ALIVE, drain.has_earlier_deadline, drain.update_drain,
         then="Draining, shorter deadline"),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.nodes import FaultSigns
+from holdfast.core.observe.nodes import KNOWN_CONDITIONS, FaultSigns
 
 DEFAULT_NAMESPACE = "holdfast-system"
 Address = Annotated[
@@ -90,7 +90,7 @@ class Settings(BaseModel):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="lowest level that is logged")
 
     fault_conditions: str = Field(
-        "AcceleratedHardwareReady=False",
+        ",".join(sorted("=".join(one) for one in KNOWN_CONDITIONS)),
         pattern=r"^([A-Za-z0-9./_-]+=(True|False|Unknown)(,[A-Za-z0-9./_-]+=(True|False|Unknown))*)?$",
         max_length=2000,
         description="conditions of nodes that say that the hardware is broken, TYPE=STATUS with commas between them",

@@ -13,6 +13,7 @@ from holdfast.api.status import MAX_METRICS
 
 MAX_BODY = 64 * 1024
 MAX_VERDICT = 4096  # bytes, as of a termination message
+MAX_SLOW = 8  # ranks
 MAX_NUMBER = 32  # characters; status would cut a longer text, and a cut text is another number
 
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
@@ -82,6 +83,16 @@ class Saved(_Part):
     committed_at: AwareDatetime
 
 
+class SlowRankBody(_Part):
+    """A rank that is slower than the others, as rank 0 tells it."""
+
+    rank: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    node: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    own_seconds: Decimal
+    others_seconds: Decimal
+    step_seconds: Decimal
+
+
 class ProgressBody(_Part):
     """The report of one pod. Numbers that are not counts are decimal strings."""
 
@@ -100,6 +111,7 @@ class ProgressBody(_Part):
     checkpoint: Saved | None = None
     save_error: Annotated[str, Field(max_length=256)] | None = None
     memory_warning: Annotated[str, Field(max_length=256)] | None = None
+    slow_ranks: Annotated[tuple[SlowRankBody, ...], Field(max_length=MAX_SLOW)] = ()
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     folder: bool = False  # the writer of checkpoint.folder sent it: it knows checkpoints, and no steps

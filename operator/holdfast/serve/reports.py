@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from holdfast.api.status import MAX_METRICS
-from holdfast.core.observe.report import Report, SavedCheckpoint
-from holdfast.serve.body import FirstStep, ProgressBody
+from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank
+from holdfast.serve.body import FirstStep, ProgressBody, SlowRankBody
 
 LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is cut to this
 LONGEST_AGE = 366 * 86_400.0  # seconds; the same for the age of a first step
@@ -84,6 +84,7 @@ def _urgent(before: Report, after: Report) -> bool:
         or (after.memory_warning is None) != (before.memory_warning is None)
         or after.state != before.state
         or after.resumed_step != before.resumed_step
+        or {one.rank for one in after.slow_ranks} != {one.rank for one in before.slow_ranks}
     )
 
 
@@ -110,6 +111,13 @@ def _first_step(reported: FirstStep | None, resumed: int, step: int, now: dateti
     if reported is None or not resumed < reported.step <= step:
         return step, now
     return reported.step, now - timedelta(seconds=min(max(float(reported.seconds_ago), 0.0), LONGEST_AGE))
+
+
+def _slow_rank(told: SlowRankBody) -> SlowRank:
+    own, others, step = (
+        min(max(float(text), 0.0), LONGEST_AGE) for text in (told.own_seconds, told.others_seconds, told.step_seconds)
+    )
+    return SlowRank(told.rank, told.node, own, others, step)
 
 
 def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
@@ -151,6 +159,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         checkpoint=checkpoint,
         save_error=body.save_error or None,
         memory_warning=body.memory_warning or None,
+        slow_ranks=tuple(map(_slow_rank, body.slow_ranks)),
         acknowledged=acknowledged,
         acknowledged_at=now if is_new else before.acknowledged_at if before else None,
     )

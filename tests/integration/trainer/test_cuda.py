@@ -11,6 +11,7 @@ from tests.support.trainer.stores import environment
 from holdfast_train import Run, load
 from holdfast_train.format.tree import Walk
 from holdfast_train.pod.reporter import _decimal
+from holdfast_train.run.own_time import LEAST_STEPS, OwnTime
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.frozen import Fingerprint
@@ -145,3 +146,19 @@ def test_a_step_that_is_captured_during_a_save_breaks_neither() -> None:
     optimizer.step()
     torch.cuda.synchronize()
     guard.close()
+
+
+def test_the_own_time_of_a_rank_is_that_of_its_gpu() -> None:
+    """Breaks if a rank whose GPU is slow looks as fast as the host that gives it work."""
+    model, own = torch.nn.Linear(SIZE, SIZE, device="cuda"), OwnTime()
+    own.watch([model])
+    for _ in range(2 * LEAST_STEPS):
+        own.begin()
+        torch.cuda._sleep(20_000_000)  # cycles of the GPU: some milliseconds, for which the host does not wait
+        model(torch.ones(8, SIZE, device="cuda")).square().mean().backward()
+    torch.cuda.synchronize()
+    own.begin()
+    found = own.take()
+    own.close()
+    assert found is not None
+    assert found.own > 0.002

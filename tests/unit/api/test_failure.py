@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from holdfast.api.failure import Failure, Spike, StallTimeout
+from holdfast.api.failure import Failure, SlowRanks, Spike, StallTimeout
 from holdfast_train.environment import Environment
 
 
@@ -53,3 +53,14 @@ def test_a_spike_that_makes_no_sense_is_refused(given: object) -> None:
 def test_a_spike_without_an_answer_is_refused() -> None:
     with pytest.raises(ValidationError, match="nonFinite Rollback or Stop"):
         Failure.model_validate({"spike": {}, "nonFinite": "Ignore"})
+
+
+@pytest.mark.parametrize("given", [{"action": "Kill"}, {"window": "500ms"}, {"window": "2h"}, "Tell"])
+def test_slow_ranks_that_make_no_sense_are_refused(given: object) -> None:
+    with pytest.raises(ValidationError):
+        Failure.model_validate({"slowRanks": given})
+
+
+def test_a_node_of_a_slow_rank_is_replaced_unless_the_job_says_no() -> None:
+    assert Failure().slow_ranks == SlowRanks(action="Replace", window=timedelta(minutes=5))
+    assert SlowRanks(action="Ignore").for_program is None

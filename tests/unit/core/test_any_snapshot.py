@@ -31,9 +31,11 @@ from tests.support.decisions.snapshots import (
 from holdfast.api import names
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.status import Phase, TrainingJobStatus
+from holdfast.core.observe.report import SlowRank
 from holdfast.core.observe.snapshot import Refusal
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
+SLOW = SlowRank(rank=3, node=0, own=0.9, others=0.5, step=1.0)
 TIMES = st.sampled_from((-9000, -100, -31, -6, -1, 0, 5, 200)).map(at)
 MAYBE = st.none() | TIMES
 
@@ -60,6 +62,7 @@ def attempts(draw):
         "refusals": draw(st.sampled_from((0, 3, 1000))),
         "avoid_nodes": draw(st.sampled_from(((), ("n1",)))),
         "tier": tier(draw(st.sampled_from(("spot", "cpu")))),
+        "replaces": draw(st.sampled_from((None, "n1"))),
     }
     if state is AttemptState.DRAINING:
         changes["drain"] = draw(drains)
@@ -116,7 +119,10 @@ def snapshots(draw):
             )
         )
     )
-    reports = [stepped(3, received_at=draw(TIMES), acknowledged=draw(st.integers(0, 9)))] if draw(st.booleans()) else []
+    reports = []
+    if draw(st.booleans()):
+        slow = draw(st.sampled_from(((), (SLOW,))))
+        reports = [stepped(3, received_at=draw(TIMES), acknowledged=draw(st.integers(0, 9)), slow_ranks=slow)]
     refusal = draw(
         st.none() | st.sampled_from((403, 422, 409)).map(lambda code: Refusal(3, at(0), code, "NameTaken", "no"))
     )
@@ -173,7 +179,9 @@ def under_a_policy(draw):
         if draw(st.booleans()):
             state = draw(st.sampled_from(AttemptState))
             if state is not AttemptState.DRAINING:
-                beside = attempt(4, state, tier=tier(draw(st.sampled_from(("spot", "dedicated")))), predecessor=3)
+                chosen = tier(draw(st.sampled_from(("spot", "dedicated"))))
+                away = draw(st.sampled_from(((), ("n1",))))
+                beside = attempt(4, state, tier=chosen, predecessor=3, avoid_nodes=away)
                 fields |= {"successor": beside, "attempt": 4}
     after = TrainingJobStatus.model_validate({**dict(before), **fields})
     spec = {"capacity": draw(POLICIES), "goal": {"steps": 14_400}, "suspend": given_snapshot.job.spec.suspend}

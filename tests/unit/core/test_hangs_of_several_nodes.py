@@ -3,6 +3,7 @@
 from tests.support.decisions.running_gangs import ended, running
 
 from holdfast.api.status import Phase
+from holdfast.core.observe.bad_nodes import suspects
 
 
 def test_the_node_at_fault_for_two_hangs_is_left():
@@ -19,6 +20,8 @@ def test_the_node_at_fault_for_two_hangs_is_left():
         world.settle()
         assert ended(world)[-1] == ("Failure", "Stalled", 2)
         assert world.status.history[-1].node == node
+        assert world.status.history[-1].node_at_fault
+        assert suspects(world.snapshot()) == {node: attempt}
         assert "the node of rank 2 is at fault" in world.status.history[-1].message
         assert len(world.created) == 3 + attempt, "the pod stays after the first hang"
         world.pass_time(10)
@@ -49,3 +52,4 @@ def test_a_hang_that_one_launcher_tells_waits_for_the_others_for_a_while():
     assert world.status.history == ()
     world.pass_time(2)
     assert ended(world) == [("Failure", "Stalled", 1)]
+    assert suspects(world.snapshot()) == {}, "nothing tells this node from the others"

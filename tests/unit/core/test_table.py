@@ -28,6 +28,7 @@ from tests.unit.core.table import (
     leave_and_start_cases,
     policy_cases,
     row_cases,
+    slow_rank_cases,
     successor_cases,
 )
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
@@ -48,6 +49,7 @@ CASES = (
     *policy_cases.CASES,
     *gang_cases.CASES,
     *gang_fault_cases.CASES,
+    *slow_rank_cases.CASES,
 )
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 

@@ -9,6 +9,7 @@ from tests.unit.docs.pages import DOCS, ROOT, prose
 
 import holdfast_train
 from holdfast.api.saving.resumption import WarmStart
+from holdfast.api.trainer import Tracking
 from holdfast.core.pod_manifest import build_pod
 
 FULL = {
@@ -31,7 +32,7 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
     warm = WarmStart(source="s3://runs/a", only=("model",))
     own = {
-        "trainer": full.spec.trainer.model_copy(update={"warm_start": False}),
+        "trainer": full.spec.trainer.model_copy(update={"warm_start": False, "tracking": Tracking(mlflow=True)}),
         "checkpoint": full.spec.checkpoint.model_copy(update={"peers": True, "resume": warm}),
     }
     of_several = full.model_copy(update={"spec": full.spec.model_copy(update=own)})

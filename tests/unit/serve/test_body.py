@@ -7,6 +7,8 @@ from holdfast.serve.body import ProgressBody
 
 GOOD = {"attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
 
+SLOW = {"rank": 3, "node": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
+
 
 @pytest.mark.parametrize(
     ("said", "kept"), [("2.113", "2.113"), ("NaN", "nan"), ("-Infinity", "-inf"), ("1e-5", "1e-5"), (None, None)]
@@ -49,6 +51,10 @@ def test_metrics() -> None:
         {"saveError": "x" * 257},
         {"saveError": 5},
         {"memoryWarning": "x" * 257},
+        {"slowRanks": [{"rank": 1}]},
+        {"slowRanks": [{**SLOW, "ownSeconds": "nan"}]},
+        {"slowRanks": [{**SLOW, "rank": -1}]},
+        {"slowRanks": [SLOW] * 9},
         {"resumedFrom": {"step": 1}},
         {"firstStep": 1},
         {"firstStep": {"step": 1}},

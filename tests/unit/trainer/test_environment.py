@@ -90,6 +90,7 @@ def test_the_ranks_of_a_pod_share_its_rate() -> None:
         ("HOLDFAST_GOAL_STEPS", "-1"),
         ("HOLDFAST_SPIKE", "10"),
         ("HOLDFAST_SPIKE", "10 deviations, 0 steps, window 200"),
+        ("HOLDFAST_SLOW_WINDOW", "5m"),
         ("HOLDFAST_PREDECESSOR", "0"),
         ("HOLDFAST_PREDECESSOR", "yes"),
         ("HOLDFAST_JOB_UID", ""),

@@ -155,6 +155,7 @@ class Reporter:
             "checkpoint": progress.checkpoint,
             "saveError": progress.save_error,
             "memoryWarning": progress.memory_warning,
+            "slowRanks": progress.slow_ranks,
             "acknowledged": self._acknowledged,
             "pid": os.getpid(),
             "folder": progress.folder,

@@ -30,6 +30,7 @@ from holdfast_train.run.measured import Measurements, checked_goal, checked_repo
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
 from holdfast_train.run.rollback import raise_fault, skip
+from holdfast_train.run.slow_ranks import SlowRanks
 from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.save.coordinator import SaveCoordinator
@@ -72,7 +73,8 @@ class Run:
         self._rules = rules or {}
         check_rules(self._rules)
         self._guard = FiniteGuard()
-        self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()))
+        self._slow = SlowRanks()
+        self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()), self._slow.begin_step)
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
@@ -125,6 +127,7 @@ class Run:
             self._one_run.end("has left" if self.left else "has completed its training" if is_complete else None)
             self._boundary.close()
             self._notice.stop_listening()
+            self._slow.close()
             if self._checkpointer is not None:
                 self._checkpointer.close(is_complete=is_complete)
 
@@ -259,6 +262,7 @@ class Run:
             return
         skip(restored, self._objects.values(), self._ranks, self._checkpoints, storage.uri)
         self._boundary.watch(self._objects.values())
+        self._slow.start(environment, self._ranks, self._objects.values(), self._progress, self._poke)
         self._guard.start(self.step, is_on=environment.non_finite != "Ignore", spike=environment.spike)
         self._saving.start(None if restored is None else restored.step_in(storage.uri))
         self._saving.requested |= restored is not None and not restored.is_stored
@@ -300,15 +304,8 @@ class Run:
             self._reporter.start()
 
     def _make_ending(self) -> Ending:
-        return Ending(
-            self._environment,
-            self._ranks,
-            self._notice,
-            progress=self._progress,
-            schedule=self._saving,
-            save=self._save,
-            reporter=self._reporter,
-        )
+        known = self._environment, self._ranks, self._notice
+        return Ending(*known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter)
 
     def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:
         """Wait until the predecessor has handed over. False if a notice comes before that."""

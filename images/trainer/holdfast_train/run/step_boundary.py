@@ -1,6 +1,6 @@
 """`StepBoundary`: whether the state of a program belongs to a whole number of steps."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,12 @@ class StepBoundary:
     """Knows when training is inside a step, and remembers a save that was asked for there.
 
     The state that a checkpoint of step n contains must be that of n steps. Inside a step some of it has changed
-    (generators, data, then the optimizer's parameters) and the rest has not.
+    (generators, data, then the optimizer's parameters) and the rest has not. `on_begin` is called when a step may
+    begin, once or twice before each step.
     """
 
-    def __init__(self, objects: Iterable[Any]) -> None:
+    def __init__(self, objects: Iterable[Any], on_begin: Callable[[], None] = lambda: None) -> None:
+        self._on_begin = on_begin
         self._counting = [thing for thing in objects if isinstance(thing, Counts)]
         self._is_in_body = False
         self._has_stepped = False  # an optimizer has stepped since the last step was counted
@@ -44,6 +46,7 @@ class StepBoundary:
     def body(self) -> Iterator[None]:
         """The body of a loop over steps, to its end or to the end of the loop."""
         self._is_in_body = True
+        self._on_begin()
         try:
             yield
         finally:
@@ -54,6 +57,7 @@ class StepBoundary:
         for thing in self._counting:
             thing.trained(step)
         was_put_off, self._is_put_off, self._has_stepped = self._is_put_off, False, False
+        self._on_begin()
         return was_put_off
 
     def put_off(self, step: int) -> bool:

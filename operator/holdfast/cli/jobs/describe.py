@@ -212,6 +212,9 @@ def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
             return _draining(job, attempt, now)
         case _ if attempt.departure:
             return _departing(attempt, attempt.departure, successor, now)
+        case _ if successor and attempt.replaces in successor.avoid_nodes:
+            why = f"when it is ready, the current attempt leaves node {attempt.replaces}, where a rank is slow"
+            return f"The job trains. {_following(successor)}; {why}."
         case _ if successor:
             return f"The job trains. {_following(successor)}, to return to that tier."
         case _:

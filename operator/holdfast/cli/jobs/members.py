@@ -24,6 +24,7 @@ COLUMNS = (
     Column("STATE"),
     Column("AGE", rank=2, right=True),
 )
+RUNS = "runs"
 
 
 class Pods(NamedTuple):
@@ -81,7 +82,14 @@ def _members(job: TrainingJob, pods: Pods, now: datetime) -> list[tuple[PodView,
     if not attempts:
         mine = list({pod.rank: pod for pod in sorted(pods.views, key=lambda pod: pod.attempt)}.values())
     ordered = sorted(mine, key=lambda pod: (pod.rank, pod.attempt))
-    states = [_state(pod, pods.silent.get(pod.uid), now, has_program=_has_program(attempts, pod)) for pod in ordered]
+    slow = {one.pod: one for attempt in attempts for one in reversed(attempt.slow)}
+    states: list[tuple[str, str]] = []
+    for pod in ordered:
+        state = _state(pod, pods.silent.get(pod.uid), now, has_program=_has_program(attempts, pod))
+        one = slow.get(pod.rank)
+        if one is not None and one.node == pod.node and state[0] == RUNS:
+            state = (f"runs; rank {one.rank} works {one.times} times as long as the others", "yellow")
+        states.append(state)
     return list(zip(ordered, states, strict=True))
 
 
@@ -113,5 +121,5 @@ def _state(pod: PodView, silent: datetime | None, now: datetime, *, has_program:
     if silent is not None:
         return f"its node has been silent for {formats.span(now - silent)}", "red"
     if pod.trainer is not None and pod.trainer.running:
-        return ("runs", "green") if has_program else ("waits for the other nodes", "yellow")
+        return (RUNS, "green") if has_program else ("waits for the other nodes", "yellow")
     return f"starts ({pod.trainer.waiting if pod.trainer and pod.trainer.waiting else pod.phase})", "cyan"

@@ -86,6 +86,14 @@ def _of_members(turn: Turn) -> Cause | None:
     return first._replace(end=end)
 
 
+def pod_of(turn: Turn, end: End, seen: PodView | None) -> PodView | None:
+    """The pod that an end is about: `seen`, or the one on the node that several nodes left because of a slow rank."""
+    if end.reason == EndReason.SLOW_RANK:
+        pods = (member.pod for member in turn.situation.members)
+        return next((pod for pod in pods if pod and pod.node == turn.attempt.replaces), seen)
+    return seen
+
+
 def _blamed(first: Cause, causes: Iterable[Cause]) -> Cause:
     """The cause of the node that is at fault for a hang; `first` if that is not known."""
     hung = {cause.rank: cause for cause in causes if cause.rank is not None and cause.end.hang is not None}
@@ -94,7 +102,7 @@ def _blamed(first: Cause, causes: Iterable[Cause]) -> Cause:
         return first
     found = hung[fault.rank]
     words = f"the node of rank {fault.rank} is at fault: {fault.why}; {found.end.message}"
-    return found._replace(end=replace(found.end, message=words[:MESSAGE_LIMIT]))
+    return found._replace(end=replace(found.end, message=words[:MESSAGE_LIMIT], at_fault=True))
 
 
 def _is_over(turn: Turn, since: datetime | None, wait: timedelta) -> bool:

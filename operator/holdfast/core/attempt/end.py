@@ -8,7 +8,7 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
-from holdfast.core.attempt.cause import Cause
+from holdfast.core.attempt.cause import Cause, pod_of
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
 from holdfast.core.attempt.failure_rules import give_up, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
@@ -61,10 +61,7 @@ def record_pod_gone(turn: Turn) -> None:
 
 
 def record_forced_deletion(_turn: Turn, lost: Turn) -> None:
-    """The node is silent, and a person or the garbage collector deleted the pod with a grace of 0.
-
-    For Kubernetes this means that nothing runs there any more; only our finalizer keeps the pod object.
-    """
+    """The node is silent, and the pod was deleted with a grace of 0: only our finalizer keeps the object."""
     _record_unseen_end(lost, EndReason.POD_GONE, "the pod was deleted by force while its node was silent")
 
 
@@ -327,7 +324,7 @@ def _close(
     pod: PodView | None = None,
 ) -> None:
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
-    draft, record = turn.draft, _record(turn, end, ended_at, pod or turn.pod, estimated=estimated)
+    draft, record = turn.draft, _record(turn, end, ended_at, pod_of(turn, end, pod or turn.pod), estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
     ran = turn.pod.program if turn.pod else ""
     append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes, ran=ran)
@@ -361,6 +358,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         ended_at=ended_at,
         pod_uid=_pod_uid(attempt, pod) if estimated else None,
         estimated=estimated,
+        node_at_fault=end.at_fault,
         first_step=first,
         first_step_at=attempt.progress_at,
         last_step=last,

@@ -28,6 +28,7 @@ class End:
     `anywhere` says that the node has no part in it: another node would have met the same trouble. `peer` says if a
     program failed because another one was gone, as its launcher knows it; None if only the message can tell.
     `hang` is what the ranks of the node did when the training hung.
+    `at_fault` says that this shows that the node was the cause.
     `exit_code` is that of the program, as a shell gives it (128 + N for signal N); None if it is not known. `action` is
     what the user has decided about it.
     """
@@ -42,6 +43,7 @@ class End:
     exit_code: int | None = None
     action: FailureAction | None = None
     hang: Hang | None = None
+    at_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True)

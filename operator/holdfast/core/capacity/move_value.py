@@ -75,6 +75,15 @@ def move_value(view: View, here: TierView, there: TierView) -> MoveValue:
     return MoveValue(proof(view, (here.changeover + there.changeover) / 2, times, inf), up_for)
 
 
+def replacement_pays(view: View, here: TierView, share: float) -> bool:
+    """True if another node of the same tier saves clearly more time than it costs to get there.
+
+    `share` is the share of the time that the present node wastes. It wastes it until the work is done, or the node is
+    lost. A changeover counts twice, because the other node may have a fault of its own.
+    """
+    return min(view.work / here.speed, here.lifetime) * share > 2 * here.changeover
+
+
 def _pays(view: View, here: TierView, there: TierView, times: float) -> bool:
     """True if a move saves more than it costs.
 

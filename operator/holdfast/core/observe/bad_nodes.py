@@ -21,13 +21,14 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_time, parse_time
 from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.notices import FAULTY
 from holdfast.core.observe.snapshot import Snapshot
 
 EXPIRE: Final = timedelta(hours=24)
 AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
-OF_THE_CLUSTER: Final = frozenset({EndReason.NODE_SILENT})
+OF_THE_CLUSTER: Final = frozenset({EndReason.NODE_SILENT, FAULTY})
 MAX_FORGIVEN: Final = 64
-COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST, EndReason.STALLED}
+COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST, EndReason.STALLED, EndReason.SLOW_RANK}
 Faults = Mapping[str, tuple[NodeFault, ...]]  # by node
 
 
@@ -41,8 +42,12 @@ def faults_of(job: TrainingJob, now: datetime) -> Faults:
 
 
 def _counts(record: AttemptRecord) -> bool:
-    """True if the node may be to blame. With several nodes, all programs stand still together, whatever the cause."""
-    return record.reason in COUNTED and (record.reason != EndReason.STALLED or record.rank is None)
+    """True if the node may be to blame. With several nodes, all programs stand still together: what they did has to
+    show which node was the cause.
+    """
+    return record.reason in COUNTED and (
+        record.reason != EndReason.STALLED or record.rank is None or record.node_at_fault
+    )
 
 
 def _fault(job: TrainingJob, record: AttemptRecord) -> NodeFault:

@@ -16,17 +16,27 @@ from holdfast.core.observe.raw import Raw, parse_optional_time
 Derived = TypeVar("Derived")
 
 TOGETHER = timedelta(seconds=60)
+# Conditions by which agents of clouds say that an accelerator is broken, also by its XID errors: the node monitoring
+# agent of EKS, the node problem detectors of AKS and of Nebius.
+KNOWN_CONDITIONS = frozenset(
+    (
+        ("AcceleratedHardwareReady", "False"),
+        ("GPUMissing", "True"),
+        ("XIDErrors", "True"),
+        ("NVLinkStatusInactive", "True"),
+        ("NebiusGPUError", "True"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSigns:
     """What says that a node's hardware is broken, while the node itself stays.
 
-    `conditions` are types and statuses of conditions, by default that of the node monitoring agent of EKS; `taints` are
-    keys of taints.
+    `conditions` are types and statuses of conditions, by default those that clouds write; `taints` are keys of taints.
     """
 
-    conditions: frozenset[tuple[str, str]] = frozenset({("AcceleratedHardwareReady", "False")})
+    conditions: frozenset[tuple[str, str]] = KNOWN_CONDITIONS
     taints: frozenset[str] = frozenset()
 
     def find(self, raw: Raw) -> str:
@@ -40,7 +50,7 @@ class FaultSigns:
         return next((f"taint {taint['key']}" for taint in taints if taint["key"] in self.taints), "")
 
 
-EKS_SIGNS = FaultSigns()
+KNOWN_SIGNS = FaultSigns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class NodeView:
     allocatable: Mapping[str, str] = field(default_factory=dict)  # what it offers to pods; empty if it does not say so
 
     @classmethod
-    def parse(cls, raw: Raw, faults: FaultSigns = EKS_SIGNS) -> Self:
+    def parse(cls, raw: Raw, faults: FaultSigns = KNOWN_SIGNS) -> Self:
         """The view of a Node object. `faults`: what says that the hardware is broken."""
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}

@@ -16,6 +16,31 @@ class SavedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowRank:
+    """A rank that was slow in the newest windows; times in seconds.
+
+    `node` is the rank of its pod. `own`: how long it works in a step before it needs the others; `others`: the median
+    of the other ranks; `step`: how long a step takes.
+    """
+
+    rank: int
+    node: int
+    own: float
+    others: float
+    step: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long as the others it works."""
+        return self.own / max(self.others, 1e-6)
+
+    @property
+    def share(self) -> float:
+        """The share of a step for which the others wait for it, from 0 to 1."""
+        return min(max((self.own - self.others) / max(self.step, self.own, 1e-6), 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The newest progress report of one pod; `received_at` is the operator's clock, the only one that counts."""
 
@@ -38,6 +63,7 @@ class Report:
     checkpoint: SavedCheckpoint | None = None
     save_error: str | None = None  # why the last save failed; None once one has succeeded again
     memory_warning: str | None = None  # why a save may get the trainer killed; None if there is memory for it
+    slow_ranks: tuple[SlowRank, ...] = ()
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
     relayed: bool = False  # by the launcher, for a program without Holdfast's library: it resumes at a step of its own

@@ -19,6 +19,7 @@ from holdfast.core.status.last_logs import may_end_itself
 from holdfast.core.status.long_waits import WAITING_FOR_TURN, explain_long_wait, explain_turn, stuck_pod
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.resting_tiers import show_resting_tiers
+from holdfast.core.status.slow_ranks import show_slow_ranks
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
 KEPT_FOR_LOGS = 2  # pods, and at least one of each rank
@@ -45,6 +46,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
             draft.set(phase_since=draft.now)
         set_forecast_conditions(draft)
         show_resting_tiers(draft)
+        show_slow_ranks(draft, s)
         set_conditions(draft, s)
         _update_costs(draft)
         _look_again(draft)

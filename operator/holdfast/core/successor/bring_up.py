@@ -72,7 +72,7 @@ def is_unwanted(turn: Turn) -> bool:
     tier = find_tier(draft.snapshot.grid, attempt.tier.name)
     if tier and _for_pods(tier) != _for_pods(attempt.tier):
         return True  # its pod waits for nodes as the tier described them before
-    if current.state is not AttemptState.RUNNING or current.departure:
+    if current.state is not AttemptState.RUNNING or current.departure or depart.is_for_slow_node(current, attempt):
         return False
     return not change_tier.is_wanted(draft, current, attempt)
 

@@ -16,7 +16,7 @@ from holdfast.core.capacity.choose import Answer
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.capacity.policy_input import Choice
 from holdfast.core.draft import Draft
-from holdfast.core.successor.depart import is_ready, may_overlap
+from holdfast.core.successor.depart import is_for_slow_node, is_ready, may_overlap
 from holdfast.core.turn import Turn
 
 LONGEST_STEP = timedelta(hours=1)  # limit of the wait for a step to end, however long two nodes may be paid for
@@ -66,6 +66,8 @@ def may_switch(turn: Turn) -> Switch | None:
     """The switch if its successor on the chosen tier waits at the fence, and leaving would lose nothing."""
     successor = turn.draft.status.successor
     if successor is None or not is_ready(turn.draft) or (turn.report and turn.report.save_error):
+        return None
+    if is_for_slow_node(turn.attempt, successor):
         return None
     answer = ask(turn.draft)
     return Switch(answer.choice, successor) if answer and answer.choice.tier == successor.tier.name else None

@@ -4,7 +4,7 @@ from datetime import datetime
 from math import ceil
 from typing import NamedTuple
 
-from holdfast.api.attempt import Departure, EndKind, EndReason
+from holdfast.api.attempt import Attempt, Departure, EndKind, EndReason
 from holdfast.core.attempt import drain, end, meeting
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
@@ -41,6 +41,12 @@ def is_ready(draft: Draft) -> bool:
     if seen.report is None:
         return False
     return seen.report.state == "waiting" or seen.report.fenced
+
+
+def is_for_slow_node(current: Attempt, successor: Attempt) -> bool:
+    """True if the successor comes up because a rank of the current attempt is slow."""
+    same = current.tier.name == successor.tier.name
+    return same and current.replaces is not None and current.replaces in successor.avoid_nodes
 
 
 # --- its node will go -------------------------------------------------------------------------------------------------

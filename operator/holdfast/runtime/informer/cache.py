@@ -16,7 +16,7 @@ from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.claims import Claim
-from holdfast.core.observe.nodes import EKS_SIGNS, ClusterView, FaultSigns, NodeView
+from holdfast.core.observe.nodes import KNOWN_SIGNS, ClusterView, FaultSigns, NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.runtime.informer.claims import ClaimBook
 from holdfast.runtime.informer.strays import Strays
@@ -63,7 +63,7 @@ def _key(raw: Raw) -> Key:
 class Cache:
     """All objects. Use it inside one event loop; no method waits."""
 
-    def __init__(self, faults: FaultSigns = EKS_SIGNS) -> None:
+    def __init__(self, faults: FaultSigns = KNOWN_SIGNS) -> None:
         self._faults = faults
         self.jobs: dict[Key, TrainingJob] = {}
         self.malformed: dict[Key, Malformed] = {}

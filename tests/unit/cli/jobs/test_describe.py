@@ -70,6 +70,13 @@ def test_events_are_not_cut() -> None:
             {"current": {**SEVERAL, "departure": GOES}, "successor": {**SEVERAL, "number": 4, "state": "Starting"}},
             "A node goes away in 20s (SpotInterruption); the job trains until then. Attempt 4 starts (tier dedicated);",
         ),
+        (
+            {
+                "current": {**SEVERAL, "replaces": "gpu-7"},
+                "successor": {**SEVERAL, "number": 4, "state": "Starting", "avoidNodes": ["gpu-7"]},
+            },
+            "when it is ready, the current attempt leaves node gpu-7, where a rank is slow.",
+        ),
     ],
 )
 def test_what_happens_next_on_several_nodes(changes: dict[str, Any], wanted: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from tests.support.decisions.snapshots import at, attempt, container, job, pending, placed, pod, status
 
-from holdfast.api.attempt import AttemptState, MemberGroup, World
+from holdfast.api.attempt import AttemptState, MemberGroup, SlowRank, World
 from holdfast.cli.jobs import members
 
 NOW = at(0)
@@ -55,6 +55,15 @@ def test_a_pod_on_a_silent_node_is_not_said_to_run():
     rows = shown(silent={"u-0": at(-90)})[2:]
     assert "its node has been silent for 1m" in rows[0]
     assert "silent" not in "".join(rows[1:])
+
+
+def test_a_pod_with_a_slow_rank_says_so():
+    """Breaks if people look for the reason of a slow training on the nodes that wait."""
+    slow = CURRENT.model_copy(update={"world": WORLD, "slow": (SlowRank(rank=2, pod=0, node="n1", times="1.80"),)})
+    console = Console(width=160, force_terminal=False)
+    with console.capture() as captured:
+        console.print(members.table(job(status(slow)), members.Pods(PODS, {}), NOW))
+    assert captured.get().count("runs; rank 2 works 1.80 times as long as the others") == 1
 
 
 @pytest.mark.parametrize(

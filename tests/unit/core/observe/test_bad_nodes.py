@@ -105,6 +105,28 @@ def test_what_the_cluster_says_counts_for_all():
     assert suspects(seen(a_job(namespace="language"), profile=told(a_job(ended(1))))) == {"n1": 1}
 
 
+@pytest.mark.parametrize(
+    ("attempt", "counts"),
+    [
+        (ended(1, reason="Stalled"), 1),
+        (ended(1, reason="Stalled", rank=2), 0),
+        (ended(1, reason="Stalled", rank=2, node_at_fault=True), 1),
+        (ended(1, reason="SlowRank", rank=2), 1),
+        (ended(1, reason="NodeFaulty", rank=2), 1),
+    ],
+    ids=["one node", "any of several", "the node at fault", "slow", "hardware"],
+)
+def test_what_counts_against_a_node(attempt, counts):
+    """Breaks if a hang of several nodes is put down to the node that told it first."""
+    assert suspects(seen(a_job(attempt))).get("n1", 0) == counts
+
+
+def test_broken_hardware_counts_for_all_after_its_condition_is_gone():
+    """Breaks if a node whose accelerator falls off the bus every hour looks new after each restart."""
+    broken = a_job(ended(1, reason="NodeFaulty"), ended(2, reason="NodeFaulty"))
+    assert suspects(seen(a_job(namespace="language"), profile=told(broken))) == {"n1": 2}
+
+
 def test_the_profile_remembers_what_a_deleted_job_said():
     heard = told(a_job(ended(1), ended(2)))
     later = told(before=heard.status)

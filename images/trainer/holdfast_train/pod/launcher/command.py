@@ -42,6 +42,10 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     grace = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else 30.0
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
+    if environment.get("HOLDFAST_TRACKING_MLFLOW"):
+        from .tracking.mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
+
+        environment |= mlflow_variables(environment)
     if environment.get("HOLDFAST_NODES", "1") not in ("", "1"):
         from .attempts import run_attempts  # noqa: PLC0415 - a training on one node needs none of its imports
 

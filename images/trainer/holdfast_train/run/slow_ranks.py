@@ -1,0 +1,152 @@
+"""`SlowRanks`: ranks compare how long each of them works in a step, and rank 0 says which ones are slow."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from statistics import median
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from holdfast_train.environment import Environment
+from holdfast_train.progress import Progress
+from holdfast_train.ranks import Ranks
+from holdfast_train.run.own_time import OwnTime
+
+__all__ = ["Judge", "Slow", "SlowRanks", "Told"]
+
+TIMES: Final = 1.33  # the median of the other ranks
+SHARE: Final = 0.1  # of a step: a rank that is slow at what takes no time delays nobody
+WINDOWS: Final = 3  # in a row
+MOST: Final = 8  # slow ranks that are told
+LOOKS: Final = 10  # in a window
+
+
+class Told(NamedTuple):
+    """What a rank tells of its newest window: its number, seconds of own time and of a step, and the rank's node."""
+
+    window: int
+    own: float
+    step: float
+    node: int
+
+
+class Slow(NamedTuple):
+    """A rank that was slow in so many windows in a row. `own` and `others`: its seconds, and those of the others."""
+
+    rank: int
+    node: int
+    own: float
+    others: float
+    step: float
+    windows: int
+
+    @property
+    def for_report(self) -> dict[str, Any]:
+        """As the operator reads it."""
+        seconds = {"ownSeconds": self.own, "othersSeconds": self.others, "stepSeconds": self.step}
+        return {"rank": self.rank, "node": self.node, **{name: f"{value:.6f}" for name, value in seconds.items()}}
+
+
+class Judge:
+    """Finds the ranks that are slow in WINDOWS windows in a row. Pure."""
+
+    def __init__(self) -> None:
+        self._windows: Counter[int] = Counter()
+
+    def take(self, told: Sequence[Told]) -> tuple[Slow, ...]:
+        """The slow ranks after one more window of all ranks, the slowest first.
+
+        All ranks wait for the slowest one, so a rank is compared with the median of the others.
+        """
+        found = []
+        for rank, one in enumerate(told):
+            others = median(other.own for number, other in enumerate(told) if number != rank)
+            is_slow = one.own > TIMES * others and one.own - others > SHARE * one.step
+            self._windows[rank] = self._windows[rank] + 1 if is_slow else 0
+            if self._windows[rank] >= WINDOWS:
+                found.append(Slow(rank, one.node, one.own, others, one.step, self._windows[rank]))
+        return tuple(sorted(found, key=lambda slow: (-slow.own, slow.rank))[:MOST])
+
+
+class SlowRanks:
+    """Measures this rank and, in a thread, tells the others through the store of the process group once a window.
+
+    With one rank, or without a window, it does nothing. Nothing of it is exchanged by the threads that train.
+    """
+
+    def __init__(self) -> None:
+        self._own = OwnTime()
+        self._over = threading.Event()
+        self.begin_step = self._own.begin
+
+    def start(
+        self,
+        environment: Environment,
+        ranks: Ranks,
+        objects: Iterable[Any],
+        progress: Progress,
+        on_change: Callable[[], None],
+    ) -> None:
+        """Begin to measure. Every rank has to call it. Rank 0 keeps `progress.slow_ranks` up to date."""
+        window = environment.slow_window
+        if window is None or ranks.size == 1:
+            return
+        self._own.watch(objects)
+        exchange = _Exchange(ranks, ranks.new_store(), environment.node_rank)
+
+        def found(slow: tuple[Slow, ...]) -> None:
+            if bool(slow) or bool(progress.slow_ranks):
+                progress.slow_ranks = [one.for_report for one in slow]
+                on_change()
+
+        arguments = (window, exchange, found)
+        threading.Thread(target=self._run, args=arguments, name="holdfast-slow-ranks", daemon=True).start()
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._over.set()
+        self._own.close()
+
+    def _run(self, window: float, exchange: "_Exchange", found: Callable[[tuple[Slow, ...]], None]) -> None:
+        judge, due = Judge(), monotonic() + window
+        with suppress(RuntimeError):  # of the store: the process that serves it has ended, and the attempt with it
+            exchange.connect()
+            while not self._over.wait(window / LOOKS):
+                if monotonic() >= due and (typical := self._own.take()) is not None:
+                    exchange.tell(typical.own, typical.step)
+                    due = monotonic() + window
+                if (told := exchange.read()) is not None:
+                    found(judge.take(told))
+
+
+class _Exchange:
+    """The newest word of each rank, in the store. Only rank 0 reads."""
+
+    def __init__(self, ranks: Ranks, connect: Callable[[], Any], node: int) -> None:
+        self._ranks, self._make, self._node = ranks, connect, node
+        self._store: Any = None
+        self._keys = [f"own/{rank}" for rank in range(ranks.size)]
+        self._window = self._judged = 0
+
+    def connect(self) -> None:
+        self._store = self._make()
+
+    def tell(self, own: float, step: float) -> None:
+        self._window += 1
+        text = f"{self._window} {own:.6f} {step:.6f} {self._node}"
+        self._store.set(self._keys[self._ranks.rank], text)
+
+    def read(self) -> tuple[Told, ...] | None:
+        """What all ranks have told, on rank 0, once each of them has told of a further window."""
+        if not self._ranks.first or self._window == self._judged or not self._store.check(self._keys):
+            return None
+        found = []
+        for text in self._store.multi_get(self._keys):
+            window, own, step, node = text.split()
+            found.append(Told(int(window), float(own), float(step), int(node)))
+        least = min(one.window for one in found)
+        if least <= self._judged:
+            return None
+        self._judged = least
+        return tuple(found)

@@ -1,0 +1,90 @@
+"""Which ranks are slow, and how the ranks tell it each other through a real store."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch.distributed
+from tests.support.trainer.stores import environment
+from tests.support.waiting import wait_for
+
+from holdfast_train.progress import Progress
+from holdfast_train.run.own_time import Typical
+from holdfast_train.run.slow_ranks import WINDOWS, Judge, SlowRanks, Told
+
+
+def told(window: int, *own: float, step: float = 1.0) -> tuple[Told, ...]:
+    return tuple(Told(window, seconds, step, rank) for rank, seconds in enumerate(own))
+
+
+def after(windows: Sequence[tuple[Told, ...]]) -> tuple[int, ...]:
+    """The ranks that are slow in the end."""
+    judge, found = Judge(), ()
+    for one in windows:
+        found = judge.take(one)
+    return tuple(slow.rank for slow in found)
+
+
+@pytest.mark.parametrize(
+    ("own", "step", "slow"),
+    [
+        ((0.5, 0.5, 0.9, 0.5), 1.0, (2,)),
+        ((0.5, 0.5, 0.65, 0.5), 1.0, ()),  # less than a third more
+        ((0.01, 0.01, 0.03, 0.01), 1.0, ()),  # three times as long, and nobody waits for it
+        ((0.5, 0.8), 1.0, (1,)),  # two ranks: compared with the other one
+        ((0.5, 0.5, 0.8, 0.9), 1.0, (3, 2)),
+        ((0.9, 0.9, 0.9, 0.5), 1.0, ()),  # most of them are as slow: that is the pace
+        ((0.0, 0.0, 0.0), 1.0, ()),
+    ],
+)
+def test_a_rank_is_slow_if_it_takes_a_third_longer_than_the_others(
+    own: tuple[float, ...], step: float, slow: tuple[int, ...]
+) -> None:
+    assert after([told(number, *own, step=step) for number in range(WINDOWS)]) == slow
+
+
+def test_one_slow_window_says_nothing_and_a_quick_one_begins_anew() -> None:
+    """Breaks if a page fault, a backup or an evaluation on one node makes it look slow."""
+    slow, quick = (0.5, 0.9, 0.5), (0.5, 0.5, 0.5)
+    assert after([told(n, *slow) for n in range(WINDOWS - 1)]) == ()
+    assert after([told(n, *own) for n, own in enumerate((slow, slow, quick, slow, slow))]) == ()
+
+
+class _Ranks:
+    """Two ranks of one process that share a store."""
+
+    def __init__(self, rank: int, store: torch.distributed.TCPStore) -> None:
+        self.rank, self.size, self.first, self._store = rank, 2, rank == 0, store
+
+    def new_store(self):
+        return lambda: torch.distributed.PrefixStore("slow", self._store.clone())
+
+
+def test_rank_0_says_which_rank_is_slow_and_when_it_is_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a rank is compared with windows of others that it has seen before, or if it stays slow for ever."""
+    own = {0: 0.1, 1: 0.3}
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    progress, changes, ranks = Progress(), [], []
+    for rank in (0, 1):
+        where = environment("file:///nowhere", HOLDFAST_SLOW_WINDOW="0.05", HOLDFAST_RANK=str(rank + 4))
+        one = SlowRanks()
+        monkeypatch.setattr(one._own, "take", lambda rank=rank: Typical(own[rank], 0.4))
+        one.start(where, _Ranks(rank, store), [], progress, lambda: changes.append(None))
+        ranks.append(one)
+    wait_for(lambda: progress.slow_ranks, 20, "a slow rank")
+    (slow,) = progress.slow_ranks
+    assert slow == {
+        "rank": 1, "node": 5, "ownSeconds": "0.300000", "othersSeconds": "0.100000", "stepSeconds": "0.400000",
+    }  # fmt: skip
+    own[1] = 0.1
+    wait_for(lambda: not progress.slow_ranks, 20, "no slow rank")
+    assert changes
+    for one in ranks:
+        one.close()
+
+
+def test_nothing_is_measured_if_the_job_does_not_ask_for_it() -> None:
+    one = SlowRanks()
+    store = torch.distributed.HashStore()
+    one.start(environment("file:///nowhere"), _Ranks(0, store), [torch.nn.Linear(1, 1)], Progress(), lambda: None)
+    one.begin_step()
+    assert one._own._clock is None
