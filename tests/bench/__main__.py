@@ -11,8 +11,9 @@ from rich.console import Console
 from tests.bench import report
 from tests.bench.api import Api
 from tests.bench.audit import AuditLog
-from tests.bench.cluster import control_plane
 from tests.bench.context import Bench
+from tests.bench.control_plane.cluster import control_plane
+from tests.bench.control_plane.kwok import Kwok
 from tests.bench.figures import (
     as_it_is,
     creation,
@@ -34,7 +35,6 @@ from tests.bench.figures import (
     switch,
 )
 from tests.bench.goals import Measured
-from tests.bench.kwok import Kwok
 from tests.support import guard
 
 Measure = Callable[[Bench], Awaitable[list[Measured]]]

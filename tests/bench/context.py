@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.bench.api import Api
 from tests.bench.audit import AuditLog
-from tests.bench.kwok import add_nodes
+from tests.bench.control_plane.kwok import add_nodes
 from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.local.cluster import Cluster

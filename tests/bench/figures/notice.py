@@ -7,12 +7,13 @@ import asyncio
 from time import time
 from typing import Any
 
-from tests.bench import jobs, kwok
+from tests.bench import jobs
 from tests.bench.audit import Write
 from tests.bench.context import Bench
+from tests.bench.control_plane import kwok
+from tests.bench.control_plane.kubelet import end_pod
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST, JOB, Kind
-from tests.bench.kubelet import end_pod
 from tests.bench.stats import Sample
 from tests.bench.trainers import Trainer, trainers
 from tests.bench.waiting import until

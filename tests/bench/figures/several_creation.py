@@ -6,10 +6,11 @@ Beside them Jobs and, where its controller can be built, JobSets of one such Job
 from dataclasses import dataclass
 from statistics import median
 
-from tests.bench import jobs, jobset, launchers
+from tests.bench import jobs, launchers
 from tests.bench.api import Api, Raw
 from tests.bench.audit import Write
 from tests.bench.context import Bench
+from tests.bench.control_plane import jobset
 from tests.bench.figures.creation import post_alone
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST, JOB, JOBSET, Kind, on_nodes

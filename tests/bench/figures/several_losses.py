@@ -6,10 +6,10 @@ from tests.bench import jobs, launchers
 from tests.bench.api import Raw
 from tests.bench.audit import Write
 from tests.bench.context import Bench
+from tests.bench.control_plane.kubelet import lose_pod
 from tests.bench.figures.notice import ended
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST, JOB, Kind, on_nodes
-from tests.bench.kubelet import lose_pod
 from tests.bench.stats import Sample
 from tests.bench.trainers import trainers
 from tests.bench.waiting import until

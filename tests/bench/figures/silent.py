@@ -3,11 +3,11 @@
 from tests.bench import jobs
 from tests.bench.api import Raw
 from tests.bench.audit import NODE_CONTROLLER, Write
-from tests.bench.cluster import NODE_GRACE
 from tests.bench.context import Bench
+from tests.bench.control_plane.cluster import NODE_GRACE
+from tests.bench.control_plane.kubelet import beating, run_pod
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST
-from tests.bench.kubelet import beating, run_pod
 from tests.bench.stats import Sample
 from tests.bench.trainers import trainers
 from tests.bench.waiting import until

@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 
 from tests.bench.api import STRATEGIC, Api
-from tests.bench.kwok import node
+from tests.bench.control_plane.kwok import node
 
 VERDICT = {
     "v": 1,
