@@ -1,4 +1,4 @@
-"""The command holdfast-train: exports checkpoints of Holdfast to other formats, and imports files as checkpoints."""
+"""The command holdfast-train: exports and imports checkpoints, and makes packages of trained models."""
 
 import argparse
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
+from holdfast_train.exchange import package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
@@ -76,7 +77,8 @@ def local(text: str) -> Path:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="holdfast-train", description="Export checkpoints of Holdfast to other formats, and import them."
+        prog="holdfast-train",
+        description="Export checkpoints of Holdfast to other formats, import them, and make packages of models.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     storage = argparse.ArgumentParser(add_help=False)
@@ -85,6 +87,8 @@ def make_parser() -> argparse.ArgumentParser:
     s3.add_argument("--region", metavar="NAME", help="region of the bucket (default: $AWS_REGION)")
     _add_export(commands, storage)
     _add_import(commands, storage)
+    package_command.add_package(commands, storage)
+    package_command.add_test(commands)
     return parser
 
 
@@ -164,19 +168,26 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-COMMANDS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {"export": _export, "import": _import}
+COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode | None]]] = {
+    "export": _export,
+    "import": _import,
+    **package_command.COMMANDS,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Export or import. Return the exit code, as in docs/reference/exit-codes.md."""
+    """Run one command. Return the exit code, as in docs/reference/exit-codes.md."""
     options = make_parser().parse_args(argv)
     try:
-        COMMANDS[options.command](options)
+        return COMMANDS[options.command](options) or CommandCode.OK
     except HoldfastTrainError as error:
         sys.stderr.write(f"holdfast-train {options.command}: {error}\n")
         return error.command_code
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `torch`\n")
+        extra = "package" if options.command in package_command.COMMANDS else "torch"
+        sys.stderr.write(
+            f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`\n"
+        )
         return CommandCode.FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -184,7 +195,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CommandCode.FAILED
     except KeyboardInterrupt:
         return CommandCode.INTERRUPTED
-    return CommandCode.OK
 
 
 if __name__ == "__main__":

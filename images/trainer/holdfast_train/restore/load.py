@@ -12,9 +12,10 @@ from holdfast_train.format.sharding import is_sharded
 from holdfast_train.format.stateful import unwrapped
 from holdfast_train.restore.lazy_tensors import Filling, Lazy, batched, materialise, outline
 from holdfast_train.restore.source import open_address, read_newest_intact
+from holdfast_train.storage.base import Storage
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-__all__ = ["load", "load_weights"]
+__all__ = ["fill_model", "load", "load_weights"]
 
 
 def load(
@@ -74,21 +75,26 @@ def load_weights(
     """
     storage, checkpoint = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
     inner = unwrapped(model)
-
-    def read(found: Found) -> None:
-        saved = at(outline(found.manifest.state, found.manifest)["objects"], name)
-        if not isinstance(saved, Mapping):
-            raise StateError(f"{name!r} in {found.uri} is a {type(saved).__name__}; expected the state of a model")
-        _check(saved, inner.state_dict(keep_vars=True), name, found.uri, strict=strict)
-        _give_memory(inner, saved, device)
-        own, rest = _split(inner, saved)
-        _fill(own, lambda filling: filling.run(storage, found.manifest))
-        if rest:
-            inner.load_state_dict(materialise(storage, found.manifest, rest), strict=False)
-
     with storage.within(PATIENCE_SECONDS):
-        read_newest_intact(storage, checkpoint, read)
+        read_newest_intact(
+            storage, checkpoint, lambda found: fill_model(inner, storage, found, name, strict=strict, device=device)
+        )
     return [name for name, tensor in _tensors(inner) if tensor.is_meta]
+
+
+def fill_model(
+    model: Any, storage: Storage, found: Found, name: str = "model", *, strict: bool = True, device: Any = "cpu"
+) -> None:
+    """Fill a model, without wrappers such as DistributedDataParallel, from one checkpoint. See `load_weights`."""
+    saved = at(outline(found.manifest.state, found.manifest)["objects"], name)
+    if not isinstance(saved, Mapping):
+        raise StateError(f"{name!r} in {found.uri} is a {type(saved).__name__}; expected the state of a model")
+    _check(saved, model.state_dict(keep_vars=True), name, found.uri, strict=strict)
+    _give_memory(model, saved, device)
+    own, rest = _split(model, saved)
+    _fill(own, lambda filling: filling.run(storage, found.manifest))
+    if rest:
+        model.load_state_dict(materialise(storage, found.manifest, rest), strict=False)
 
 
 def _check(saved: Mapping[str, Any], now: Mapping[str, Any], name: str, uri: str, *, strict: bool) -> None:

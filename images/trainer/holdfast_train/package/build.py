@@ -1,0 +1,301 @@
+"""Make a package: the variants of a model, each tested in a process of its own, and the folder around them.
+
+Nothing is half-written: the folder is made beside its place, and gets its name when all of it is there.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+
+from holdfast_train.package.cases import cases
+from holdfast_train.package.errors import PackageError, ProblemError
+from holdfast_train.package.folder import (
+    TESTS,
+    VERSION,
+    Opened,
+    file_entry,
+    open_package,
+    tensor_entries,
+    verify,
+    write_json,
+)  # fmt: skip
+from holdfast_train.package.loader import Model
+from holdfast_train.package.model_card import readme
+from holdfast_train.package.problem import Arrays, Problem, check
+from holdfast_train.package.selftest import Assessment, Bar, judge
+from holdfast_train.package.variants import FIXED, VARIANTS, WEIGHTS, Source, Variant, call_of
+
+__all__ = ["Built", "Origin", "build", "choose"]
+
+LIBRARIES: Final = ("torch", "onnx", "onnxruntime", "onnxscript", "safetensors", "numpy", "holdfast-train")
+CALL_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the weights are from."""
+
+    job_uid: str
+    step: int
+    manifest: str
+    sha256: str
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+
+    def entry(self) -> dict[str, Any]:
+        """As in package.json."""
+        said = {"jobUid": self.job_uid, "step": self.step, "manifest": self.manifest, "sha256": self.sha256}
+        return said | {"metrics": dict(self.metrics)} | ({"revision": self.revision} if self.revision else {})
+
+
+@dataclass(frozen=True)
+class Built:
+    """A package that was made. `failed`: variants that are not in it, with the reason."""
+
+    package: Opened
+    failed: Mapping[str, str]
+
+
+def choose(problem: Problem, wanted: Sequence[str] | None, fixed: Mapping[str, int]) -> list[str]:
+    """The variants to make: the wanted ones with those that they are made of, by default all that can be made.
+
+    PackageError names a variant that does not exist, or a symbol of `fixed` that the problem lacks.
+    """
+    for symbol, size in fixed.items():
+        if symbol not in problem.dims:
+            known = ", ".join(problem.dims) or "none"
+            raise PackageError(f"the problem has no symbol {symbol!r} to fix; it has: {known}")
+        least, most = problem.dims[symbol]
+        if not least <= size <= most:
+            raise PackageError(f"{symbol} = {size} cannot be fixed; allowed: {least} to {most}")
+    if wanted is None:
+        return [name for name in VARIANTS if name != FIXED or fixed]
+    for name in wanted:
+        if name not in VARIANTS:
+            raise PackageError(f"there is no variant {name!r}; allowed: {', '.join(VARIANTS)}")
+        if name == FIXED and not fixed:
+            raise PackageError(f"the variant {FIXED} needs a size for at least one symbol, as batch=1")
+    needed = {need for name in wanted if (need := VARIANTS[name].needs)}
+    return [name for name in VARIANTS if name in wanted or name in needed]
+
+
+def build(
+    problem: Problem,
+    module: nn.Module,
+    origin: Origin,
+    folder: Path,
+    *,
+    variants: Sequence[str] | None = None,
+    fixed: Mapping[str, int] | None = None,
+    keep_failed: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Built:
+    """Make a package of `module`, which has its weights, in the new folder `folder`.
+
+    `variants`: some of VARIANTS; default all. `fixed`: sizes of symbols in the variant onnx-fixed. `keep_failed`: leave
+    variants that failed in the package, marked as failed. `progress` is told what is done now.
+
+    PackageError if the folder exists or a name is wrong; ProblemError if the model does not do what the problem says.
+    """
+    if folder.exists():
+        raise PackageError(f"{folder} exists already: use another name, or remove it first")
+    names = choose(problem, variants, fixed or {})
+    module = module.eval()
+    call = call_of(problem, module)
+    with _place(folder) as place, _deterministic():
+        progress("running the test inputs in torch")
+        inputs, left_out = cases(problem, fixed)
+        expected = [_checked(problem, call, one) for one in inputs]
+        reference = problem.score.measure(call) if problem.score else None
+        _write_tests(place / TESTS, inputs, expected)
+        maker = _Maker(problem, module, place, fixed or {}, inputs, expected, reference, progress)
+        made = {name: maker.make(name) for name in names}
+        failed = {name: tested.why for name, (_, tested) in made.items() if tested.why}
+        asked = set(variants or names)
+        entries = {}
+        for name, (note, tested) in made.items():
+            if (tested.why and not keep_failed) or name not in asked:
+                shutil.rmtree(place / VARIANTS[name].model.split("/")[0], ignore_errors=True)
+            else:
+                entries[name] = maker.entry(name, note, tested)
+        document = _document(folder.name, origin, maker, entries, left_out)
+        (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
+        write_json(place, document)
+    package = open_package(folder)
+    for entry in package.variants.values():
+        verify(package, entry["files"])
+    return Built(package, failed)
+
+
+@contextmanager
+def _place(folder: Path) -> Iterator[Path]:
+    """A new folder that gets its name at the end. PackageError if another process was faster."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        place = Path(temporary) / "package"
+        place.mkdir()
+        yield place
+        try:
+            os.rename(place, folder)  # noqa: PTH104 - Path.rename is the same; this one fails on a folder that is not empty
+        except OSError as error:
+            raise PackageError(f"{folder} was made by another process meanwhile") from error
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """The module in torch answers the same on each call, also if it draws random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def _checked(problem: Problem, call: Callable[[Arrays], Arrays], inputs: Arrays) -> Arrays:
+    """What the model in torch answers. ProblemError if it is not what the problem says."""
+    sizes = check("a case", inputs, problem.inputs, problem.dims)
+    try:
+        made = call(inputs)
+        check("the answer of the model in torch", made, problem.outputs, problem.dims, sizes)
+    except PackageError as error:
+        raise ProblemError(f"{error}; correct the outputs of the problem, or the model") from error
+    except RuntimeError as error:
+        at = ", ".join(f"{symbol} = {size}" for symbol, size in sizes.items())
+        raise ProblemError(f"the model in torch fails at {at}: {error}; correct dims, or the model") from error
+    return made
+
+
+def _write_tests(file: Path, inputs: Sequence[Arrays], expected: Sequence[Arrays]) -> None:
+    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
+
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for number, (one, wanted) in enumerate(zip(inputs, expected, strict=True)):
+        for side, values in (("in", one), ("out", wanted)):
+            arrays |= {f"{number}/{side}/{name}": np.ascontiguousarray(value) for name, value in values.items()}
+    save_file(arrays, file)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    problem: Problem
+    module: nn.Module
+    place: Path
+    fixed: Mapping[str, int]
+    inputs: Sequence[Arrays]
+    expected: Sequence[Arrays]
+    reference: float | None
+    progress: Callable[[str], None]
+
+    def make(self, name: str) -> tuple[str, Assessment]:
+        """Make and test one variant. The note is for people."""
+        variant = VARIANTS[name]
+        file = self.place / variant.model
+        file.parent.mkdir()
+        if variant.needs and not (self.place / VARIANTS[variant.needs].model).exists():
+            return "", Assessment(passed=False, why=f"it is made of {variant.needs}, which could not be made")
+        self.progress(f"making {name}")
+        try:
+            note = variant.make(self._source(), file)
+        except Exception as error:  # noqa: BLE001 - exporters raise anything; the variant is left out and named
+            lines = str(error).strip().splitlines() or [""]
+            return "", Assessment(passed=False, why=f"it could not be made: {type(error).__name__}: {lines[0]}"[:500])
+        self.progress(f"testing {name}")
+        return note, self._test(name, variant)
+
+    def _source(self) -> Source:
+        example = next((one for one in self.inputs if min(self._sizes(one).values(), default=2) > 1), self.inputs[0])
+        return Source(self.problem, self.module, example, self.place, self.fixed)
+
+    def _sizes(self, inputs: Arrays) -> dict[str, int]:
+        return check("a case", inputs, self.problem.inputs, self.problem.dims)
+
+    def _test(self, name: str, variant: Variant) -> Assessment:
+        if variant.runtime == WEIGHTS:
+            return self._test_weights()
+        entry = {"runtime": variant.runtime, "model": variant.model} | ({"fixed": self.fixed} if name == FIXED else {})
+        opened = Opened(
+            self.place, {"variants": {name: entry}}, self.problem.inputs, self.problem.outputs, self.problem.dims
+        )
+        pairs = [
+            (one, wanted) for one, wanted in zip(self.inputs, self.expected, strict=True)
+            if name != FIXED or all(self._sizes(one)[symbol] == size for symbol, size in self.fixed.items())
+        ]  # fmt: skip
+        return judge(
+            lambda: Model(opened, name, isolated=True, seconds=CALL_SECONDS),
+            [one for one, _ in pairs],
+            [wanted for _, wanted in pairs],
+            Bar(variant.tolerance, None if name == FIXED else self.problem.score, self.reference),
+        )
+
+    def _test_weights(self) -> Assessment:
+        """Read the file again: every tensor is there bit for bit."""
+        from safetensors.torch import load_file  # noqa: PLC0415 - an extra
+
+        state = self.module.state_dict()
+        wanted = dict(self.problem.rename(state) if self.problem.rename else state)
+        found = load_file(self.place / VARIANTS["safetensors"].model)
+        bad = [name for name, tensor in found.items() if not torch.equal(tensor, wanted[name])]
+        return Assessment(not bad, why=f"{bad[0]} is not what the model has" if bad else "")
+
+    def entry(self, name: str, note: str, tested: Assessment) -> dict[str, Any]:
+        """As in package.json."""
+        variant = VARIANTS[name]
+        files = sorted(path for path in (self.place / variant.model).parent.rglob("*") if path.is_file())
+        said: dict[str, Any] = {
+            "runtime": variant.runtime, "precision": variant.precision, "model": variant.model,
+            "files": {str(path.relative_to(self.place)): file_entry(path) for path in files},
+            "tested": tested.entry(),
+        }  # fmt: skip
+        if variant.tolerance is not None:
+            said["tolerance"] = f"{variant.tolerance:g}"
+        if name == FIXED:
+            said["fixed"] = dict(self.fixed)
+        return said | ({"note": note} if note else {})
+
+
+def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, Any], left_out: Sequence[str]) -> Any:
+    """package.json."""
+    problem = maker.problem
+    tests: dict[str, Any] = {"file": TESTS, **file_entry(maker.place / TESTS)}
+    tests["cases"] = [{"dims": check("a case", one, problem.inputs, problem.dims)} for one in maker.inputs]
+    if left_out:
+        tests["leftOut"] = list(left_out)
+    document: dict[str, Any] = {
+        "v": VERSION,
+        "name": name,
+        "from": origin.entry(),
+        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()},
+        "problem": {
+            "inputs": tensor_entries(problem.inputs),
+            "outputs": tensor_entries(problem.outputs),
+            "dims": {symbol: list(limits) for symbol, limits in problem.dims.items()},
+            **({"classes": list(problem.classes)} if problem.classes else {}),
+        },
+        "tests": tests,
+        "variants": dict(variants),
+    }
+    if problem.score is not None and maker.reference is not None:
+        score = {"name": problem.score.name, "reference": f"{maker.reference:.4f}"}
+        document["score"] = score | {"maxDrop": f"{problem.score.max_drop:g}"}
+        if problem.score.samples:
+            document["score"]["samples"] = problem.score.samples
+    return document
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,118 @@
+"""The folder of a package on disk. `package.json` is written last: without it there is no package.
+
+package.json             what it is, where it is from, each variant with its files, their hashes and its test
+README.md                the same for people
+tests.safetensors        0/in/images, 0/out/logits, ...: outputs are those of the model in torch
+safetensors/             weights
+onnx/, onnx-fp16/, ...   a folder for each variant
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.package.errors import PackageError
+from holdfast_train.package.problem import Tensor
+
+__all__ = ["FILE", "TESTS", "VERSION", "Opened", "file_entry", "open_package", "tensor_entries", "verify", "write_json"]
+
+VERSION: Final = 1
+FILE: Final = "package.json"
+TESTS: Final = "tests.safetensors"
+MOST_BYTES: Final = 16 << 20
+"""The largest package.json that is read."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A package that was read. `document`: package.json."""
+
+    folder: Path
+    document: Mapping[str, Any]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    dims: Mapping[str, tuple[int, int]]
+
+    @property
+    def variants(self) -> Mapping[str, Mapping[str, Any]]:
+        """By name."""
+        found: Mapping[str, Mapping[str, Any]] = self.document["variants"]
+        return found
+
+
+def open_package(folder: str | os.PathLike[str]) -> Opened:
+    """Read package.json. PackageError if it is missing, of another version, or not what a package has."""
+    place = Path(folder)
+    file = place / FILE
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise PackageError(f"{place} is not a package: it has no {FILE}, which is written last") from error
+    if len(text) > MOST_BYTES:
+        raise PackageError(f"{file} has over {MOST_BYTES >> 20} MiB; it is not of this program")
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.get("v") != VERSION:
+            found = document.get("v") if isinstance(document, dict) else document
+            raise PackageError(f"{file} has the version {found!r}; this program reads version {VERSION}")
+        problem = document["problem"]
+        opened = Opened(
+            place, document, _tensors(problem["inputs"]), _tensors(problem["outputs"]),
+            {str(name): (int(least), int(most)) for name, (least, most) in problem["dims"].items()},
+        )  # fmt: skip
+        for entry in opened.variants.values():
+            for name in (entry["model"], *entry["files"]):
+                _inside(place, name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PackageError(f"{file} is damaged: {type(error).__name__}: {error}") from error
+    return opened
+
+
+def _tensors(entries: Any) -> dict[str, Tensor]:
+    return {one["name"]: Tensor(one["dtype"], tuple(one["shape"])) for one in entries}
+
+
+def tensor_entries(tensors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """As in package.json. The order is that of the model's arguments."""
+    return [{"name": name, "dtype": one.dtype, "shape": list(one.shape)} for name, one in tensors.items()]
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """The path of a file of the package. PackageError if the name leads out of it."""
+    path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise PackageError(f"{folder / FILE} names the file {name!r}, which is outside of the package")
+    return path
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """Size and hash of a file."""
+    return {"bytes": path.stat().st_size, "sha256": _digest(path)}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify(package: Opened, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """PackageError names the first file that is missing or has changed."""
+    for name, entry in files.items():
+        path = _inside(package.folder, name)
+        if not path.is_file():
+            raise PackageError(f"{package.folder} lacks the file {name}; copy the package again")
+        if path.stat().st_size != entry["bytes"] or _digest(path) != entry["sha256"]:
+            raise PackageError(f"{path} has changed since the package was made; copy the package again")
+
+
+def write_json(folder: Path, document: Mapping[str, Any]) -> None:
+    """Write package.json whole or not at all. FileExistsError if it is there: a package is never changed."""
+    temporary = folder / f".{FILE}.new"
+    temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.link(temporary, folder / FILE)
+    temporary.unlink()

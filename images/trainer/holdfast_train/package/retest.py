@@ -1,0 +1,78 @@
+"""Test a package again where it is used: other machine, other processor, other versions, perhaps without torch."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.package.errors import PackageError
+from holdfast_train.package.folder import TESTS, Opened, open_package, verify
+from holdfast_train.package.loader import Model, is_installed, is_runnable
+from holdfast_train.package.problem import Arrays, check
+from holdfast_train.package.selftest import Assessment, Bar, judge
+
+__all__ = ["read_tests", "retest"]
+
+MOST_DRIFT: Final = 0.05
+"""Int8 kernels of other processors round otherwise: the agreement may be this much lower."""
+
+
+def read_tests(package: Opened) -> tuple[list[Arrays], list[Arrays]]:
+    """The inputs and expected outputs that a package has. PackageError if the file is missing or has changed."""
+    from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
+
+    tests = package.document["tests"]
+    verify(package, {TESTS: tests})
+    inputs: list[dict[str, Any]] = [{} for _ in tests["cases"]]
+    outputs: list[dict[str, Any]] = [{} for _ in tests["cases"]]
+    for key, array in load_file(package.folder / TESTS).items():
+        number, side, name = key.split("/")
+        (inputs if side == "in" else outputs)[int(number)][name] = array
+    return list(inputs), list(outputs)
+
+
+def retest(folder: Path, progress: Callable[[str], None] = lambda _: None) -> dict[str, Assessment | str]:
+    """By variant: what its test finds here, or in words why it cannot run. Hashes of all files are checked.
+
+    The score needs the data of the problem, so it is not measured again: a variant that the score admitted has to agree
+    with torch as it did when it was made.
+    """
+    package = open_package(folder)
+    inputs, outputs = read_tests(package)
+    found: dict[str, Assessment | str] = {}
+    for name, entry in package.variants.items():
+        progress(f"testing {name}")
+        try:
+            verify(package, entry["files"])
+        except PackageError as error:
+            found[name] = Assessment(passed=False, why=str(error))
+            continue
+        if not is_runnable(entry):
+            found[name] = "its files are intact; it does not run by itself"
+        elif not is_installed(entry):
+            found[name] = f"its files are intact; {entry['runtime']} is not installed here"
+        else:
+            found[name] = _run(package, name, entry, inputs, outputs)
+    return found
+
+
+def _run(package: Opened, name: str, entry: Any, inputs: list[Arrays], outputs: list[Arrays]) -> Assessment:
+    fixed = entry.get("fixed", {})
+    pairs = [
+        (one, wanted) for one, wanted in zip(inputs, outputs, strict=True)
+        if all(check("a case", one, package.inputs, package.dims)[s] == n for s, n in fixed.items())
+    ]  # fmt: skip
+    tolerance = float(entry["tolerance"]) if "tolerance" in entry else float("inf")
+    tested = judge(
+        lambda: Model(package, name, isolated=True, seconds=None),
+        [one for one, _ in pairs],
+        [wanted for _, wanted in pairs],
+        Bar(tolerance),
+    )
+    then = entry["tested"].get("agreement")
+    if not tested.passed or "tolerance" in entry or then is None or tested.agreement is None:
+        return tested
+    if tested.agreement >= float(then) - MOST_DRIFT:
+        return tested
+    why = f"outputs agree with torch by {tested.agreement:.1%}, and by {float(then):.1%} when it was made"
+    return replace(tested, passed=False, why=why)

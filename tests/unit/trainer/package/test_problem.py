@@ -1,0 +1,60 @@
+"""Problems that contradict themselves, and calls that do not fit one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast_train.package import InputError, Problem, ProblemError, Tensor
+from holdfast_train.package.problem import check
+
+DIMS = {"batch": (1, 8)}
+TENSORS = {"a": Tensor("float32", ("batch", 2)), "b": Tensor("int64", ("batch",))}
+
+
+def arrays(rows: int = 2, other: int = 2) -> dict[str, np.ndarray[Any, Any]]:
+    return {"a": np.zeros((rows, 2), np.float32), "b": np.zeros(other, np.int64)}
+
+
+# Breaks if a symbol is not bound by the first array that has it.
+def test_the_sizes_of_symbols_are_told() -> None:
+    assert check("the call", arrays(3, 3), TENSORS, DIMS) == {"batch": 3}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"a": arrays()["a"]}, "the call lacks 'b'; needed: a, b"),
+        (arrays() | {"c": np.zeros(1)}, "the call has 'c', which is not in the problem; allowed: a, b"),
+        (arrays() | {"a": np.zeros((2, 2))}, "a has the type float64; needed: float32"),
+        (arrays() | {"a": np.zeros(2, np.float32)}, r"a has the shape \(2\); needed: \(batch, 2\)"),
+        (arrays() | {"a": np.zeros((2, 3), np.float32)}, r"a has the shape \(2, 3\); 3 must be 2"),
+        (arrays(9, 9), "batch is 9, and must be 1 to 8"),
+        (arrays(2, 3), "batch is 3, and is 2 elsewhere in the same call"),
+        (arrays() | {"a": [[0.0, 0.0]]}, "a is a list; needed: an array of NumPy"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused(call: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        check("the call", call, TENSORS, DIMS)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"inputs": {}}, "inputs is empty"),
+        ({"inputs": {"x": Tensor("float32", ("rows", 4))}}, r"examples\[0\]: x has the shape \(2, 3\); 3 must be 4"),
+        ({"inputs": {"x": Tensor("string", ("rows", 3))}}, "the type 'string' is not known; allowed: float32"),
+        ({"inputs": {"x": Tensor("float32", ("lines", 3))}}, "the shape has 'lines', which dims lacks"),
+        ({"inputs": {"x": Tensor("float32", ("rows", 0))}}, "the shape has 0; allowed: 1 to"),
+        ({"inputs": {"../x": Tensor("float32", ("rows", 3))}}, "the name is not allowed"),
+        ({"dims": {"rows": (4, 2)}}, r"dims\['rows'\] is \(4, 2\); allowed: 1 <= least <= largest"),
+        ({"dims": {"rows": (1, 8), "cols": (1, 2)}}, "dims names 'cols', which no input has"),
+        ({"examples": []}, "examples is empty; give at least one real input"),
+    ],
+)
+def test_a_problem_that_contradicts_itself_is_refused(problem: Problem, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProblemError, match=said):
+        replace(problem, **change)
