@@ -72,12 +72,14 @@ def ink(page: Page, selector: str, colour: str = "") -> int:
     """How many pixels of the first canvas below `selector` are not transparent, or have this very colour."""
     count: int = page.evaluate(
         """([selector, colour]) => {
-          const canvas = document.querySelector(`${selector} canvas`), context = canvas.getContext("2d");
-          const wanted = document.createElement("canvas").getContext("2d");
-          wanted.fillStyle = colour;
-          wanted.fillRect(0, 0, 1, 1);
-          const [red, green, blue] = wanted.getImageData(0, 0, 1, 1).data;
-          const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+          const drawn = document.querySelector(`${selector} canvas`), copy = document.createElement("canvas");
+          [copy.width, copy.height] = [drawn.width, drawn.height + 1];  // below the copy, one pixel of the colour
+          const context = copy.getContext("2d", {willReadFrequently: true});
+          context.drawImage(drawn, 0, 0);
+          context.fillStyle = colour;
+          context.fillRect(0, drawn.height, 1, 1);
+          const [red, green, blue] = context.getImageData(0, drawn.height, 1, 1).data;
+          const data = context.getImageData(0, 0, drawn.width, drawn.height).data;
           let count = 0;
           for (let at = 0; at < data.length; at += 4) {
             const same = data[at] === red && data[at + 1] === green && data[at + 2] === blue;

@@ -1,11 +1,15 @@
 """`Progress`: what the training thread passes to the reporter."""
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
 
 from holdfast_train.pulse import Pulse
 
 __all__ = ["Progress"]
+
+MOST_METRICS: Final = 16  # beside the loss: those that came first
 
 
 class Progress:
@@ -19,6 +23,7 @@ class Progress:
         self.first_step: tuple[int, float] | None = None  # that this process trained, and when (time.monotonic)
         self.loss: Any = None
         self.samples: Any = 0.0
+        self.metrics: Mapping[str, Any] = {}  # beside the loss; replaced, never changed, because other threads read it
         self.fenced = False
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
@@ -39,6 +44,14 @@ class Progress:
     def _beat(self) -> None:
         has_all = self.steps is not None and (self.step or 0) >= self.steps  # what follows the last step is no training
         self.pulse.beat("finishing" if has_all and self._state == "training" else self._state, self.step)
+
+    def note(self, measured: Mapping[str, Any], samples: Any) -> None:
+        """Take what the program has measured: the newest value of each name, and more samples."""
+        self.samples += samples
+        self.loss = measured.get("loss", self.loss)
+        if len(measured) > ("loss" in measured):
+            found = {**self.metrics, **{name: value for name, value in measured.items() if name != "loss"}}
+            self.metrics = dict(islice(found.items(), MOST_METRICS))
 
     def resume(self, step: int, uri: str, note: str) -> None:
         """Training goes on from the checkpoint of `step` at `uri`."""

@@ -20,6 +20,7 @@ from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step
 MAX_HISTORY = 20
 MAX_CONDITIONS = 16
 MAX_FAILURES_REMEMBERED = 128
+MAX_METRICS = 16
 
 
 class Phase(StrEnum):
@@ -71,6 +72,15 @@ class DecisionNote(Model):
     """When the operator did it."""
 
 
+class MetricValue(Model):
+    """A metric that the program reported."""
+
+    name: Annotated[str, Clip(64)]
+    """Name of the metric, such as accuracy."""
+    value: Number
+    """Newest value, a decimal string, nan, inf or -inf."""
+
+
 class Progress(Model):
     """The newest progress that the trainer reported."""
 
@@ -86,6 +96,8 @@ class Progress(Model):
     """Training loss, a decimal string."""
     samples_per_second: Number | None = None
     """Samples per second, a decimal string."""
+    metrics: Annotated[tuple[MetricValue, ...], Field(max_length=MAX_METRICS), KeyedBy("name")] = ()
+    """Other metrics that the program reports."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 

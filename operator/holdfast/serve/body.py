@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast.api.scalars import EXACT
+from holdfast.api.status import MAX_METRICS
 
 MAX_BODY = 64 * 1024
 MAX_VERDICT = 4096  # bytes, as of a termination message
@@ -31,6 +32,8 @@ def _loss(text: str) -> str:
 Decimal = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_decimal)]
 Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
 Step = Annotated[int, Field(ge=0, le=EXACT)]
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
+MetricName = Annotated[str, Field(pattern=f"^{METRIC_NAME.pattern}$")]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
 
@@ -91,6 +94,7 @@ class ProgressBody(_Part):
     loss: Loss | None = None
     samples_per_second: Decimal | None = None
     seconds_per_step: Decimal | None = None
+    metrics: Annotated[dict[MetricName, Loss], Field(max_length=MAX_METRICS)] = {}
     fenced: bool = False
     resumed_from: Resumed | None = None
     checkpoint: Saved | None = None

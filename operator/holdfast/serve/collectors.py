@@ -118,6 +118,11 @@ def _loss_finite(job: JobView) -> float | None:
     return None if loss is None else float(math.isfinite(loss))
 
 
+def _metrics(job: JobView) -> Samples:
+    found = {(one.name,): _number(one.value) for one in job.status.progress.metrics}
+    return {labels: value for labels, value in found.items() if value is not None}
+
+
 def _eta(job: JobView) -> float | None:
     return job.status.progress.eta.timestamp() if job.status.progress.eta else None
 
@@ -207,6 +212,8 @@ FAMILIES = (
     _gauge("training_loss", "Newest training loss that the trainer reported",
            lambda job: _number(job.status.progress.loss)),
     _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),
+    Family("training_metric", "Newest value of a metric that the program reported; the label is its name", _metrics,
+           ("name",)),
     _gauge("checkpoint_step", "Step of the newest committed checkpoint",
            lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
     _gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was committed, in seconds since 1970",

@@ -1,23 +1,27 @@
 """Progress by the status protocol of Kubeflow's TrainJob, which Hugging Face's Trainer speaks.
 
-The launcher relays it. Of what a program says there, only steps and losses count: 100 percent also comes when training
-was told to stop, and the remaining time is wrong after a resume.
+The launcher relays it. Of what a program says there, only steps, losses and other metrics count: 100 percent also comes
+when training was told to stop, and the remaining time is wrong after a resume.
 """
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast.api.scalars import EXACT
+from holdfast.api.status import MAX_METRICS
 from holdfast.core.observe.report import Report
-from holdfast.serve.body import ProgressBody
+from holdfast.serve.body import METRIC_NAME, ProgressBody
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{job}/status"
 _MOST = 2**31 - 1
+_OWN = frozenset(("loss", "current_step", "global_step", "step", "total_steps", "current_epoch"))
 # 401 and 408 do not occur in the protocol: a bad token is forbidden, and a late body is not valid.
 _STATUSES = {
     400: (422, "Invalid"),
@@ -73,6 +77,7 @@ def progress_of(body: StatusBody, pod: str, attempt: int, before: Report | None,
         "steps": _count(metrics, "total_steps"),
         "loss": _loss(metrics),
         "secondsPerStep": _pace(before, step, now),
+        "metrics": dict(islice(_others(metrics), MAX_METRICS)),
     }
     return ProgressBody.model_validate(fields)
 
@@ -99,6 +104,14 @@ def _loss(metrics: dict[str, str]) -> str | None:
     if norm is not None and not math.isfinite(norm) and (loss is None or math.isfinite(loss)):
         return f"{norm}"
     return None if loss is None else f"{loss:.6g}"
+
+
+def _others(metrics: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Metrics that people see beside step and loss. Names and values that a report may not have are left out."""
+    for name in metrics:
+        value = _number(metrics, name)
+        if name not in _OWN and value is not None and METRIC_NAME.fullmatch(name):
+            yield name, f"{value:.6g}"
 
 
 def _number(metrics: dict[str, str], name: str) -> float | None:

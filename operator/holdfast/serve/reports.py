@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
+from holdfast.api.status import MAX_METRICS
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.serve.body import FirstStep, ProgressBody
 
@@ -142,6 +144,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         loss=body.loss if body.loss is not None else before.loss if before else None,
         samples_per_second=body.samples_per_second,
         seconds_per_step=body.seconds_per_step,
+        metrics=tuple(islice({**(dict(before.metrics) if before else {}), **body.metrics}.items(), MAX_METRICS)),
         fenced=body.fenced or bool(before and before.fenced),
         resumed_step=resumed,
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",

@@ -15,6 +15,12 @@ def test_losses(said: str | None, kept: str | None) -> None:
     assert ProgressBody.model_validate({**GOOD, "loss": said}).loss == kept
 
 
+def test_metrics() -> None:
+    found = ProgressBody.model_validate({**GOOD, "metrics": {"accuracy": "0.9", "eval/top-1": "NaN"}})
+    assert found.metrics == {"accuracy": "0.9", "eval/top-1": "nan"}
+    assert ProgressBody.model_validate(GOOD).metrics == {}
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -22,6 +28,14 @@ def test_losses(said: str | None, kept: str | None) -> None:
         {"loss": "nanana"},
         {"loss": 2.1},
         {"loss": "0." + "9" * 31},
+        {"metrics": {"a b": "1"}},
+        {"metrics": {"<b>": "1"}},
+        {"metrics": {"": "1"}},
+        {"metrics": {"a\n": "1"}},
+        {"metrics": {"x" * 65: "1"}},
+        {"metrics": {"accuracy": "high"}},
+        {"metrics": {"accuracy": 0.9}},
+        {"metrics": {f"m{n}": "1" for n in range(17)}},
         {"samplesPerSecond": "nan"},
         {"secondsPerStep": "1_000"},
         {"step": -1},

@@ -61,6 +61,15 @@ def test_the_figures_of_a_job() -> None:
         assert line in lines
 
 
+def test_metrics_of_the_program() -> None:
+    metrics = [{"name": "accuracy", "value": "0.9"}, {"name": "top5", "value": "nan"}, {"name": "odd", "value": "?"}]
+    lines = [line for line in scrape(job(progress={"step": 1, "metrics": metrics})) if "training_metric" in line]
+    assert lines == [
+        f'holdfast_job_training_metric{{{WHERE},name="accuracy"}} 0.9',
+        f'holdfast_job_training_metric{{{WHERE},name="top5"}} NaN',
+    ]
+
+
 def test_steps_that_nobody_counted_are_not_0() -> None:
     lines = scrape(job(ledger={"secondsLost": "1m5s", "uncountedRestarts": 1, "recovery": {"acquire": "1m5s"}}))
     assert f"holdfast_job_lost_seconds_total{{{WHERE}}} 65.0" in lines

@@ -33,6 +33,16 @@ def test_what_the_trainer_of_hugging_face_posts() -> None:
     assert (found.fenced, found.checkpoint, found.acknowledged) == (False, None, 0)
 
 
+# Breaks if an accuracy of a program without the library is not seen, or if one odd name refuses the whole report.
+def test_other_metrics() -> None:
+    many = {f"metric{n}": "1" for n in range(100)}
+    found = report(
+        status(48, current_step="29", eval_accuracy="0.912345678", grad_norm="nan", **{"a b": "1", "x": "y"})
+    )
+    assert found.metrics == {"eval_accuracy": "0.912346", "grad_norm": "nan"}
+    assert len(report(status(48, current_step="29", **many)).metrics) == 16
+
+
 @pytest.mark.parametrize("body", [{}, {"trainerStatus": None}])
 def test_an_empty_status_says_nothing(body: dict[str, Any]) -> None:
     assert progress_of(StatusBody.model_validate(body), "p1", 1, None, T0) is None

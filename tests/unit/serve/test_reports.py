@@ -190,3 +190,13 @@ def test_pods_and_jobs_that_are_gone_are_forgotten(desk: Desk) -> None:
     desk.book.keep_only(["other"], [])
     assert len(desk.book) == 0
     assert desk.book.of(["p1"]) == {}
+
+
+# Breaks if a metric that is reported seldom, such as an accuracy, vanishes with the next report.
+def test_metrics_stay_until_there_are_newer_ones(desk: Desk) -> None:
+    desk.say(step=4, metrics={"accuracy": "0.5", "norm": "1"})
+    desk.say(step=5, metrics={"norm": "nan"})
+    desk.say(step=6)
+    assert dict(desk.report.metrics) == {"accuracy": "0.5", "norm": "nan"}
+    desk.say(step=7, metrics={f"m{n}": "1" for n in range(16)})
+    assert len(desk.report.metrics) == 16

@@ -20,7 +20,7 @@ from holdfast_train.storage.parallel import delete_all, sizes
 
 __all__ = ["Checkpoints", "Found", "Saved", "find", "found_in"]
 
-FOLDERS: Final = ("data/", "manifests/", "log/")
+FOLDERS: Final = ("data/", "manifests/", "log/", "series/")
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,16 @@ class Checkpoints:
         self._partial |= decided
 
     def publish(
-        self, written: Manifest, begun: float, fresh: CheckpointName | None = None, clean: int | None = None
+        self,
+        written: Manifest,
+        begun: float,
+        fresh: CheckpointName | None = None,
+        clean: int | None = None,
+        series: tuple[str, ...] = (),
     ) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
 
-        `clean`: as of the Commit.
+        `clean` and `series`: as of the Commit.
 
         Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
         log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
@@ -181,6 +186,7 @@ class Checkpoints:
             size=written.size,
             uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
             clean=clean,
+            series=series,
         )
         dropped = self._dropped
         self._undecided |= {name for name in (written.name, fresh) if name is not None}

@@ -92,7 +92,8 @@ class Commit:
 
     `clean`: how many steps directly before it had finite numbers; None if nothing watched them. `healthy`:
     HEALTHY_STEPS steps after it had finite numbers too. `pinned`: a person wants to keep it. `skipped`: how many steps'
-    data rollbacks have passed over before it, so its step s + 1 takes the data of step s + 1 + `skipped`.
+    data rollbacks have passed over before it, so its step s + 1 takes the data of step s + 1 + `skipped`. `series`:
+    keys of segments of the history that its writer wrote since its commit before.
     """
 
     seq: int
@@ -110,6 +111,7 @@ class Commit:
     healthy: bool = False
     pinned: bool = False
     skipped: int = 0
+    series: tuple[str, ...] = ()
 
     @property
     def names(self) -> frozenset[CheckpointName]:
@@ -379,7 +381,9 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
         if version == EARLIER:
             body |= {"pinned": [], "unpinned": [], "to": None, "found": None, "why": None, "skipped": 0}
             state |= {"left": [], "rollbacks": []}
-            for commit in (*state["commits"], *filter(None, [body["commit"]])):
+        for commit in (*state["left"], *state["commits"], *filter(None, [body["commit"]])):
+            commit.setdefault("series", [])
+            if version == EARLIER:
                 commit |= {"clean": None, "healthy": False, "pinned": False, "skipped": 0}
         record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:

@@ -63,7 +63,10 @@ class _Rates:
 
 
 def _decimal(value: Any) -> str | None:
-    """A loss as a decimal string, or nan, inf or -inf. A tensor on a GPU is read here, so training does not wait."""
+    """A loss or another metric as a decimal string, or nan, inf or -inf.
+
+    A tensor on a GPU is read here, so training does not wait.
+    """
     if getattr(value, "is_cuda", False):
         allow_calls_beside_capture()
     try:
@@ -144,6 +147,7 @@ class Reporter:
             "steps": progress.steps,
             "firstStep": first and {"step": first[0], "secondsAgo": f"{max(0.0, time.monotonic() - first[1]):.3f}"},
             "loss": None if progress.loss is None else _decimal(progress.loss),
+            "metrics": {name: text for name, v in progress.metrics.items() if (text := _decimal(v)) is not None},
             "samplesPerSecond": self._rates.samples_per_second,
             "secondsPerStep": self._rates.seconds_per_step,
             "fenced": progress.fenced,

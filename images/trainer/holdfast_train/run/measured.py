@@ -2,13 +2,42 @@
 
 import operator
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
+from holdfast_train.progress import Progress
+from holdfast_train.series.feed import SeriesFeed
+from holdfast_train.series.rows import is_name
 
-__all__ = ["checked_goal", "checked_number", "checked_report", "decimals"]
+__all__ = ["Measurements", "checked_goal", "checked_number", "checked_report", "decimals"]
 
 SHOWN: Final = 40  # characters of a text that an error repeats
+
+
+class Measurements:
+    """What the program has reported: of the step that it is in, of the step before (`of_step`), and for `progress`.
+
+    `series`: takes what was measured in each step, on rank 0 if there is storage.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._since_step: dict[str, Any] = {}
+        self.of_step: Mapping[str, Any] = {}
+        self.series: SeriesFeed | None = None
+
+    def note(self, measured: Mapping[str, Any], samples: Any) -> None:
+        """Take what `checked_report` returned."""
+        self._since_step |= measured
+        self._progress.note(measured, samples)
+
+    def end_step(self, step: int) -> Mapping[str, Any]:
+        """`step` is done. What was measured in it."""
+        self.of_step, self._since_step = self._since_step, {}
+        if self.series is not None:
+            self.series.note(step, self.of_step, self._progress.samples)
+        return self.of_step
 
 
 def checked_number(name: str, value: Any) -> Any:
@@ -37,9 +66,21 @@ def checked_number(name: str, value: Any) -> Any:
     )
 
 
+@lru_cache(1024)
+def checked_name(name: str) -> str:
+    """`name`, if it can be the name of a metric. StateError if not."""
+    if is_name(name):
+        return name
+    raise StateError(
+        f"the name of a metric given to run.report is {str(name)[:SHOWN]!r}; allowed: 1 to 64 letters, digits and "
+        f"_ . / @ -, with a letter, a digit or _ first"
+    )
+
+
 def checked_report(loss: Any, samples: Any, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The `metrics` with the `loss`, unless it is None, and the number of `samples`. StateError: see checked_number."""
-    measured = {name: checked_number(f"metric {name!r}", value) for name, value in metrics.items()}
+    """The `metrics` with the `loss`, unless it is None, and the number of `samples`. StateError: see
+    checked_number and checked_name."""
+    measured = {checked_name(name): checked_number(f"metric {name!r}", value) for name, value in metrics.items()}
     if loss is not None:
         measured["loss"] = checked_number("loss", loss)
     return measured, checked_number("number of samples", samples)

@@ -26,7 +26,7 @@ from holdfast_train.restore.whole_copies import WholeCopies
 from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.finite import FiniteGuard
-from holdfast_train.run.measured import checked_goal, checked_report, decimals
+from holdfast_train.run.measured import Measurements, checked_goal, checked_report, decimals
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
 from holdfast_train.run.rollback import raise_fault, skip
@@ -71,8 +71,6 @@ class Run:
         self._config = config
         self._rules = rules or {}
         check_rules(self._rules)
-        self._measured: dict[str, Any] = {}  # metrics reported since the last step was counted
-        self._of_step: dict[str, Any] = {}  # metrics of that last step
         self._guard = FiniteGuard()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()))
         self.step = 0
@@ -80,6 +78,7 @@ class Run:
         self._environment = environment
         self._goal: int | None = None
         self._progress = Progress()
+        self._measured = Measurements(self._progress)
         self._reporter: Reporter | None = None
         self._ranks = Ranks(connect=False)
         self._agreement = StepAgreement()
@@ -170,9 +169,7 @@ class Run:
         """
         measured, samples = checked_report(loss, samples, metrics or {})
         if self._environment is not None:
-            self._measured |= measured
-            self._progress.loss = self._measured.get("loss", self._progress.loss)
-            self._progress.samples += samples
+            self._measured.note(measured, samples)
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
         """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`.
@@ -188,8 +185,7 @@ class Run:
             return
         if loss is not None or samples:
             self.report(loss, samples)
-        self._of_step, self._measured = self._measured, {}
-        if self._guard.note(self.step, self._of_step):
+        if self._guard.note(self.step, self._measured.end_step(self.step)):
             self._agreement.ask()
         if self._progress.count_step(self.step):
             self._progress.state = "training"
@@ -273,9 +269,11 @@ class Run:
             ranks=self._ranks,
             schedule=self._saving,
             on_change=self._poke,
-            metrics=lambda: decimals(self._of_step),
+            metrics=lambda: decimals(self._measured.of_step),
             clean=lambda: self._guard.clean,
+            resumed=self.resumed_from,
         )
+        self._measured.series = self._checkpointer.series
         self._ending.begin_saving(self._checkpoints, self._checkpointer)
 
     def _connect(self, environment: Environment) -> None:

@@ -72,7 +72,7 @@ class Capture:
         leaves: Sequence[Leaf],
         *,
         guarded: frozenset[int],
-        on_copied: Callable[[int], None],
+        on_copied: Callable[[int], object],
         on_failed: Callable[[str], None],
         is_last_call_long: bool = False,
     ) -> None:

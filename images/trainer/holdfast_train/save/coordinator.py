@@ -23,6 +23,8 @@ from holdfast_train.save.saver import Saver
 from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
+from holdfast_train.series.feed import SeriesFeed
+from holdfast_train.series.segment import Header
 
 __all__ = ["SaveCoordinator"]
 
@@ -32,7 +34,8 @@ class SaveCoordinator:
 
     `stop_error`: why this attempt must end, on rank 0: a newer one has started. `on_change` is called in a thread when
     there is something new to report. `metrics` returns what was measured in this step, as decimals; `clean` returns how
-    many steps up to this one had finite losses.
+    many steps up to this one had finite losses. `resumed`: the step from which this run went on. `series` takes
+    the history of the training, on rank 0.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class SaveCoordinator:
         on_change: Callable[[], None],
         metrics: Callable[[], Mapping[str, str]],
         clean: Callable[[], int | None] = lambda: None,
+        resumed: int | None = None,
     ) -> None:
         self._attempt = opened.environment.identity.attempt
         self._ranks = ranks
@@ -60,7 +64,9 @@ class SaveCoordinator:
         self._kept: CheckpointName | None = None  # the save that the writer has kept last
         self._links = link(opened.environment, ranks)
         links = None if self._links is None else self._links.names
-        self.saver = Saver(replace(opened, links=links), state, self._on_result, self._on_kept)
+        header = Header.new(opened.environment.identity, resumed) if opened.rank == 0 else None
+        self.saver = Saver(replace(opened, links=links, series=header), state, self._on_result, self._on_kept)
+        self.series = SeriesFeed(self.saver.send) if header is not None else None
 
     def raise_stop_error(self) -> None:
         """Raise the `stop_error` of rank 0 on every rank."""
@@ -69,6 +75,8 @@ class SaveCoordinator:
 
     def close(self, *, is_complete: bool) -> None:
         """As `Saver.close`."""
+        if self.series is not None:
+            self.series.close()
         self.saver.close(is_complete=is_complete)
         if self._links is not None:
             self._links.listener.close()
@@ -83,6 +91,8 @@ class SaveCoordinator:
     def begin(self, step: int, patience: float, at_most: float, *, waits: bool = False) -> None:
         """Begin to save `step`. For the other arguments see `Saver.begin`."""
         self._schedule.record_begun()
+        if self.series is not None:
+            self.series.flush()  # here: the commit names what was measured up to it
         # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
         names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
         name, names, metrics, clean, self._must_compare = self._ranks.share(

@@ -17,6 +17,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan
+from holdfast_train.series.segment import Header
 
 __all__ = [
     "Abandon",
@@ -40,7 +41,7 @@ class Open:
 
     `lost`: saves that earlier writers of this process have not finished before they ended. `links`: to the ranks of
     other nodes; the descriptor of their listener is sent with this. `keeps_old`: this attempt has gone on from a copy
-    in memory, which stays until there is a newer one.
+    in memory, which stays until there is a newer one. `series`: of the Run whose history the writer keeps, on rank 0.
     """
 
     environment: Environment
@@ -50,6 +51,7 @@ class Open:
     lost: tuple[CheckpointName, ...] = ()
     links: CopyLinks | None = None
     keeps_old: bool = False
+    series: Header | None = None
 
     @property
     def descriptors(self) -> Sequence[int]:

@@ -74,8 +74,7 @@ class Saver:
         on_result: Callable[[CheckpointName, Saved | HoldfastTrainError], None],
         on_kept: Callable[[CheckpointName, HoldfastTrainError], None] = lambda *_: None,
     ) -> None:
-        self._open = opened
-        self._state = state
+        self._open, self._state = opened, state
         self._guard = Guard(state.objects.values())
         self.apart = ALL_ALIKE
         self.frozen = Frozen(state.objects.values())
@@ -83,13 +82,12 @@ class Saver:
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
         self._plan: Plan | None = None
-        self._form: tuple[Any, ...] = ()
         self._sent_plan: Plan | None = None
+        self._form: tuple[Any, ...] = ()
         self._sent_tree: Tree = None
         environment = opened.environment
         self._arenas = Arenas.of_rank(environment, opened.rank, opened.ranks, keeps_old=opened.keeps_old)
-        self._changed = self._arenas.changed
-        self.shortage = ""
+        self._changed, self.shortage = self._arenas.changed, ""
         self._on_result, self._on_kept = on_result, on_kept
         self._newest: _Newest | None = None
         self._lock = InFlightLock.new(environment.verdict_folder)
@@ -124,7 +122,7 @@ class Saver:
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
-            self._send(UsePlan(replace(plan, copies=())))
+            self.send(UsePlan(replace(plan, copies=())))
             self._sent_plan = plan
         self.shortage = shortage(plan.size * self._arenas.copies, available() if free is None else free)
         arena = self._new_arena(0, plan.size)
@@ -187,11 +185,11 @@ class Saver:
         sample = Sample(plan.common_of(walk.leaves) if self._open.ranks > 1 else (), draw_of(name))
         self._sent_plan, self._sent_tree = plan, tree
         self._lock.take()
-        self._send(save)
+        self.send(save)
         try:
             capture = self._start_capture(save, plan, walk, partial(self._last_bytes, save, plan, sample, confirm))
         except BaseException as error:  # otherwise the writer would wait for the copy, and keep the arena, for ever
-            self._send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
+            self.send(Abandon(name, f"the copy of the state could not begin: {type(error).__name__}: {error}"))
             raise
         self._newest = _Newest(step, time.monotonic() - begun, capture)
 
@@ -212,7 +210,7 @@ class Saver:
             end = time.monotonic() + seconds
             if deadline is None or end < deadline - WAIT_SLICE:
                 deadline = end
-                self._send(ShortenDeadline(seconds))
+                self.send(ShortenDeadline(seconds))
             with self._changed:
                 if self._changed.wait_for(lambda: not self._arenas.is_busy, min(seconds, WAIT_SLICE)):
                     return True
@@ -223,7 +221,7 @@ class Saver:
         """Give up what the writer keeps to try it again. Without this, the writer tries it once more when we end."""
         with self._changed:
             for name in self._arenas.names("kept", "retrying"):
-                self._send(Drop(name))
+                self.send(Drop(name))
 
     def close(self, *, is_complete: bool = False) -> None:
         """Close the arenas, and let the writer end after it has finished what is in flight.
@@ -251,7 +249,7 @@ class Saver:
             plan,
             walk.leaves,
             guarded=self._guard.storages() if self._overlap else frozenset(),
-            on_copied=lambda size: self._send(last() if size == plan.size else Copied(save.name, size)),
+            on_copied=lambda size: self.send(last() if size == plan.size else Copied(save.name, size)),
             on_failed=lambda why: self._give_up(save.name, why),
             is_last_call_long=plan.frozen > 0,
         )
@@ -265,7 +263,7 @@ class Saver:
     def _give_up(self, name: CheckpointName, why: str) -> None:
         self._overlap = False
         say(f"{why}: from now on training waits while its state is copied")
-        self._send(Abandon(name, why))
+        self.send(Abandon(name, why))
 
     # Memory.
 
@@ -295,8 +293,7 @@ class Saver:
             if self._writer is None:
                 self._connect()
             number = self._arenas.take(size, self._larger_arena)
-            writer = self._writer
-            if writer is None:  # the writer has ended since: no message would ever free this arena
+            if (writer := self._writer) is None:  # the writer has ended since: no message would ever free this arena
                 raise WriterLostError(f"the writer process ended before it received step {step}")
             self._arenas.loans[number] = Loan(name, fresh, step, writer)
         return number
@@ -307,7 +304,7 @@ class Saver:
 
     def _new_arena(self, number: int, size: int) -> Arena:
         arena = self._arenas.make(number, size)
-        self._send(MapArena(number, size), [arena.descriptor])
+        self.send(MapArena(number, size), [arena.descriptor])
         return arena
 
     # The writer.
@@ -322,11 +319,12 @@ class Saver:
 
     def _connect(self) -> None:
         writer = start_writer(self._lock)
+        with contextlib.suppress(ClosedError):  # as in `send`; here: no thread may send anything else first
+            writer.channel.send(self._open, self._open.descriptors)
         self._writer = writer
         self._sent_plan, self._sent_tree = None, None
-        self._send(self._open, self._open.descriptors)
         for number, arena in self._arenas.by_number.items():
-            self._send(MapArena(number, arena.size), [arena.descriptor])
+            self.send(MapArena(number, arena.size), [arena.descriptor])
         try:
             threading.Thread(target=_listen, args=(ref(self), writer), name="holdfast-saver", daemon=True).start()
         except RuntimeError as error:
@@ -338,11 +336,13 @@ class Saver:
                 f"processes or memory?"
             ) from error
 
-    def _send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        writer = self._writer
-        if writer is not None:
-            with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> bool:
+        """Send to the writer. False if there is none."""
+        with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
+            if (writer := self._writer) is not None:
                 writer.channel.send(message, descriptors)
+                return True
+        return False
 
     def _handle(self, writer: WriterProcess, message: object) -> None:
         is_first = self._open.rank == 0

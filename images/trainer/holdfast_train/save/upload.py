@@ -30,6 +30,7 @@ from holdfast_train.save.heartbeat import Heartbeat
 from holdfast_train.save.job import Job
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan
+from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import RetryingStorage
 
@@ -40,6 +41,7 @@ PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoi
 FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded
 ORPHAN_SECONDS: Final = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
 FRAGMENTS: Final = 16  # fragments that rank 0 looks for at once: there may be hundreds of ranks
+SERIES_SECONDS: Final = 2.0  # a commit waits this long for the history when its data is uploaded
 FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
 
 
@@ -55,7 +57,8 @@ class _FrozenParts:
 class Upload:
     """Uploads the checkpoints of one rank, no faster than `rate`; rank 0 also commits them.
 
-    `is_leaving` is true if the pod has to leave: then an upload does not wait until old checkpoints are deleted.
+    `is_leaving` is true if the pod has to leave: then an upload does not wait until old checkpoints are deleted. Rank 0
+    names the segments of `series` in its commits.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Upload:
         rate: RateLimit | None = None,
         *,
         is_leaving: Callable[[], bool] = lambda: False,
+        series: SeriesRecorder | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
@@ -74,6 +78,7 @@ class Upload:
         self._rank = rank
         self._ranks = ranks
         self._is_leaving = is_leaving
+        self._series = series
         self._heartbeat = Heartbeat(storage, rank, lambda: 0 if rate is None else rate.passed)
         self._frozen: _FrozenParts | None = None
 
@@ -131,12 +136,18 @@ class Upload:
         if not job.is_prepared:
             self._checkpoints.prepare(self._is_leaving)
             job.is_prepared = True
+        request = 0 if self._series is None else self._series.request()
         mine = self._write(job)
         if job.manifest is None:
             draft = self._draft(job)
             job.manifest = assemble(draft, [mine, *self._wait_for_fragments(job, draft, mine)])
         job.check()
-        return self._checkpoints.publish(job.manifest, job.save.begun, job.save.fresh, job.save.clean)
+        segments = () if self._series is None else self._series.written(request, min(SERIES_SECONDS, job.save.at_most))
+        save = job.save
+        saved = self._checkpoints.publish(job.manifest, save.begun, save.fresh, save.clean, segments)
+        if self._series is not None:
+            self._series.mark_named(segments)
+        return saved
 
     def _tell(self, job: Job) -> Saved | None:
         """Upload the part of another rank than 0, and tell rank 0 of it."""

@@ -47,6 +47,8 @@ from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import SAVE_PATIENCE
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
+from holdfast_train.series.feed import AddRows
+from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
 
@@ -54,6 +56,7 @@ __all__ = ["Writer", "main"]
 
 NICENESS = 10  # training has priority if there are few cores
 BURST_BYTES = 1 << 20
+SERIES_SECONDS: Final = 5.0  # for the last rows of the history, when everything is committed
 RETRY_PATIENCE: Final = 2.0  # seconds of silence that end a further try: the trainer may need the arena
 
 
@@ -71,6 +74,7 @@ class Writer:
         for name in opened.lost:
             self._checkpoints.discard(name, by_dead_writer=True)
         self._rate, self._limit = RateLimit(environment.upload_rate, BURST_BYTES), environment.upload_rate
+        self._series = self._open_series(opened)
         self._upload = Upload(
             self._checkpoints,
             self._storage,
@@ -78,6 +82,7 @@ class Writer:
             opened.ranks,
             self._rate,
             is_leaving=lambda: self._is_leaving,
+            series=self._series,
         )
         self._copies = self._open_copies(opened, listener)
         self._jobs = Jobs()
@@ -105,8 +110,27 @@ class Writer:
                 arriving.mark_trainer_ended()
             self._jobs.end()
             worker.join()
+            self._end_series()
             if self._copies is not None:
                 self._copies.end()
+
+    def _open_series(self, opened: Open) -> SeriesRecorder | None:
+        """What writes the history of the training. None on another rank than 0."""
+        if opened.series is None:
+            return None
+        recorder = SeriesRecorder(self._storage.apart(), opened.series)
+        try:
+            recorder.start()
+        except RuntimeError as error:  # the container is at its limit of processes
+            say(f"the history of the training is not written: no thread can be started for it ({error})")
+            return None
+        return recorder
+
+    def _end_series(self) -> None:
+        if self._series is not None:
+            self._lock.take()
+            self._series.end(SERIES_SECONDS)
+            self._lock.release()
 
     def _open_copies(self, opened: Open, listener: socket.socket | None) -> Copies | None:
         """What looks after the copies in memory. None with one node: nobody keeps memory for another attempt."""
@@ -146,6 +170,9 @@ class Writer:
                 self._jobs.add(job)
                 if self._copies is not None:
                     self._copies.add(job)
+            case AddRows(rows=rows):
+                if self._series is not None:
+                    self._series.add(rows)
             case Copied(name=name, size=size, sums=sums):
                 if (known := self._arriving.get(name)) is not None:  # None if its upload has failed already
                     known.mark_ready(size, sums)

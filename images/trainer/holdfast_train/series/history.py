@@ -136,8 +136,10 @@ def _owner(state: records.LogState | None, segments: Sequence[Segment]) -> str:
 
 
 def _missing(segments: Sequence[Segment], state: records.LogState | None, listed: set[str]) -> Iterator[str]:
-    """Each segment that another segment names, and that is not there."""
-    named = {s.header.previous: f"the segment after it, {s.key}," for s in segments if s.header.previous}
+    """Each segment that a commit or another segment names, and that is not there."""
+    commits = () if state is None else state.every
+    named = {key: f"the checkpoint of step {commit.step}" for commit in commits for key in commit.series}
+    named |= {s.header.previous: f"the segment after it, {s.key}," for s in segments if s.header.previous}
     for key, by in sorted(named.items()):
         if key not in listed:
             yield f"{key[:120]} is missing: {by} names it"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["MOST_NAMES", "NAME", "Row", "is_name", "number_of", "stored_number"]
+__all__ = ["MOST_NAMES", "NAME", "Row", "is_name", "name_of", "number_of", "stored_number"]
 
 MOST_NAMES: Final = 16  # of one job
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
@@ -27,6 +27,12 @@ class Row:
 def is_name(text: Any) -> bool:
     """True if `text` can be the name of a measured value."""
     return isinstance(text, str) and NAME.fullmatch(text) is not None
+
+
+def name_of(text: str) -> str:
+    """A name for `text`: other characters become `_`."""
+    found = re.sub(r"[^A-Za-z0-9_./@-]", "_", str(text))[:64]
+    return found if is_name(found) else f"_{found}"[:64]
 
 
 def stored_number(value: float) -> float | int | str:

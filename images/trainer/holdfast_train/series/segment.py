@@ -7,12 +7,14 @@ NaN is the text "nan", and an infinity is "inf" or "-inf": strict JSON has no su
 import gzip
 import json
 import re
+import time
 import uuid
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast_train.environment import Identity
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.series.rows import MOST_MILLIS, MOST_NAMES, MOST_STEP, Row, is_name, number_of, stored_number
@@ -51,6 +53,11 @@ class Header:
     begun: float
     resumed: int | None
     previous: str | None = None
+
+    @classmethod
+    def new(cls, writer: Identity, resumed: int | None) -> "Header":
+        """Of a Run of `writer` that begins now."""
+        return cls(writer.job_uid, writer.attempt, uuid.uuid4().hex[:12], time.time(), resumed)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class RetryingStorage:
         self._silent_since: float | None = None
         self.uri = storage.uri
 
+    def apart(self) -> "RetryingStorage":
+        """The same store, with a patience and a deadline of its own."""
+        return RetryingStorage(self._storage, clock=self._clock, sleep=self._sleep)
+
     @contextmanager
     def within(self, seconds: float, *, at_most: float = math.inf) -> Iterator[None]:
         """Inside, repeat a call until the store has been silent for `seconds`.

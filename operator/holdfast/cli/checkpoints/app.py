@@ -4,6 +4,7 @@ import typer
 
 from holdfast.cli.checkpoints.branch.pin_command import pin, unpin
 from holdfast.cli.checkpoints.diff_command import diff
+from holdfast.cli.checkpoints.history.command import history
 from holdfast.cli.checkpoints.list_command import list_
 from holdfast.cli.checkpoints.prune_command import prune
 from holdfast.cli.checkpoints.show_command import show
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command("list")(list_)
 app.command()(show)
+app.command()(history)
 app.command()(verify)
 app.command()(diff)
 app.command()(pin)

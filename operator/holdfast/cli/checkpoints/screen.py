@@ -1,6 +1,6 @@
 """What several commands of `holdfast checkpoints` print."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from holdfast_train.commitlog import records, rules
 from holdfast_train.commitlog.records import LogState
 
 
-def notes(lines: tuple[str, ...]) -> None:
+def notes(lines: Iterable[str]) -> None:
     """Print notes for people on standard error, so that --json stays JSON."""
     for line in lines:
         error_console().print(Text.assemble(("note:  ", "yellow"), line))

@@ -63,7 +63,7 @@ def show(
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
         ("what happens next", Text(what_next(job, now))),
-        ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()))),
+        ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job))),
         ("last words of the program", _last_words(job)),
         ("attempts", view.attempts_table(job, now) if job.status.attempt else None),
         ("members", None if pods is None else table(job, pods, now)),
@@ -94,6 +94,15 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
         said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
         lines.append(Text(said))
     return Group(*lines)
+
+
+def _metrics(job: TrainingJob) -> list[RenderableType]:
+    """One line with the metrics that the program reports; none if it reports none."""
+    found = job.status.progress.metrics
+    if not found:
+        return []
+    shown = [Text.assemble(f"{one.name} ", view.loss_text(one.value, "bold")) for one in found]
+    return [Text.assemble(("metrics   ", "dim"), Text("   ").join(shown))]
 
 
 def what_next(job: TrainingJob, now: datetime) -> str:

@@ -67,7 +67,9 @@ def progress(inputs: JobInputs) -> str:
         return section("Progress", figures(found)) if found else ""
     share = view.fraction(inputs.job)
     bar = "" if share is None else progress_bar(share)
-    return section("Progress", bar, figures(job_figures(inputs)))
+    measured = [Figure(one.name, view.loss_text(one.value)) for one in inputs.job.status.progress.metrics]
+    metrics = f"<h3>Metrics</h3>{figures(measured)}" if measured else ""
+    return section("Progress", bar, figures(job_figures(inputs)), metrics)
 
 
 def job_figures(inputs: JobInputs) -> list[Figure]:

@@ -31,6 +31,7 @@ class Report:
     loss: str | None = None
     samples_per_second: str | None = None
     seconds_per_step: str | None = None
+    metrics: tuple[tuple[str, str], ...] = ()  # names and decimals, also nan, inf and -inf
     fenced: bool = False
     resumed_step: int | None = None
     resume_note: str = ""

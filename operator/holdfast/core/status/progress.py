@@ -6,7 +6,7 @@ from decimal import Decimal
 from pydantic import ValidationError
 
 from holdfast.api.attempt import EndKind
-from holdfast.api.status import CheckpointStatus, Phase, Progress
+from holdfast.api.status import CheckpointStatus, MetricValue, Phase, Progress
 from holdfast.core.draft import Draft
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Situation
@@ -83,8 +83,13 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
         eta=_eta(report, step, goal) if running else None,
         loss=report.loss if report.loss is not None else draft.status.progress.loss,
         samples_per_second=report.samples_per_second if running else None,
+        metrics=_metrics(report) or draft.status.progress.metrics,
         updated_at=min(report.received_at, draft.now),
     )
+
+
+def _metrics(report: Report) -> tuple[MetricValue, ...]:
+    return tuple(MetricValue(name=name, value=value) for name, value in sorted(report.metrics))
 
 
 def _checkpoint(report: Report) -> CheckpointStatus | None:

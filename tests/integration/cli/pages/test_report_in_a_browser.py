@@ -178,6 +178,7 @@ def test_it_prints_on_white_paper(opened: Opened) -> None:
         page.emulate_media(media="screen")
         assert page.locator("details[open]").count() == 0
         assert brightness(page.eval_on_selector("section", "one => getComputedStyle(one).backgroundColor")) != [255] * 3
+        page.emulate_media(media="null", color_scheme="null")
         printed = page.pdf(format="A4")
         assert printed.startswith(b"%PDF")
         assert printed.count(b"/Type /Page\n") < 12

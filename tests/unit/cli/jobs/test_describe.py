@@ -43,6 +43,13 @@ def test_it_says(wanted: str) -> None:
     assert wanted in shown()
 
 
+def test_metrics_are_told() -> None:
+    metrics = [{"name": "accuracy", "value": "0.9"}, {"name": "[bold]", "value": "nan"}]
+    said = shown({"progress": {**RUNNING["progress"], "metrics": metrics}})
+    assert "metrics   accuracy 0.9   [bold] nan" in said
+    assert "metrics" not in shown()
+
+
 def test_events_are_not_cut() -> None:
     assert shown().replace("\n", " ").count("it will") == 20
 

@@ -46,6 +46,7 @@ def said() -> dict[str, str]:
         ("progress", "Step 38,700 of 60,000, 64.5% Time left 5h54m"),
         ("progress", "Loss 1.1873 8,192.4 samples/s Attempt 5 dedicated, ded-a100-1"),
         ("progress", "Interruptions 2 1,800 steps done twice"),
+        ("progress", "Metrics eval/accuracy 0.8021"),
         ("progress", "Checkpoint step 38,500 4m00s ago Goodput 93.1%"),
         ("progress", "Spent 188.16 357.80 expected in the end Saved 131.40 (41%) against dedicated only Slack 9h10m"),
         ("timeline", "attempt 4 on spot, spot-a100-d09: waiting 15m00s"),

@@ -129,6 +129,12 @@ def test_the_last_loss_stays_when_a_report_has_none():
     assert take(before=Progress(loss="1.5", updated_at=at(-60))).status.progress.loss == "1.5"
 
 
+def test_metrics_are_written_and_stay_when_a_report_has_none():
+    after = take(metrics=(("top5", "nan"), ("accuracy", "0.9"))).status.progress.metrics
+    assert [(one.name, one.value) for one in after] == [("accuracy", "0.9"), ("top5", "nan")]
+    assert take(before=Progress(metrics=after, updated_at=at(-60))).status.progress.metrics == after
+
+
 # Breaks if the report of a pod that is kept for its logs replaces that of a later attempt whose pod is gone.
 def test_an_older_pods_report_does_not_return_once_a_later_one_is_gone():
     later = AttemptRecord(

@@ -20,6 +20,7 @@ from holdfast_train.commitlog import records
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError, FencedError
 from holdfast_train.format import manifest, names
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.sealed_json import sealed
 from holdfast_train.format.version import EARLIER, VERSION, take_version
 from holdfast_train.pod import init_container
 from holdfast_train.storage.folder import FolderStorage
@@ -161,3 +162,16 @@ def test_a_run_goes_on_from_a_checkpoint_of_the_version_before(tmp_path: Path) -
         return {name.step for key in storage.keys("data/") if (name := CheckpointName.of_key(key))}
 
     wait_for(lambda: data() == {last, last + 1}, 30, "the writer to delete what is not kept")
+
+
+# Breaks if a record of this version that was written before the history existed cannot be read.
+def test_a_commit_without_segments_is_read() -> None:
+    storage = MemoryStorage()
+    save(attempt(storage, identity(1)), 10)
+    key = storage.keys("log/")[-1]
+    body = json.loads(storage.content[key])
+    del body["sha256"], body["commit"]["series"]
+    for commit in body["state"]["commits"]:
+        del commit["series"]
+    _, state = records.decode(sealed(body), body["seq"])
+    assert [(commit.step, commit.series) for commit in state.commits] == [(10, ())]

@@ -60,6 +60,12 @@ def test_numbers_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
     assert float(last["samplesPerSecond"]) > 0
 
 
+def test_metrics_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
+    pod.progress.note({"loss": 1.0, "accuracy": 0.25, "norm": float("nan"), "none": None}, 8)
+    pod.reporter.poke()
+    assert endpoint.wait_for(lambda r: r["metrics"])["metrics"] == {"accuracy": "0.25", "norm": "nan"}
+
+
 def test_order_comes_at_once_and_is_acknowledged(pod: Pod, endpoint: Endpoint) -> None:
     """Through the long poll: the next periodic report would be 15 s away."""
     endpoint.wait_for(lambda r: True)

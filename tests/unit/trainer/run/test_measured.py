@@ -12,7 +12,8 @@ from tests.support.trainer.stores import environment
 from holdfast_train import Run
 from holdfast_train.errors import StateError
 from holdfast_train.examples.stub import Counter
-from holdfast_train.run.measured import checked_goal, checked_number, decimals
+from holdfast_train.progress import MOST_METRICS, Progress
+from holdfast_train.run.measured import checked_goal, checked_number, checked_report, decimals
 
 GOOD = [1, 2.5, True, float("nan"), Decimal("1.5"), np.float32(2), np.array(3.0), torch.ones(()), torch.ones(1, 1)]
 BAD = [
@@ -36,6 +37,23 @@ def test_one_number(value: Any) -> None:
 def test_what_is_not_one_number_is_named(value: Any, what: str) -> None:
     with pytest.raises(StateError, match=f"the loss given to run.report is {what}.*; allowed: one number"):
         checked_number("loss", value)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "<b>", "x" * 65, "/x", 5])
+def test_a_name_that_is_not_safe_is_refused(name: Any) -> None:
+    with pytest.raises(StateError, match=r"the name of a metric given to run\.report is .*; allowed: 1 to 64 letters"):
+        checked_report(None, 0.0, {name: 1.0})
+
+
+# Breaks if the newest value of a metric is forgotten at the next step, or if names are kept without end.
+def test_progress_has_the_newest_value_of_each_metric() -> None:
+    progress = Progress()
+    progress.note({"loss": 1.0, "accuracy": 0.5}, 8)
+    progress.note({"loss": 0.9}, 8)
+    assert (progress.loss, progress.samples, dict(progress.metrics)) == (0.9, 16, {"accuracy": 0.5})
+    progress.note({"accuracy": 0.6, **{f"m{n}": n for n in range(100)}}, 8)
+    assert len(progress.metrics) == MOST_METRICS
+    assert progress.metrics["accuracy"] == 0.6
 
 
 def test_a_gradient_is_not_kept() -> None:

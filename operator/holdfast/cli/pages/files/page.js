@@ -68,13 +68,15 @@
   // Curves on one axis of x: undefined where a curve has no point, null where its value is not a number.
   const joined = (curves) => curves.length ? uPlot.join(curves.map((curve) => [curve.x, curve.y])) : [[], []];
 
-  // The value of a curve at a place of the joined axis, or at the nearest place where it has a point.
-  const near = (values, at) => {
+  // The place of the joined axis, at or near `at`, where a curve has a point; null outside of the curve.
+  const near = (state, plot, series, at) => {
+    const {x, label} = state.curves[series - 1], values = plot.data[series], here = plot.data[0][at];
+    if (state.hidden.has(label) || here < x[0] || here > x[x.length - 1]) return null;
     for (let away = 0; away < FAR; away++) {
-      if (values[at - away] !== undefined) return values[at - away];
-      if (values[at + away] !== undefined) return values[at + away];
+      if (values[at - away] !== undefined) return at - away;
+      if (values[at + away] !== undefined) return at + away;
     }
-    return undefined;
+    return null;
   };
 
   // Lost curves first: the others are drawn over them.
@@ -90,11 +92,10 @@
     const said = [state.chart.xLabel === "time" ? moment(x) : `${state.chart.xLabel} ${number(x)}`];
     const seen = new Set();
     state.curves.forEach((curve, place) => {
-      const values = plot.data[place + 1], inside = x >= curve.x[0] && x <= curve.x[curve.x.length - 1];
-      const value = inside && !state.hidden.has(curve.label) ? near(values, at) : undefined;
-      if (value !== undefined && !seen.has(curve.label)) {
+      const found = near(state, plot, place + 1, at);
+      if (found !== null && !seen.has(curve.label)) {
         seen.add(curve.label);
-        said.push(`${curve.label}: ${number(value)}`);
+        said.push(`${curve.label}: ${number(plot.data[place + 1][found])}`);
       }
     });
     state.readout.textContent = said.join("   ");
@@ -111,7 +112,10 @@
       width, height: height(),
       scales: {x: {time}, y: {range: (plot, low, high) => uPlot.rangeNum(chart.fromZero ? 0 : low ?? 0, high ?? 1, 0.08, true)}},
       legend: {show: false},
-      cursor: {sync: {key: `holdfast-${chart.xLabel}`}, points: {size: 7}, drag: {x: true, y: false}, y: false},
+      cursor: {
+        sync: {key: `holdfast-${chart.xLabel}`}, points: {size: 7}, drag: {x: true, y: false}, y: false,
+        dataIdx: (plot, series, at) => series ? near(state, plot, series, at) : at,
+      },
       axes: [
         {...axis, values: time ? times : (plot, splits) => splits.map(number), space: 70, size: time ? 50 : 34},
         {...axis, values: (plot, splits) => splits.map(number), size: room},

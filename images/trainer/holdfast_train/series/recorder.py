@@ -1,0 +1,152 @@
+"""`SeriesRecorder`: writes the rows of a Run into segments, beside the saves of its checkpoints.
+
+It lives in the writer process, so no thread of the training waits for it. Whatever fails here is said once and tried
+again later: no checkpoint waits for the history, or fails because of it.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from holdfast_train.errors import StorageError
+from holdfast_train.say import say
+from holdfast_train.series.rows import Row
+from holdfast_train.series.segment import MOST_ROWS, Header, encode, new_key
+from holdfast_train.series.thinning import thin
+from holdfast_train.storage.retrying import RetryingStorage
+
+__all__ = ["BYTES_AN_HOUR", "SeriesRecorder"]
+
+FIRST_PAUSE: Final = 15.0  # seconds until the first segment without a commit; each pause is twice the one before,
+LONGEST_PAUSE: Final = 300.0  # up to this
+BYTES_AN_HOUR: Final = 1 << 20
+BURST: Final = 64 << 10  # bytes that may be written at once
+COST: Final = 1 << 10  # what a smaller segment counts as: each is a request, also for the reader
+FEWEST: Final = 8  # rows that are worth a segment if the bytes of the hour are used up
+WAITING: Final = 20_000  # rows in memory
+PATIENCE: Final = 10.0  # seconds of silence of the storage
+NAMED: Final = 32  # segments that a commit names: the newest
+
+
+class SeriesRecorder:
+    """Writes segments of the Run that `header` describes into `storage`, in a thread of its own.
+
+    A segment is written when `request` asks for one, and otherwise after a pause. At most BYTES_AN_HOUR are written in
+    each hour: rows are thinned to fit, and wait if they do not fit.
+    """
+
+    def __init__(
+        self, storage: RetryingStorage, header: Header, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._storage = storage
+        self._header = header
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._rows: Sequence[Row] = []
+        self._requested = self._served = 0
+        self._has_ended = False
+        self._pause, self._due = FIRST_PAUSE, clock() + FIRST_PAUSE
+        self._bytes, self._filled_at = float(BURST), clock()  # that may be written now
+        self._unnamed: list[str] = []
+        self._has_complained = False
+        self._thread = threading.Thread(target=self._work, name="holdfast-series", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. RuntimeError if the container is at its limit of processes."""
+        self._thread.start()
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """`rows` follow those before."""
+        with self._changed:
+            self._rows = [*self._rows, *rows]
+            if len(self._rows) > WAITING:
+                self._rows = thin(self._rows, WAITING // 2)
+            self._changed.notify_all()
+
+    def request(self) -> int:
+        """Write what there is as soon as possible. The number of the request, for `written`."""
+        with self._changed:
+            self._requested += 1
+            self._changed.notify_all()
+            return self._requested
+
+    def written(self, request: int, seconds: float) -> tuple[str, ...]:
+        """Wait for `request`, at most for `seconds`. The segments that exist and that no commit names, oldest first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._served >= request or self._has_ended, max(0.0, seconds))
+            return tuple(self._unnamed[-NAMED:])
+
+    def mark_named(self, keys: Sequence[str]) -> None:
+        """A commit names the segments `keys`."""
+        with self._changed:
+            if keys:
+                self._unnamed = self._unnamed[self._unnamed.index(keys[-1]) + 1 :]
+
+    def end(self, seconds: float) -> None:
+        """No rows will follow. Write the rest, for at most `seconds`."""
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+        self._storage.shorten_deadline(seconds)
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._is_due, self._seconds_left())
+                if not (self._is_due() or self._seconds_left() == 0):
+                    continue
+                rows, self._rows = self._rows, []
+                request, is_last = self._requested, self._has_ended
+            left = self._write(rows) if rows else []
+            with self._changed:
+                self._rows = [*left, *self._rows]
+                self._served = request
+                self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+                self._due = self._clock() + self._pause
+                self._changed.notify_all()
+                if is_last:
+                    return
+
+    def _is_due(self) -> bool:
+        return self._requested > self._served or self._has_ended
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._due - self._clock())
+
+    def _write(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Write one segment with `rows`. The rows that have to wait: none, or all."""
+        shown = thin(rows, MOST_ROWS)
+        data = encode(self._header, shown)
+        allowed = self._allowed()
+        if max(len(data), COST) > allowed:
+            fitting = math.floor(0.8 * len(shown) * (allowed - COST) / len(data))
+            if fitting < FEWEST:
+                return rows
+            data = encode(self._header, thin(shown, fitting))
+            if len(data) > allowed:
+                return rows
+        key = new_key(rows[0].step, self._header.attempt)
+        try:
+            with self._storage.within(PATIENCE, at_most=2 * PATIENCE):
+                self._storage.put_if_absent(key, data)  # False only if an answer was lost: the key is new
+        except StorageError as error:
+            if not self._has_complained:
+                say(f"the history of the training cannot be written: {error}; training goes on and tries again")
+            self._has_complained = True
+            return rows
+        self._has_complained = False
+        self._bytes -= max(len(data), COST)
+        with self._changed:
+            self._unnamed.append(key)
+            self._header = replace(self._header, previous=key)
+        return []
+
+    def _allowed(self) -> float:
+        now = self._clock()
+        filled = self._bytes + (now - self._filled_at) * (BYTES_AN_HOUR - BURST) / 3600
+        self._bytes, self._filled_at = min(float(BURST), filled), now
+        return self._bytes

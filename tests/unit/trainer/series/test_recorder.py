@@ -1,0 +1,142 @@
+"""The recorder: what it writes, when, and what it does when the storage does not take it."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.support.trainer.stores import MemoryStorage
+from tests.support.waiting import wait_for
+
+from holdfast_train.errors import StorageDeniedError
+from holdfast_train.series import recorder
+from holdfast_train.series.recorder import BYTES_AN_HOUR, SeriesRecorder
+from holdfast_train.series.rows import Row
+from holdfast_train.series.segment import MOST_ROWS, Header, Segment, decode
+from holdfast_train.storage.retrying import RetryingStorage
+
+HEADER = Header("uid-1", 2, "run", 0.0, 10)
+SECONDS = 30.0
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def recording(storage: MemoryStorage, clock: Clock) -> Iterator[SeriesRecorder]:
+    made = SeriesRecorder(RetryingStorage(storage), HEADER, clock=clock)
+    made.start()
+    yield made
+    made.end(SECONDS)
+    assert not made._thread.is_alive()
+
+
+def rows(*steps: int) -> list[Row]:
+    return [Row(step, float(step), {"loss": random.random()}) for step in steps]
+
+
+def segments(storage: MemoryStorage) -> list[Segment]:
+    """In the order of their first steps."""
+    return [decode(key, storage.content[key]) for key in storage.keys("series/")]
+
+
+# Breaks if a commit names what does not exist, names it twice, or leaves out what was written without a commit.
+def test_a_request_writes_what_there_is() -> None:
+    storage = MemoryStorage()
+    with recording(storage, Clock()) as made:
+        made.add(rows(11, 12))
+        (first,) = made.written(made.request(), SECONDS)
+        made.add(rows(13))
+        second = made.written(made.request(), SECONDS)[1]
+        assert made.written(made.request(), SECONDS) == (first, second)
+        made.mark_named((first, second))
+        assert made.written(made.request(), SECONDS) == ()
+        made.add(rows(14))
+    found = segments(storage)
+    assert [[row.step for row in one.rows] for one in found] == [[11, 12], [13], [14]]
+    assert [one.header.previous for one in found] == [None, first, second]
+    assert found[0].header == HEADER
+
+
+# Breaks if rows are written only with commits: a node that is lost would take all others with it.
+def test_rows_are_written_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr(recorder, "FIRST_PAUSE", 0.01)
+    made = SeriesRecorder(RetryingStorage(storage), HEADER)
+    made.add(rows(11))
+    made.start()
+    wait_for(lambda: storage.keys("series/"), SECONDS, "a segment")
+    made.end(SECONDS)
+
+
+# Breaks if a storage that refuses the history loses rows, fails a commit, or fills the log with words.
+def test_a_refusal_is_said_once_and_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    storage = MemoryStorage()
+
+    def refuse(method: str, key: str) -> None:
+        raise StorageDeniedError("no permission")
+
+    storage.before = refuse
+    with recording(storage, Clock()) as made:
+        made.add(rows(11))
+        for _ in range(3):
+            assert made.written(made.request(), SECONDS) == ()
+        storage.before = lambda method, key: None
+        made.add(rows(12))
+        assert len(made.written(made.request(), SECONDS)) == 1
+    assert [row.step for row in segments(storage)[0].rows] == [11, 12]
+    assert capsys.readouterr().err.count("no permission") == 1
+
+
+# Breaks if a commit waits for a storage that is slow with the history.
+def test_a_request_that_takes_long_is_not_waited_for() -> None:
+    storage, go_on = MemoryStorage(), threading.Event()
+
+    def wait(method: str, key: str) -> None:
+        go_on.wait(SECONDS)
+
+    storage.before = wait
+    with recording(storage, Clock()) as made:
+        made.add(rows(11))
+        assert made.written(made.request(), 0.0) == ()
+        go_on.set()
+
+
+# Breaks if a fast training with frequent commits fills the storage.
+@pytest.mark.parametrize("names", [1, 16])
+def test_an_hour_has_at_most_a_mebibyte(names: int) -> None:
+    storage, clock, draw = MemoryStorage(), Clock(), random.Random(1)
+    with recording(storage, clock) as made:
+        for number in range(240):  # a commit every 15 seconds
+            clock.now = 15.0 * number
+            first = number * 100
+            made.add(
+                [
+                    Row(step, clock.now, {f"metric{n}": draw.random() for n in range(names)})
+                    for step in range(first, first + 100)
+                ]
+            )
+            made.written(made.request(), SECONDS)
+    written = sum(len(body) for key, body in storage.content.items() if key.startswith("series/"))
+    assert written <= BYTES_AN_HOUR
+    assert written > (BYTES_AN_HOUR // 2 if names == 16 else 50_000)
+    found = segments(storage)
+    assert found[-1].rows[-1].step == 23_999
+    assert all(len(one.rows) <= MOST_ROWS for one in found)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "WAITING", 100)
+    made = SeriesRecorder(RetryingStorage(MemoryStorage()), HEADER, clock=Clock())
+    for step in range(1000):
+        made.add(rows(step))
+    assert 50 <= len(made._rows) <= 100
+    assert (made._rows[0].step, made._rows[-1].step) == (0, 999)
