@@ -246,8 +246,9 @@ class FolderWriter:
         self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
         self._progress.save_error = None
         mib = saved.uploaded / (1 << 20)
+        what = f"the checkpoint {unit.name} (step {_words(unit.step)}) is"
         say(
-            f"the checkpoint {unit.name or 'files'} (step {_words(unit.step)}) is saved: "
+            f"{what if unit.name else f'the checkpoint files (step {_words(unit.step)}) are'} saved: "
             f"{mib:.1f} MiB uploaded, {saved.reused / (1 << 20):.1f} MiB were there, {saved.seconds:.1f} s"
         )
         if unit.step is not None:

@@ -175,8 +175,9 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for _ in range(4):
         grid.add_column(no_wrap=True)
     saved = status.checkpoint
-    is_known = uses_checkpoints(job) or job.spec.checkpoint.folder is not None
-    none = "none yet" if is_known or not status.progress.step else "not known to Holdfast"
+    none = "none yet" if uses_checkpoints(job) or not status.progress.step else "not known to Holdfast"
+    if job.spec.checkpoint.folder is not None:  # one whose name says no step may be saved: status does not show it
+        none = "none with a step"
     checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
     spark = "" if losses.past else formats.sparkline(losses.values(), SPARK)
     loss = Text.assemble(loss_text(status.progress.loss, "bold"), "  ", (spark, "cyan"))
