@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from tests.bench import jobset
 from tests.bench.api import Api, ApiFailureError, spread
 from tests.bench.audit import JOB_CONTROLLER, OPERATOR, AuditLog, Write, costs, is_pod_post
 from tests.bench.kwok import GPU, GROUP
+from tests.bench.peers import jobset
 from tests.bench.waiting import until
 
 from holdfast.api import names

@@ -6,13 +6,14 @@ Beside them Jobs and, where its controller can be built, JobSets of one such Job
 from dataclasses import dataclass
 from statistics import median
 
-from tests.bench import jobs, jobset, launchers
+from tests.bench import jobs, launchers
 from tests.bench.api import Api, Raw
 from tests.bench.audit import Write
 from tests.bench.context import Bench
 from tests.bench.figures.creation import post_alone
 from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST, JOB, JOBSET, Kind, on_nodes
+from tests.bench.peers import jobset
 from tests.bench.stats import Sample
 from tests.bench.waiting import until
 
