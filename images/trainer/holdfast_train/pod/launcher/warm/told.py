@@ -20,6 +20,9 @@ LIBRARIES = frozenset(
         *("safetensors", "tokenizers", "torch", "torchaudio", "torchvision", "transformers", "triton"),
     )
 )
+# The first optimizer of torch imports this, and it takes nearly as long as torch itself. The operator passes only
+# names of libraries on, so a pod that imports for a first program adds it by itself.
+OF_OPTIMIZERS = {"torch": "torch._dynamo"}
 NOT_IMPORTED = "torch._inductor."  # the import of torch's compiler starts processes
 # Variables that no library reads when it is imported, and some that are set by libraries or by Python itself.
 HARMLESS = frozenset(

@@ -189,6 +189,16 @@ def test_a_process_is_ready_before_the_first_program(tmp_path: Path, place: dict
         assert started(waits, place) == (pid, Ended("2\n", "torch says something\n", 0))
 
 
+# Breaks if the other nodes wait until the new pod has imported what only the first optimizer imports.
+def test_what_optimizers_import_is_there_before_the_first_program(tmp_path: Path, place: dict[str, str]) -> None:
+    package = tmp_path / "packages" / "torch"
+    (package / "_dynamo.py").write_text("import sys; sys.stderr.write('and its compiler\\n')\n")
+    with contextlib.closing(spare.Spare(COMMAND, LAUNCHER)) as waits:
+        waits.prepare(["torch"], place, threading.Event())
+        ended = started(waits, place)[1]
+        assert ended.err == "torch says something\nand its compiler\n"
+
+
 # Breaks if a pod that has to go waits for an import.
 def test_a_signal_ends_the_wait_for_an_import(place: dict[str, str]) -> None:
     over = threading.Event()
