@@ -58,7 +58,6 @@ ELSEWHERE = (
     Elsewhere("cli/plan", "request screen values", TYPED, "tests/unit/cli/plan"),
     Elsewhere("cli/report", "command gather", TYPED, "tests/unit/cli/report/test_report.py"),
     Elsewhere("cli/storage", "options", TYPED, "tests/unit/cli/storage/test_history.py"),
-    Elsewhere("cli/terminal", "console", TYPED, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
     Elsewhere("cli/ui", "actions cluster drawn job_view", PAGES, "tests/unit/cli/ui/test_app.py"),
     Elsewhere("cli/ui", "kept_list pulse views", PAGES, "tests/unit/cli/ui/test_app.py"),
