@@ -16,7 +16,6 @@ from holdfast_train.frameworks.lightning_loop import LightningLoop
 from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.run.run import Run
-from holdfast_train.series.rows import name_of
 
 __all__ = ["HoldfastCallback"]
 
@@ -199,7 +198,7 @@ class _Fit:
             return
         if self._has_begun:
             logged = self._trainer.callback_metrics.items()
-            self._run.report(loss=self.loss, metrics={name_of(name): v for name, v in logged if name != "loss"})
+            self._run.report(loss=self.loss, metrics={name: value for name, value in logged if name != "loss"})
         self._has_begun = True
         self._next_step()
 

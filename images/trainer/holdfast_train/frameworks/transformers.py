@@ -14,7 +14,6 @@ from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
 from holdfast_train.run.run import Run
-from holdfast_train.series.rows import name_of
 
 __all__ = ["train"]
 
@@ -202,7 +201,7 @@ class _Training:
     def log(self, original: Callable[..., None], logs: dict[str, Any], *arguments: Any, **options: Any) -> None:
         """Report as metrics what the Trainer logs, except the loss: the Run has that of each step."""
         original(logs, *arguments, **options)
-        metrics = {name_of(name): v for name, v in logs.items() if isinstance(v, float) and name != "loss"}
+        metrics = {name: value for name, value in logs.items() if isinstance(value, float) and name != "loss"}
         self._run.report(metrics=metrics)
 
     def finalize_training(self, original: Callable[..., Any], trial: Any, samples: Any, start_time: float) -> Any:

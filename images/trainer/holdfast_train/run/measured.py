@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 from holdfast_train.progress import Progress
+from holdfast_train.say import say
 from holdfast_train.series.feed import SeriesFeed
-from holdfast_train.series.rows import is_name
+from holdfast_train.series.rows import name_of
 
 __all__ = ["Measurements", "checked_goal", "checked_number", "checked_report", "decimals"]
 
@@ -66,21 +67,18 @@ def checked_number(name: str, value: Any) -> Any:
     )
 
 
-@lru_cache(1024)
-def checked_name(name: str) -> str:
-    """`name`, if it can be the name of a metric. StateError if not."""
-    if is_name(name):
-        return name
-    raise StateError(
-        f"the name of a metric given to run.report is {str(name)[:SHOWN]!r}; allowed: 1 to 64 letters, digits and "
-        f"_ . / @ -, with a letter, a digit or _ first"
-    )
+@lru_cache(1024)  # so a name is said once
+def metric_name(name: str) -> str:
+    """`name` as a metric is shown and stored: other characters become `_`. A name must not end a training."""
+    found = name_of(name)
+    if found != name:
+        say(f"the metric {str(name)[:SHOWN]!r} is shown as {found}: letters, digits and _ . / @ - are kept")
+    return found
 
 
 def checked_report(loss: Any, samples: Any, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The `metrics` with the `loss`, unless it is None, and the number of `samples`. StateError: see
-    checked_number and checked_name."""
-    measured = {checked_name(name): checked_number(f"metric {name!r}", value) for name, value in metrics.items()}
+    """The `metrics` with the `loss`, unless it is None, and the number of `samples`. StateError: see checked_number."""
+    measured = {metric_name(name): checked_number(f"metric {name!r}", value) for name, value in metrics.items()}
     if loss is not None:
         measured["loss"] = checked_number("loss", loss)
     return measured, checked_number("number of samples", samples)

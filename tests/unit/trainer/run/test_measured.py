@@ -13,7 +13,7 @@ from holdfast_train import Run
 from holdfast_train.errors import StateError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.progress import MOST_METRICS, Progress
-from holdfast_train.run.measured import checked_goal, checked_number, checked_report, decimals
+from holdfast_train.run.measured import checked_goal, checked_number, checked_report, decimals, metric_name
 
 GOOD = [1, 2.5, True, float("nan"), Decimal("1.5"), np.float32(2), np.array(3.0), torch.ones(()), torch.ones(1, 1)]
 BAD = [
@@ -39,10 +39,19 @@ def test_what_is_not_one_number_is_named(value: Any, what: str) -> None:
         checked_number("loss", value)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "<b>", "x" * 65, "/x", 5])
-def test_a_name_that_is_not_safe_is_refused(name: Any) -> None:
-    with pytest.raises(StateError, match=r"the name of a metric given to run\.report is .*; allowed: 1 to 64 letters"):
-        checked_report(None, 0.0, {name: 1.0})
+# Breaks if a name that comes first after hours, with the first evaluation, ends the training.
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("", "_"), ("val loss", "val_loss"), ("<b>", "_b_"), ("x" * 65, "x" * 64), ("/x", "_/x"), (5, "5"), ("F₁", "F_")],
+)
+def test_a_name_that_is_not_safe_is_changed_and_said_once(
+    name: Any, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metric_name.cache_clear()
+    for _ in range(2):
+        assert checked_report(None, 0.0, {name: 1.0})[0] == {shown: 1.0}
+    said = capsys.readouterr()
+    assert (said.out + said.err).count(f"is shown as {shown}:") == 1
 
 
 # Breaks if the newest value of a metric is forgotten at the next step, or if names are kept without end.
