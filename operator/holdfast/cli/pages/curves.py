@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from holdfast.cli.pages.page import Chart, Curve
+from holdfast_train.series.feed import SAMPLES
 from holdfast_train.series.history import History, Part, Row
 from holdfast_train.series.thinning import thin
 
@@ -21,7 +22,7 @@ _TITLES: Final = {
     "grad_norm": ("Gradient norm", ""),
     "learning_rate": ("Learning rate", ""),
     "lr": ("Learning rate", ""),
-    "samples_per_second": ("Throughput", "samples a second"),
+    SAMPLES: ("Throughput", "samples a second"),
 }
 
 
