@@ -1,6 +1,8 @@
 """Commands that are imported only when they are typed: importing the libraries of all commands takes seconds."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -44,7 +46,22 @@ class LazyCommand(TyperCommand):
             parent.add_typer(found, name=self.name)
         else:
             parent.command(self.name)(found)
-        return typer.main.get_group(parent).commands[str(self.name)]
+        command = typer.main.get_group(parent).commands[str(self.name)]
+        _show_repeated(command)
+        return command
+
+
+def _show_repeated(command: Any) -> None:
+    """Show values that may be repeated as `<str>...`: typer shows Python's `<list[str]>`."""
+    for child in getattr(command, "commands", {}).values():
+        _show_repeated(child)
+    for parameter in command.params:
+        parameter.display_type = partial(_repeated, parameter.display_type)
+
+
+def _repeated(shown: Callable[[Any], str | None], context: Any) -> str | None:
+    text = shown(context)
+    return None if text is None else re.sub(r"^<list\[(.*)\]>$", r"<\1>...", text)
 
 
 class LazyGroup(TyperGroup):

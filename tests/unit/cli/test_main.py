@@ -40,7 +40,8 @@ def test_a_missing_extra_is_named(missing: str, command: str, wanted: str) -> No
         ("operator run --workers x", """'HOLDFAST_WORKERS'): "x": must be a whole number"""),
         (
             "local build minikube",
-            "'minikube' is not one of 'kubernetes', 'versitygw', 'kwok', 'jobset', 'helm', 'promtool', 'prometheus'.",
+            "'minikube' is not one of 'kubernetes', 'versitygw', 'kwok', 'jobset', 'helm', 'promtool', 'prometheus', "
+            "'alertmanager', 'pint'.",
         ),
     ],
 )

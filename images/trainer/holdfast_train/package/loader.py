@@ -229,14 +229,14 @@ def placeholder(problem: Problem, seed: int = 0) -> Call:
 
     Programs that use the model can be written and tested before it is trained.
     """
-    random = np.random.default_rng(seed)
+    draws = np.random.default_rng(seed)
 
     def run(inputs: Arrays) -> Arrays:
         sizes = check("the call", inputs, problem.inputs, problem.dims)
         made = {}
         for name, tensor in problem.outputs.items():
             shape = [sizes.get(part, problem.dims[part][0]) if isinstance(part, str) else part for part in tensor.shape]
-            made[name] = (random.standard_normal(shape) * 10).astype(tensor.dtype)
+            made[name] = (draws.standard_normal(shape) * 10).astype(tensor.dtype)
         return made
 
     return run
