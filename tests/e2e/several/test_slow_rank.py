@@ -1,13 +1,13 @@
 """A rank that is slower than the other one, with DistributedDataParallel: it is said, and its node is left."""
 
 import pytest
-from tests.support.cluster.training_jobs import Job, Pool, restarts, submit
+from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.thorough]  # half a minute of training on two nodes
 
 # The first pod of rank 1 is on a node whose data comes late.
 PROGRAM = """
@@ -41,7 +41,9 @@ def test_the_node_of_a_slow_rank_is_left_without_the_loss_of_a_step(
     slow = job.wait("a slow rank", lambda s: (s.get("current") or {}).get("slow"), 120)["current"]["slow"]
     assert [(one["rank"], one["pod"], one["node"]) for one in slow] == [(1, 1, node_of(job, "job-1-1"))]
     assert 2 < float(slow[0]["times"]) < 4
-    status = job.wait("a step on the new node", lambda s: s["attempt"] == 2 and "firstStep" in s["current"], 120)
+    status = job.wait(
+        "a step on the new node", lambda s: s["current"]["number"] == 2 and "firstStep" in s["current"], 120
+    )
     (left,) = status["history"]
     assert (left["kind"], left["reason"], left["rank"]) == ("Stopped", "SlowRank", 1)
     assert restarts(status) == (0, 0, 0)
@@ -49,6 +51,10 @@ def test_the_node_of_a_slow_rank_is_left_without_the_loss_of_a_step(
     assert {pod["metadata"]["name"] for pod in job.pods()} >= {"job-1-0", "job-2-1"}
     assert node_of(job, "job-2-1") != left["node"]
     wait_for(lambda: condition(job) == "False", 60, "no rank is slow")
+
+
+def _trains(current: Raw) -> bool:
+    return bool(current["number"] == 2 and "firstStep" in current)
 
 
 def node_of(job: Job, pod: str) -> str:
