@@ -7,7 +7,7 @@ import pytest
 from scripts.docs_site import __main__ as site
 
 PAGES = {
-    "README.md": "# Top\n\n![p](docs/images/demo.svg) [all](docs/README.md#how-to-guides) [out](https://x.example/y.md)\n",
+    "README.md": "# Top\n\n![p](docs/images/p.svg) [all](docs/README.md#how-to-guides) [out](https://x.example/y.md)\n",
     "CONTRIBUTING.md": "# C\n",
     "SECURITY.md": "# S\n",
     "CHANGELOG.md": "# L\n",
@@ -16,7 +16,7 @@ PAGES = {
     "docs/why.md": "# W\n\n[back](README.md), [up](../README.md), [list](../CHANGELOG.md)\n",
     "docs/how-to/do.md": "# Do\n\n[e](../../examples/e.yaml#L3)\n\n```sh\n[not a link](nowhere.md)\n```\n",
     "examples/e.yaml": "a: 1\n```\n",
-    "docs/images/demo.svg": "<svg/>",
+    "docs/images/p.svg": "<svg/>",
 }
 
 
@@ -39,7 +39,7 @@ def test_links_lead_to_pages_of_the_site(root: Path) -> None:
     assert "[all](docs/index.md#how-to-guides)" in top
     assert "[out](https://x.example/y.md)" in top
     assert "[back](index.md), [up](../index.md), [list](../CHANGELOG.md)" in made(root, "docs/why.md")
-    assert (root / "build/docs/images/demo.svg").exists()
+    assert (root / "build/docs/images/p.svg").exists()
 
 
 # Breaks if a link to an example is dead in the site, or if what stands in a block of code is changed.
