@@ -97,6 +97,16 @@ def test_only_policy_deadline_depends_on_the_deadline(file: Any) -> None:
     assert found[2] | {"policy": ""} == found[2] | {"onlyTier": "v100", "policy": ""}
 
 
+# Breaks if the one node that is simulated is counted, and not those for which it stands.
+def test_several_nodes_cost_several_node_hours(file: Any) -> None:
+    job = file(manifest(V100))
+    one, four = ways(job, "--nodes", "1"), ways(job, "--nodes", "4")
+    assert one[-1]["onlyTier"] == "v100"
+    assert one[-1]["nodeHours"]["v100"] > 5
+    assert four[-1]["nodeHours"]["v100"] == pytest.approx(4 * one[-1]["nodeHours"]["v100"], abs=0.01)
+    assert float(four[-1]["cost"]["median"]) == pytest.approx(3 * four[-1]["nodeHours"]["v100"], rel=0.01)
+
+
 def test_the_jobs_own_deadline_counts_from_now(file: Any) -> None:
     at = datetime.now(UTC) + timedelta(days=3)
     found = ways(file(manifest(SPOT, V100, policy="Deadline", deadline=f"{at:%Y-%m-%dT%H:%M:%SZ}")))
