@@ -52,8 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
     guard.start()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say at the end if no browser was there: the skipped tests are the only ones of the pages' JavaScript."""
+    yield
     skipped = terminalreporter.stats.get("skipped", [])
     if words := not_tested(str(report.longrepr) for report in skipped):
         terminalreporter.write_line(words, yellow=True, bold=True)
