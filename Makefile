@@ -55,7 +55,7 @@ lint: setup ## Check style, types, layers and generated files
 
 .PHONY: docs
 docs: setup ## Build the documentation as a site, build/docs-site/index.html; fails if a link is dead
-	@"$$("$(PYTHON)" scripts/setup.py uv)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements/docs.txt
+	@"$(PYTHON)" scripts/setup.py docs
 	$(BIN)/python -m scripts.docs_site $(ARGS)
 
 .PHONY: format

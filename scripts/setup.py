@@ -2,6 +2,7 @@
 
     python3 scripts/setup.py        bring .venv up to date; fast if it already is
     python3 scripts/setup.py uv     print the path of the locked uv, installed on the first call
+    python3 scripts/setup.py docs   the same with what builds the site of the documentation
     python3 scripts/setup.py versions   make .venv-versions: .venv with the libraries of requirements/versions.txt
 
 uv lives in the user's cache, in a folder named after the hash of its lock file. It is built beside that folder and
@@ -21,6 +22,8 @@ VENV = ROOT / ".venv"
 EARLIER = ROOT / ".venv-versions"
 EARLIER_LOCK = ROOT / "requirements" / "versions.txt"
 STAMP = VENV / ".holdfast-lock"
+DOCS_LOCK = ROOT / "requirements" / "docs.txt"
+DOCS_STAMP = VENV / ".holdfast-docs-lock"
 UV_LOCK = ROOT / "requirements" / "uv.txt"
 LOCKED = (
     UV_LOCK,
@@ -108,12 +111,24 @@ def setup() -> None:
     if not python.exists():
         run(tool, "venv", "--quiet", "--python", sys.executable, VENV)
     STAMP.unlink(missing_ok=True)
+    DOCS_STAMP.unlink(missing_ok=True)  # the sync below removes what only the documentation needs
     run(tool, "pip", "sync", "--quiet", "--python", python, "--require-hashes", ROOT / "requirements" / "dev.txt")
     # The build backend is locked and installed above, so nothing is fetched here.
     editable = ("--no-deps", "--no-build-isolation", "-e", ROOT, "-e", ROOT / "images" / "trainer")
     run(tool, "pip", "install", "--quiet", "--python", python, *editable)
     STAMP.write_text(wanted)
     say("Ready: .venv/bin/holdfast --help")
+
+
+def docs() -> None:
+    """Bring .venv up to date, with what builds the documentation. If nothing has changed, no network is needed."""
+    setup()
+    wanted = digest(DOCS_LOCK)
+    if DOCS_STAMP.exists() and DOCS_STAMP.read_text() == wanted:
+        return
+    python = VENV / "bin" / "python"
+    run(uv(), "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", DOCS_LOCK)
+    DOCS_STAMP.write_text(wanted)
 
 
 def earlier() -> None:
@@ -132,6 +147,8 @@ if __name__ == "__main__":
         sys.exit(f"setup: Python {'.'.join(map(str, MINIMUM))} or newer is needed; this is {sys.version.split()[0]}")
     if sys.argv[1:] == ["uv"]:
         sys.stdout.write(f"{uv()}\n")
+    elif sys.argv[1:] == ["docs"]:
+        docs()
     elif sys.argv[1:] == ["versions"]:
         earlier()
     else:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import guard
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
+from tests.support.no_browser import not_tested
 
 from holdfast.local.cluster import Cluster
 
@@ -49,6 +50,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what ends with &; children inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
     guard.start()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say at the end if no browser was there: the skipped tests are the only ones of the pages' JavaScript."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    if words := not_tested(str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(words, yellow=True, bold=True)
 
 
 @pytest.fixture(scope="session")

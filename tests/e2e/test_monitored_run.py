@@ -26,7 +26,7 @@ NO_GPU = "a node with NVIDIA's dcgm-exporter"
 # What is empty at the end of this run -> the event that fills it. An entry that is not needed fails the test too.
 EMPTY_PANELS = {
     "holdfast-fleet: Firing alerts": "an alert fires",
-    "holdfast-fleet: Jobs in trouble": "a job cannot save, start, report, or meet its deadline or budget",
+    "holdfast-fleet: Jobs in trouble": "a job cannot save, start, report, or meet its deadline or budget; a slow rank",
     "holdfast-fleet: GPUs": NO_GPU,
     "holdfast-fleet: Busy": NO_GPU,
     "holdfast-fleet: Tensor cores": NO_GPU,
@@ -95,7 +95,9 @@ def submit(cluster: Cluster, namespace: str, pool: Pool) -> Job:
     tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in PRICES.items()]
     tiers[0]["acquireTimeout"] = "5s"  # two scrapes at least see that it waits
     profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": "grid"}}
-    manifest = job_manifest(cluster, namespace, "job", [], stub("--step-seconds", 0.05), goal={"steps": 700})
+    manifest = job_manifest(
+        cluster, namespace, "job", [], stub("--step-seconds", 0.05, "--accuracy"), goal={"steps": 700}
+    )
     deadline = format_time((datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0))
     manifest["spec"]["capacity"] = {"profile": "grid", "deadline": deadline, "budget": "100000"}
     manifest["spec"]["checkpoint"]["every"] = "1s"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from tests.support.no_browser import HOW, MISSING
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-HOW = "install Debian's chromium-headless-shell, or name a browser in HOLDFAST_CHROMIUM"
 
 
 def find_chromium() -> str | None:
@@ -26,7 +26,7 @@ def chromium() -> Iterator[Browser]:
     """A running browser. Skips the test if this machine has none."""
     path = find_chromium()
     if path is None:
-        pytest.skip(f"no chromium on this machine: {HOW}")
+        pytest.skip(f"{MISSING}: {HOW}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:

@@ -130,9 +130,9 @@ class Spike(Model):
 class SlowRanks(Model):
     """What is done about ranks that are slower than the others, in a training with several of them."""
 
-    action: Literal["Replace", "Tell", "Ignore"] = "Replace"
-    """Replace: the node of a slow rank is left for another one, if that is expected to save time. Tell: the condition
-    SlowRank says so. Ignore: ranks are not compared."""
+    action: Literal["Replace", "Tell", "Ignore"] = "Tell"
+    """Tell: the condition SlowRank says which rank is slow. Replace: also, its node is left for another one, if that is
+    expected to save time. Ignore: ranks are not compared."""
     window: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(minutes=5)
     """Over how long a rank is compared with the others. It is slow after three windows in a row."""
 

@@ -49,7 +49,7 @@ def under_its_name(text: str) -> str:
 
 
 def rename(command: Any) -> None:
-    """Write the help of a command, and of its own commands, for those who type `kubectl holdfast`."""
+    """Write the help of a command, and of its own commands, for a person who types `kubectl holdfast`."""
     command.help = under_its_name(command.help or "")
     for child in getattr(command, "commands", {}).values():
         rename(child)

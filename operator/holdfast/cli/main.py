@@ -58,7 +58,7 @@ COMMANDS: Final = {
     ),
     "ui": Place(
         "holdfast.cli.ui.command:ui",
-        "Show jobs and tiers in a browser, live, and ask jobs to save, move or pause.",
+        "Show jobs and tiers in a browser, live, and ask jobs to save, move or suspend.",
     ),
     "version": Place(
         "holdfast.cli.version:version",

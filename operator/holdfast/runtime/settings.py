@@ -94,7 +94,7 @@ class Settings(BaseModel):
         pattern=r"^([A-Za-z0-9./_-]+=(True|False|Unknown)(,[A-Za-z0-9./_-]+=(True|False|Unknown))*)?$",
         max_length=2000,
         description="conditions of nodes that say that the hardware is broken, TYPE=STATUS with commas between them",
-        examples=["AcceleratedHardwareReady=False,GpuHealthy=False"],
+        examples=[",".join((*sorted("=".join(one) for one in KNOWN_CONDITIONS), "GpuHealthy=False"))],
     )
     fault_taints: str = Field(
         "",

@@ -87,7 +87,7 @@ class SlowRankBody(_Part):
     """A rank that is slower than the others, as rank 0 tells it."""
 
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    node: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    pod: Annotated[int, Field(ge=0, le=2**31 - 1)]  # its rank
     own_seconds: Decimal
     others_seconds: Decimal
     step_seconds: Decimal

@@ -117,7 +117,7 @@ def _slow_rank(told: SlowRankBody) -> SlowRank:
     own, others, step = (
         min(max(float(text), 0.0), LONGEST_AGE) for text in (told.own_seconds, told.others_seconds, told.step_seconds)
     )
-    return SlowRank(told.rank, told.node, own, others, step)
+    return SlowRank(told.rank, told.pod, own, others, step)
 
 
 def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:

@@ -80,7 +80,8 @@ class Plan:
     """A job and all that it depends on. `durations` and `markets` are by tier: markets of all Spot tiers.
 
     `job` is as `one_node` returns it. A tier whose `observation` is Billed has nodes only when a pod asks; nodes of the
-    others stand in the cluster while the tier is up. The program saves `every` steps or in every `period`.
+    others stand in the cluster while the tier is up. The program saves `every` steps or in every `period`. The one node
+    stands for `nodes` nodes.
     """
 
     job: TrainingJob
@@ -92,6 +93,7 @@ class Plan:
     draws: int = 20
     seed: int = 1
     config: OperatorConfig = CONFIG
+    nodes: int = 1
 
     @property
     def tiers(self) -> Sequence[Tier]:
@@ -105,7 +107,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One run of the job. `losses`: how often a node was taken, with or without notice. `hours`: node time by tier."""
+    """One run of the job. `losses`: how often a node was taken, with or without notice. `hours`: time of all nodes."""
 
     took: timedelta
     cost: Decimal
@@ -209,7 +211,7 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
         return NEVER
     ledger = world.status.ledger
     idle = sum((one.cost for one in world.bill if one.idle), Decimal(0))
-    hours = {one.tier: float(one.node_hours) for one in ledger.by_tier}
+    hours = {one.tier: float(one.node_hours) * plan.nodes for one in ledger.by_tier}
     return Draw(world.now - BEGIN, ledger.spent + idle, world.status.restarts.losses, hours)
 
 

@@ -108,6 +108,9 @@ PROGRESS = (
            one("holdfast_job_progress_ratio"), **SHARE),
     curves("Training loss over time", "Loss that the program reports. A gap: it is not a finite number.", "none",
            "no loss was reported", one("holdfast_job_training_loss")),
+    curves("Metrics of the program", "Newest values of what the program gives to `run.report(metrics=...)`, such as an "
+           "accuracy. A gap: it is not a finite number.", "none", "no metric was reported",
+           Query(chosen("holdfast_job_training_metric", "name"), JOB + " {{name}}"), width=24),
     curves("Steps a second", "Pace of the attempt that trains: the operator computes the time left from it.", "none",
            "not training", Query(pace(where=CHOSEN), JOB), decimals=2),
     curves("Samples a second", "Samples that the program reports.", "none", "no samples were reported",

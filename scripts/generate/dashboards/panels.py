@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from scripts.generate.dashboards.queries import ON_JOB
-from scripts.generate.grafana import Json, Panel, Query, thresholds
+from scripts.generate.grafana import WIDTH, Json, Panel, Query, thresholds
 
 GREEN, ORANGE, RED, BLUE, GREY = "green", "orange", "red", "blue", "text"
 HOUR = 3600
@@ -52,11 +52,12 @@ def word(title: str, about: str, expr: str, legend: str, empty: str, /, *, width
 
 def curves(
     title: str, about: str, unit: str, empty: str, /, *queries: Query,
-    custom: Json | None = None, overrides: Sequence[Json] = (), interval: str | None = None, **defaults: Any,
+    custom: Json | None = None, overrides: Sequence[Json] = (), interval: str | None = None,
+    width: int = WIDTH // 2, **defaults: Any,
 ) -> Panel:  # fmt: skip
-    """Curves over time, half as wide as the dashboard."""
+    """Curves over time."""
     return Panel(
-        title, about, "timeseries", queries, unit, empty, defaults=defaults, custom=custom or {},
+        title, about, "timeseries", queries, unit, empty, width, defaults=defaults, custom=custom or {},
         options={"legend": LEGEND, "tooltip": TOOLTIP}, overrides=overrides, interval=interval,
     )  # fmt: skip
 

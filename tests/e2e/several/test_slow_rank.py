@@ -17,7 +17,7 @@ from holdfast_train import Run
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-pause = 0.09 if os.environ["HOLDFAST_POD_NAME"] == "job-1-1" else 0.03
+pause = 0.3 if os.environ["HOLDFAST_POD_NAME"] == "job-1-1" else 0.02
 with Run(model=model, optimizer=optimizer) as run:
     print("begins at", run.step, flush=True)
     for step in run.steps():
@@ -36,16 +36,16 @@ def test_the_node_of_a_slow_rank_is_left_without_the_loss_of_a_step(
     job = submit(
         cluster, namespace, [tier], ["torchrun", "--no-python", "python", "-c", PROGRAM],
         trainer={"nodes": 2, "acceleratorsPerNode": 1}, goal={"steps": 10_000_000},
-        failure={"slowRanks": {"window": "1s"}},
+        failure={"slowRanks": {"action": "Replace", "window": "1s"}},
     )  # fmt: skip
     slow = job.wait("a slow rank", lambda s: (s.get("current") or {}).get("slow"), 120)["current"]["slow"]
     assert [(one["rank"], one["pod"], one["node"]) for one in slow] == [(1, 1, node_of(job, "job-1-1"))]
-    assert 2 < float(slow[0]["times"]) < 4
+    assert float(slow[0]["times"]) > 1.33
     status = job.wait(
         "a step on the new node", lambda s: s["current"]["number"] == 2 and "firstStep" in s["current"], 120
     )
-    (left,) = status["history"]
-    assert (left["kind"], left["reason"], left["rank"]) == ("Stopped", "SlowRank", 1)
+    left = next(one for one in status["history"] if one["reason"] == "SlowRank")
+    assert (left["kind"], left["rank"]) == ("Stopped", 1)
     assert restarts(status) == (0, 0, 0)
     assert status["current"]["resumedStep"] == left["lastStep"]
     assert {pod["metadata"]["name"] for pod in job.pods()} >= {"job-1-0", "job-2-1"}

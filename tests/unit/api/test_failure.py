@@ -61,6 +61,6 @@ def test_slow_ranks_that_make_no_sense_are_refused(given: object) -> None:
         Failure.model_validate({"slowRanks": given})
 
 
-def test_a_node_of_a_slow_rank_is_replaced_unless_the_job_says_no() -> None:
-    assert Failure().slow_ranks == SlowRanks(action="Replace", window=timedelta(minutes=5))
+def test_a_slow_rank_is_only_told_unless_the_job_says_otherwise() -> None:
+    assert Failure().slow_ranks == SlowRanks(action="Tell", window=timedelta(minutes=5))
     assert SlowRanks(action="Ignore").for_program is None

@@ -35,7 +35,7 @@ from holdfast.core.observe.report import SlowRank
 from holdfast.core.observe.snapshot import Refusal
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
-SLOW = SlowRank(rank=3, node=0, own=0.9, others=0.5, step=1.0)
+SLOW = SlowRank(rank=3, pod=0, own=0.9, others=0.5, step=1.0)
 TIMES = st.sampled_from((-9000, -100, -31, -6, -1, 0, 5, 200)).map(at)
 MAYBE = st.none() | TIMES
 
@@ -104,6 +104,7 @@ def snapshots(draw):
         meta={"annotations": asked},
         suspend=draw(st.booleans()),
         capacity=draw(st.sampled_from(({"tiers": list(TIERS)}, {"tiers": [TIERS[2]]}, {"profile": "grid"}))),
+        failure={"slowRanks": {"action": draw(st.sampled_from(("Replace", "Tell")))}},
         activeDeadline=draw(st.sampled_from((None, "30m", "90d"))),
         ttlAfterFinished=draw(st.sampled_from((None, "0s"))),
     )

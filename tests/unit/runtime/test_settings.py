@@ -1,4 +1,6 @@
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -36,7 +38,7 @@ def test_durations_of_the_core_can_be_set_by_name() -> None:
         ({"progress_url": "http://plain"}, ", for example https://holdfast.example:8443"),
         ({"namespace": "Not A Name"}, '--namespace: "Not A Name": must match '),
         ({"health_bind": "nowhere"}, ", for example 127.0.0.1:8443, or :8443 for all addresses"),
-        ({"fault_conditions": "Ready"}, ", for example AcceleratedHardwareReady=False,GpuHealthy=False"),
+        ({"fault_conditions": "Ready"}, ", for example AcceleratedHardwareReady=False,GPUMissing=True,"),
         ({"patience": ["nonsense=3"]}, "--patience: nonsense: unknown duration; allowed are acknowledge_timeout, "),
         ({"patience": ["start_timeout"]}, '--patience: "start_timeout": must be NAME=SECONDS, for example start_'),
         ({"patience": ["start_timeout=x"]}, '--patience start_timeout: "x": must be a number'),
@@ -67,3 +69,12 @@ def test_signs_of_broken_nodes() -> None:
         conditions=frozenset({("A", "False"), ("B/c", "True")}), taints=frozenset({"x.com/y", "z"})
     )
     assert Settings(fault_conditions="").fault_signs() == FaultSigns(frozenset())
+
+
+# Breaks if the example of the docs leaves a default condition out: a copy of it would turn that condition off.
+def test_the_page_of_bad_nodes_names_every_default_condition_twice() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "bad-nodes.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^\| `HOLDFAST_FAULT_CONDITIONS` \| `([^`]+)`", text, re.MULTILINE)
+    defaults = Settings().fault_conditions.split(",")
+    assert set(example.split(",")) == {*defaults, "GpuHealthy=False"}
+    assert [one for one in defaults if f"`{one}`" not in text] == []

@@ -34,3 +34,54 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, t
 def test_a_command_that_fails_ends_the_setup() -> None:
     with pytest.raises(SystemExit, match="`false` failed with exit code 1"):
         setup.run("false")
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The commands that a setup in a folder of the test's own runs; none is really run."""
+    ran: list[str] = []
+    locks = {name: tmp_path / f"{name}.txt" for name in ("dev", "docs")}
+    for path in locks.values():
+        path.write_text("locked")
+    monkeypatch.setattr(setup, "run", lambda *command: ran.append(" ".join(map(str, command))))
+    monkeypatch.setattr(setup, "uv", lambda: Path("uv"))
+    monkeypatch.setattr(setup, "LOCKED", (locks["dev"],))
+    monkeypatch.setattr(setup, "DOCS_LOCK", locks["docs"])
+    monkeypatch.setattr(setup, "VENV", tmp_path)
+    monkeypatch.setattr(setup, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(setup, "DOCS_STAMP", tmp_path / "docs-stamp")
+    return ran
+
+
+# Breaks if `make lint` asks the network for what is installed already.
+def test_what_builds_the_documentation_is_installed_once(commands: list[str]) -> None:
+    setup.docs()
+    assert commands[-1].startswith("uv pip install") and commands[-1].endswith("docs.txt")
+    commands.clear()
+    setup.docs()
+    assert commands == []
+
+
+# Breaks if it is not installed again after a change of its lock file, or after a sync that has removed it.
+def test_what_builds_the_documentation_is_installed_again(commands: list[str], tmp_path: Path) -> None:
+    setup.docs()
+    for changed in ("docs.txt", "dev.txt"):
+        commands.clear()
+        (tmp_path / changed).write_text("changed")
+        setup.docs()
+        assert commands[-1].endswith("docs.txt"), changed
+
+
+# Breaks if an install that was interrupted counts as done.
+def test_an_install_that_fails_is_tried_again(commands: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*command: str | Path) -> None:
+        raise SystemExit(" ".join(map(str, command)))
+
+    setup.setup()
+    with monkeypatch.context() as patch:
+        patch.setattr(setup, "run", fail)
+        with pytest.raises(SystemExit):
+            setup.docs()
+    commands.clear()
+    setup.docs()
+    assert len(commands) == 1

@@ -7,7 +7,7 @@ from holdfast.serve.body import ProgressBody
 
 GOOD = {"attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
 
-SLOW = {"rank": 3, "node": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
+SLOW = {"rank": 3, "pod": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
 
 
 @pytest.mark.parametrize(

@@ -204,12 +204,12 @@ def test_metrics_stay_until_there_are_newer_ones(desk: Desk) -> None:
 
 # Breaks if a training waits for a slow rank until something else happens, or if each figure wakes the operator.
 def test_another_slow_rank_is_urgent_and_another_figure_is_not(desk: Desk) -> None:
-    slow = {"rank": 3, "node": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
+    slow = {"rank": 3, "pod": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
     desk.say(slowRanks=[slow])
     desk.say(slowRanks=[{**slow, "ownSeconds": "0.8"}])
     assert desk.woken == [True]
     (told,) = desk.report.slow_ranks
-    assert (told.rank, told.node, told.times, round(told.share, 3)) == (3, 1, 1.6, 0.3)
+    assert (told.rank, told.pod, told.times, round(told.share, 3)) == (3, 1, 1.6, 0.3)
     desk.say()
     assert desk.woken == [True, True]
     assert desk.report.slow_ranks == ()

@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stop-at", type=int, default=None, metavar="STEP", help="leave the loop at this step")
     parser.add_argument("--hang-at", type=int, default=None, metavar="STEP", help="stop making progress at this step")
     parser.add_argument("--leak-memory", type=int, default=0, metavar="MIB", help="MiB of memory to leak at each step")
+    parser.add_argument("--accuracy", action="store_true", help="report an accuracy too")
     parser.add_argument("--ignore-sigterm", action="store_true", help="ignore SIGTERM, but not orders")
     parser.add_argument("--quiet", action="store_true", help="print no line at each step")
     return parser
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             time.sleep(options.step_seconds)
             counter.add(step)
             loss = 4.0 / (1.0 + 0.05 * step)
-            run.report(loss=loss, samples=8)
+            run.report(loss=loss, samples=8, metrics={"accuracy": 1 - loss / 4} if options.accuracy else None)
             if not options.quiet:
                 sys.stdout.write(f"step {step + 1} loss {loss:.4f}\n")
                 sys.stdout.flush()

@@ -34,7 +34,7 @@ from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
 from holdfast_train.package.problem import Arrays, Problem, check
 from holdfast_train.package.selftest import Assessment, Bar, judge
-from holdfast_train.package.variants import FIXED, VARIANTS, WEIGHTS, Source, Variant, call_of
+from holdfast_train.package.variants import FIXED, VARIANTS, WEIGHTS, Source, Variant, call_of, tied_names
 
 __all__ = ["Built", "Origin", "build", "choose"]
 
@@ -237,14 +237,20 @@ class _Maker:
         )
 
     def _test_weights(self) -> Assessment:
-        """Read the file again: every tensor is there bit for bit."""
+        """Read the file again: every tensor of the model is there bit for bit, and no other one."""
         from safetensors.torch import load_file  # noqa: PLC0415 - an extra
 
-        state = self.module.state_dict()
-        wanted = dict(self.problem.rename(state) if self.problem.rename else state)
+        wanted = self._source().tensors()
         found = load_file(self.place / VARIANTS["safetensors"].model)
-        bad = [name for name, tensor in found.items() if not torch.equal(tensor, wanted[name])]
-        return Assessment(not bad, why=f"{bad[0]} is not what the model has" if bad else "")
+        whole = found | {name: found[twin] for name, twin in tied_names(wanted).items() if twin in found}
+        why = ""
+        if missing := [name for name in wanted if name not in whole]:
+            why = f"{missing[0]} is missing in the file"
+        elif other := [name for name in whole if name not in wanted]:
+            why = f"{other[0]} is in the file, and the model has no such tensor"
+        elif bad := [name for name, tensor in whole.items() if not _is_same(tensor, wanted[name])]:
+            why = f"{bad[0]} is not what the model has"
+        return Assessment(not why, why=why)
 
     def entry(self, name: str, note: str, tested: Assessment) -> dict[str, Any]:
         """As in package.json."""
@@ -260,6 +266,10 @@ class _Maker:
         if name == FIXED:
             said["fixed"] = dict(self.fixed)
         return said | ({"note": note} if note else {})
+
+
+def _is_same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    return found.dtype == wanted.dtype and torch.equal(found, wanted)
 
 
 def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, Any], left_out: Sequence[str]) -> Any:

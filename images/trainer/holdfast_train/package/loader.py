@@ -98,13 +98,15 @@ class _Worker:
 
     def __init__(self, arguments: tuple[str, ...]) -> None:
         self._lock = threading.Lock()
+        self._late = ""  # why the process was killed
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-P", worker.__file__, *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
         )  # fmt: skip
         try:
-            with self._within(START_SECONDS):
+            late = f"the model was not ready within {START_SECONDS:g} s: `isolated=False` has no such limit"
+            with self._within(START_SECONDS, late):
                 self._receive()
         except WorkerError:
             self.close()
@@ -116,7 +118,8 @@ class _Worker:
     def call(self, inputs: Arrays, seconds: float | None) -> Arrays:
         """Send one call and take its answer. WorkerError if there is none within `seconds`."""
         assert self._process.stdin is not None
-        with self._lock, self._within(seconds):
+        late = f"no answer within {seconds or 0:g} s: give `seconds=` more, or a smaller batch"
+        with self._lock, self._within(seconds, late):
             try:
                 worker.send(self._process.stdin, inputs)
             except OSError as error:
@@ -134,8 +137,12 @@ class _Worker:
         return arrays
 
     @contextlib.contextmanager
-    def _within(self, seconds: float | None) -> Iterator[None]:
-        timer = threading.Timer(seconds, self._process.kill) if seconds else None
+    def _within(self, seconds: float | None, late: str) -> Iterator[None]:
+        def end() -> None:
+            self._late = late
+            self._process.kill()
+
+        timer = threading.Timer(seconds, end) if seconds else None
         if timer:
             timer.daemon = True
             timer.start()
@@ -149,6 +156,8 @@ class _Worker:
         """How the process ended, with its last line."""
         self._process.kill()
         code = self._process.wait()
+        if self._late:
+            return self._late
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4096))
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         end = f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -17,7 +17,7 @@ from holdfast_train.package.cases import at_sizes
 from holdfast_train.package.errors import ProblemError
 from holdfast_train.package.problem import Arrays, Problem
 
-__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of"]
+__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "tied_names"]
 
 OPSET: Final = 20
 FIXED: Final = "onnx-fixed"
@@ -41,6 +41,11 @@ class Source:
     def arguments(self) -> tuple[torch.Tensor, ...]:
         """The example, in the order of the inputs."""
         return tuple(torch.from_numpy(self.example[name].copy()) for name in self.problem.inputs)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights, by the names that the problem gives them."""
+        state = self.module.state_dict()
+        return dict(self.problem.rename(state) if self.problem.rename else state)
 
 
 @dataclass(frozen=True)
@@ -79,21 +84,27 @@ def call_of(problem: Problem, module: nn.Module) -> Callable[[Arrays], Arrays]:
     return run
 
 
+def tied_names(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """The names of tensors that another one shares its memory with, and the name of that one, which comes before."""
+    seen: dict[tuple[int, torch.Size, tuple[int, ...], torch.dtype], str] = {}
+    tied = {}
+    for name, tensor in tensors.items():
+        first = seen.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), name)
+        if first != name and tensor.numel():
+            tied[name] = first
+    return tied
+
+
 def _safetensors(source: Source, file: Path) -> str:
     from safetensors.torch import save_file  # noqa: PLC0415 - an extra
 
-    state = source.module.state_dict()
-    tensors = dict(source.problem.rename(state) if source.problem.rename else state)
-    kept: dict[str, torch.Tensor] = {}
-    seen: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
-    tied = {}
-    for name, tensor in tensors.items():
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
-        if tensor.numel() and place in seen:
-            tied[name] = seen[place]
-            continue
-        seen[place] = name
-        kept[name] = tensor.detach().clone(memory_format=torch.contiguous_format)
+    tensors = source.tensors()
+    tied = tied_names(tensors)
+    kept = {
+        name: tensor.detach().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+        if name not in tied
+    }
     save_file(kept, file, {"format": "pt"})
     for name, text in source.problem.files.items():
         (file.parent / name).parent.mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,16 @@
 
 At its end Python searches all objects for garbage, again and again. With torch that takes a second of one processor
 core for each rank, and the memory goes with the process anyway. Without the search, objects that the modules of the
-program hold may not be finalised, which Python does not promise. Functions of `atexit` and of C libraries are called,
-files are written to their end, and the exit code stays.
+program hold may not be finalised, which Python does not promise: a `gzip` or `zip` file in a cycle that the program has
+not closed has no end. What `open` gave is flushed, functions of `atexit` and of C libraries are called, and the exit
+code stays.
 """
 
 import atexit
 import contextlib
 import gc
 import io
+import logging
 import os
 from typing import Final
 
@@ -27,12 +29,23 @@ def end_quickly() -> None:
 def _on_exit() -> None:
     if os.getpid() not in _processes:
         return
+    is_loud = False
     for found in gc.get_objects():
         if type(found) in _FILES:
             with contextlib.suppress(OSError, ValueError):  # it is closed already, or its disk is full
                 found.flush()
+        is_loud = is_loud or type(found).__module__ == "nanobind"
     gc.freeze()
-    # Some libraries (nanobind) report each object that is not finalised, in a hundred lines.
+    if is_loud:
+        _silence()
+
+
+def _silence() -> None:
+    """Drop what comes on stderr: modules made with nanobind report each object that is not finalised, in many lines.
+
+    Functions of `atexit` from before the import of this module are still to come, and logging's is one of them.
+    """
+    logging.shutdown()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)

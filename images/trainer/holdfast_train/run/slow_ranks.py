@@ -2,16 +2,18 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.environment import Environment
+from holdfast_train.errors import StateError
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.run.own_time import OwnTime
+from holdfast_train.say import say
 
 __all__ = ["Judge", "Slow", "SlowRanks", "Told"]
 
@@ -20,22 +22,26 @@ SHARE: Final = 0.1  # of a step: a rank that is slow at what takes no time delay
 WINDOWS: Final = 3  # in a row
 MOST: Final = 8  # slow ranks that are told
 LOOKS: Final = 10  # in a window
+STALE: Final = 3  # as many times the usual pause without a word of some rank, after which nothing is known
 
 
 class Told(NamedTuple):
-    """What a rank tells of its newest window: its number, seconds of own time and of a step, and the rank's node."""
+    """What a rank tells of its newest window: its number, seconds of own time and of a step, its pod's rank."""
 
     window: int
     own: float
     step: float
-    node: int
+    pod: int
 
 
 class Slow(NamedTuple):
-    """A rank that was slow in so many windows in a row. `own` and `others`: its seconds, and those of the others."""
+    """A rank that was slow in so many windows in a row. `own` and `others`: its seconds, and those of the others.
+
+    `pod` is the rank of its pod.
+    """
 
     rank: int
-    node: int
+    pod: int
     own: float
     others: float
     step: float
@@ -45,7 +51,7 @@ class Slow(NamedTuple):
     def for_report(self) -> dict[str, Any]:
         """As the operator reads it."""
         seconds = {"ownSeconds": self.own, "othersSeconds": self.others, "stepSeconds": self.step}
-        return {"rank": self.rank, "node": self.node, **{name: f"{value:.6f}" for name, value in seconds.items()}}
+        return {"rank": self.rank, "pod": self.pod, **{name: f"{value:.6f}" for name, value in seconds.items()}}
 
 
 class Judge:
@@ -65,7 +71,7 @@ class Judge:
             is_slow = one.own > TIMES * others and one.own - others > SHARE * one.step
             self._windows[rank] = self._windows[rank] + 1 if is_slow else 0
             if self._windows[rank] >= WINDOWS:
-                found.append(Slow(rank, one.node, one.own, others, one.step, self._windows[rank]))
+                found.append(Slow(rank, one.pod, one.own, others, one.step, self._windows[rank]))
         return tuple(sorted(found, key=lambda slow: (-slow.own, slow.rank))[:MOST])
 
 
@@ -109,44 +115,79 @@ class SlowRanks:
         self._own.close()
 
     def _run(self, window: float, exchange: "_Exchange", found: Callable[[tuple[Slow, ...]], None]) -> None:
+        try:
+            self._compare(window, exchange, found)
+        except _StoreError as error:
+            if (
+                not self._over.is_set()
+            ):  # otherwise the training has ended, and with it the process that serves the store
+                say(f"ranks are not compared any more: the store of the process group fails ({error})")
+        finally:
+            if not self._over.is_set():
+                found(())  # what is not known any more must not cost a node
+
+    def _compare(self, window: float, exchange: "_Exchange", found: Callable[[tuple[Slow, ...]], None]) -> None:
         judge, due = Judge(), monotonic() + window
-        with suppress(RuntimeError):  # of the store: the process that serves it has ended, and the attempt with it
-            exchange.connect()
-            while not self._over.wait(window / LOOKS):
-                if monotonic() >= due and (typical := self._own.take()) is not None:
-                    exchange.tell(typical.own, typical.step)
-                    due = monotonic() + window
-                if (told := exchange.read()) is not None:
-                    found(judge.take(told))
+        judged, usual = monotonic(), window
+        exchange.connect()
+        while not self._over.wait(window / LOOKS):
+            if monotonic() >= due and (typical := self._own.take()) is not None:
+                exchange.tell(typical.own, typical.step)
+                due = monotonic() + window
+            if (told := exchange.read()) is not None:
+                found(judge.take(told))
+                now = monotonic()
+                judged, usual = now, max(window, now - judged)  # longer than a window if steps are long
+            elif monotonic() > judged + STALE * usual:  # a rank tells nothing: it may have lost the store
+                found(())
+
+
+class _StoreError(Exception):
+    """The store of the process group does not answer."""
 
 
 class _Exchange:
-    """The newest word of each rank, in the store. Only rank 0 reads."""
+    """The newest word of each rank, in the store. Only rank 0 reads. _StoreError if the store fails."""
 
-    def __init__(self, ranks: Ranks, connect: Callable[[], Any], node: int) -> None:
-        self._ranks, self._make, self._node = ranks, connect, node
+    def __init__(self, ranks: Ranks, connect: Callable[[], Any], pod: int) -> None:
+        self._ranks, self._make, self._pod = ranks, connect, pod
         self._store: Any = None
         self._keys = [f"own/{rank}" for rank in range(ranks.size)]
         self._window = self._judged = 0
 
     def connect(self) -> None:
-        self._store = self._make()
+        with _store_errors():
+            self._store = self._make()
 
     def tell(self, own: float, step: float) -> None:
         self._window += 1
-        text = f"{self._window} {own:.6f} {step:.6f} {self._node}"
-        self._store.set(self._keys[self._ranks.rank], text)
+        text = f"{self._window} {own:.6f} {step:.6f} {self._pod}"
+        with _store_errors():
+            self._store.set(self._keys[self._ranks.rank], text)
 
     def read(self) -> tuple[Told, ...] | None:
         """What all ranks have told, on rank 0, once each of them has told of a further window."""
-        if not self._ranks.first or self._window == self._judged or not self._store.check(self._keys):
+        if not self._ranks.first or self._window == self._judged:
+            return None
+        with _store_errors():
+            texts = self._store.multi_get(self._keys) if self._store.check(self._keys) else ()
+        if not texts:
             return None
         found = []
-        for text in self._store.multi_get(self._keys):
-            window, own, step, node = text.split()
-            found.append(Told(int(window), float(own), float(step), int(node)))
+        for text in texts:
+            window, own, step, pod = text.split()
+            found.append(Told(int(window), float(own), float(step), int(pod)))
         least = min(one.window for one in found)
         if least <= self._judged:
             return None
         self._judged = least
         return tuple(found)
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, StateError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]  # torch adds the stack of its C++ code
+        raise _StoreError(lines[0][:200]) from error

@@ -142,12 +142,16 @@ class Upload:
             draft = self._draft(job)
             job.manifest = assemble(draft, [mine, *self._wait_for_fragments(job, draft, mine)])
         job.check()
-        segments = () if self._series is None else self._series.written(request, min(SERIES_SECONDS, job.save.at_most))
+        segments = () if self._series is None else self._series.written(request, self._series_seconds(job))
         save = job.save
         saved = self._checkpoints.publish(job.manifest, save.begun, save.fresh, save.clean, segments)
         if self._series is not None:
             self._series.mark_named(segments)
         return saved
+
+    def _series_seconds(self, job: Job) -> float:
+        """How long the commit waits for the history: not at all if the pod has to leave."""
+        return SERIES_SECONDS if math.isinf(job.save.at_most) and not self._is_leaving() else 0.0
 
     def _tell(self, job: Job) -> Saved | None:
         """Upload the part of another rank than 0, and tell rank 0 of it."""

@@ -182,9 +182,15 @@ class Writer:
             case Drop(name=name):
                 self._jobs.drop(name)
             case ShortenDeadline(at_most=seconds):
-                self._is_leaving = self._is_leaving or math.isfinite(seconds)
-                self._rate.limit = None
-                self._storage.shorten_deadline(seconds)
+                self._shorten_deadline(seconds)
+
+    def _shorten_deadline(self, seconds: float) -> None:
+        if math.isfinite(seconds):
+            self._is_leaving = True
+            if self._series is not None:
+                self._series.hurry()
+        self._rate.limit = None
+        self._storage.shorten_deadline(seconds)
 
     def _work(self) -> None:
         try:

@@ -122,7 +122,7 @@ class SeriesFeed:
             self._names[name] = None
             return True
         if not self._left_out:
-            say(f"more than {MOST_NAMES} metrics are reported; {name} and later ones are not in the history")
+            say(f"more than {MOST_NAMES - 2} metrics are reported; {name} and later ones are not in the history")
         if len(self._left_out) < 1000:
             self._left_out.add(name)
         return False

@@ -44,6 +44,28 @@ class Part:
     rows: Sequence[Row]
     kept_through: int | None
 
+    def is_lost(self, step: int) -> bool:
+        """True if another attempt trained `step` again."""
+        return self.kept_through is None or step > self.kept_through
+
+    @property
+    def kept(self) -> Sequence[Row]:
+        """The rows that no other attempt trained again."""
+        return [row for row in self.rows if not self.is_lost(row.step)]
+
+    @property
+    def lost(self) -> Sequence[Row]:
+        """The rows whose steps another attempt trained again."""
+        return [row for row in self.rows if self.is_lost(row.step)]
+
+    @property
+    def lost_steps(self) -> int:
+        """How many steps were lost, those without a row included."""
+        if not self.rows:
+            return 0
+        first, last = self.rows[0].step, self.rows[-1].step
+        return last - first + 1 if self.kept_through is None else max(last - self.kept_through, 0)
+
 
 @dataclass(frozen=True)
 class History:

@@ -1,7 +1,7 @@
 """`SeriesRecorder`: writes the rows of a Run into segments, beside the saves of its checkpoints.
 
 It lives in the writer process, so no thread of the training waits for it. Whatever fails here is said once and tried
-again later: no checkpoint waits for the history, or fails because of it.
+again later. A commit may wait shortly for its segment, unless the pod has to leave; no checkpoint fails because of one.
 """
 
 import math
@@ -35,7 +35,7 @@ class SeriesRecorder:
     """Writes segments of the Run that `header` describes into `storage`, in a thread of its own.
 
     A segment is written when `request` asks for one, and otherwise after a pause. At most BYTES_AN_HOUR are written in
-    each hour: rows are thinned to fit, and wait if they do not fit.
+    each hour: rows are thinned to fit, and wait if they do not fit. The last segment of a Run is written in any case.
     """
 
     def __init__(
@@ -46,8 +46,9 @@ class SeriesRecorder:
         self._clock = clock
         self._changed = threading.Condition()
         self._rows: Sequence[Row] = []
+        self._at_work: Sequence[Row] = []  # that the thread tries to write
         self._requested = self._served = 0
-        self._has_ended = False
+        self._has_ended = self._is_hurried = False
         self._pause, self._due = FIRST_PAUSE, clock() + FIRST_PAUSE
         self._bytes, self._filled_at = float(BURST), clock()  # that may be written now
         self._unnamed: list[str] = []
@@ -75,9 +76,19 @@ class SeriesRecorder:
 
     def written(self, request: int, seconds: float) -> tuple[str, ...]:
         """Wait for `request`, at most for `seconds`. The segments that exist and that no commit names, oldest first."""
+
+        def is_over() -> bool:
+            return self._served >= request or self._has_ended or self._is_hurried
+
         with self._changed:
-            self._changed.wait_for(lambda: self._served >= request or self._has_ended, max(0.0, seconds))
+            self._changed.wait_for(is_over, max(0.0, seconds))
             return tuple(self._unnamed[-NAMED:])
+
+    def hurry(self) -> None:
+        """From now on `written` waits no more: the pod has to leave. May be called in any thread."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
 
     def mark_named(self, keys: Sequence[str]) -> None:
         """A commit names the segments `keys`."""
@@ -86,12 +97,16 @@ class SeriesRecorder:
                 self._unnamed = self._unnamed[self._unnamed.index(keys[-1]) + 1 :]
 
     def end(self, seconds: float) -> None:
-        """No rows will follow. Write the rest, for at most `seconds`."""
+        """No rows will follow. Write the rest, for at most `seconds`, and say if it could not be written."""
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()
         self._storage.shorten_deadline(seconds)
         self._thread.join(seconds)
+        with self._changed:
+            lost = [*self._at_work, *self._rows]
+        if lost:
+            say(f"the history of steps {lost[0].step} to {lost[-1].step} is not written: the storage did not take it")
 
     def _work(self) -> None:
         while True:
@@ -99,11 +114,11 @@ class SeriesRecorder:
                 self._changed.wait_for(self._is_due, self._seconds_left())
                 if not (self._is_due() or self._seconds_left() == 0):
                     continue
-                rows, self._rows = self._rows, []
+                self._at_work, self._rows = self._rows, []
                 request, is_last = self._requested, self._has_ended
-            left = self._write(rows) if rows else []
+            left = self._write(self._at_work, is_last=is_last) if self._at_work else []
             with self._changed:
-                self._rows = [*left, *self._rows]
+                self._rows, self._at_work = [*left, *self._rows], []
                 self._served = request
                 self._pause = min(LONGEST_PAUSE, 2 * self._pause)
                 self._due = self._clock() + self._pause
@@ -117,12 +132,12 @@ class SeriesRecorder:
     def _seconds_left(self) -> float:
         return max(0.0, self._due - self._clock())
 
-    def _write(self, rows: Sequence[Row]) -> Sequence[Row]:
+    def _write(self, rows: Sequence[Row], *, is_last: bool) -> Sequence[Row]:
         """Write one segment with `rows`. The rows that have to wait: none, or all."""
         shown = thin(rows, MOST_ROWS)
         data = encode(self._header, shown)
         allowed = self._allowed()
-        if max(len(data), COST) > allowed:
+        if not is_last and max(len(data), COST) > allowed:
             fitting = math.floor(0.8 * len(shown) * (allowed - COST) / len(data))
             if fitting < FEWEST:
                 return rows

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["MOST_NAMES", "NAME", "Row", "is_name", "name_of", "number_of", "stored_number"]
 
-MOST_NAMES: Final = 16  # of one job
+MOST_NAMES: Final = 18  # of one job: the loss, samplesPerSecond, and the metrics that the operator takes too
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
 MOST_STEP: Final = 10**15
 MOST_MILLIS: Final = 10**14  # the year 5138

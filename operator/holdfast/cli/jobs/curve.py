@@ -61,23 +61,20 @@ def to_curve(history: History) -> Curve:
     points: list[tuple[int, float]] = []
     begins, lost, odd = [], [], 0
     for part in history.parts:
-        kept = _kept(part)
+        kept = _losses(part)
         odd += sum(not isfinite(loss) for _, loss in kept)
         finite = [(step, loss) for step, loss in kept if isfinite(loss)]
         if finite:
             begins.append((part.attempt, finite[0][0]))
         points += finite
-        gone = [row.step for row in part.rows if part.kept_through is None or row.step > part.kept_through]
-        if gone:
-            lost.append(Lost(part.attempt, gone[0], gone[-1]))
+        if gone := part.lost:
+            lost.append(Lost(part.attempt, gone[0].step, gone[-1].step))
     return Curve(tuple(sorted(dict(points).items())), tuple(begins), tuple(lost), odd, tuple(history.gaps))
 
 
-def _kept(part: Part) -> list[tuple[int, float]]:
+def _losses(part: Part) -> list[tuple[int, float]]:
     """Steps and losses of an attempt that count, at most MOST_POINTS of them."""
-    if part.kept_through is None:
-        return []
-    rows = [row for row in part.rows if row.step <= part.kept_through and LOSS in row.values]
+    rows = [row for row in part.kept if LOSS in row.values]
     return [(row.step, row.values[LOSS]) for row in thin(rows, MOST_POINTS) if LOSS in row.values]
 
 

@@ -76,9 +76,8 @@ class _Part:
         self.rows: Sequence[Row] = part.rows
         self.names = {name for row in part.rows for name in row.values}
         self._begin = begin
-        end = part.kept_through
-        self._kept: Sequence[Row] = [row for row in part.rows if end is not None and row.step <= end]
-        self._lost: Sequence[Row] = [row for row in part.rows if end is None or row.step > end]
+        self._kept: Sequence[Row] = part.kept
+        self._lost: Sequence[Row] = part.lost
 
     def thin(self, most: int) -> None:
         """Keep at most so many rows, divided between the two."""

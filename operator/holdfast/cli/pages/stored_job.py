@@ -1,6 +1,5 @@
 """What the storage of a job tells of it when there is no object of the job: figures, attempts, a timeline."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -28,7 +27,7 @@ def figures_of(inputs: JobInputs) -> list[Figure]:
     """Name, value, and a line below."""
     parts, found = _parts(inputs), []
     state = inputs.checkpoints[0].state if inputs.checkpoints else None
-    rows = [row for part in parts for row in kept(part)]
+    rows = [row for part in parts for row in part.kept]
     if state and state.complete is not None:
         found.append(Figure("Steps", formats.count(state.complete), "complete"))
     elif rows:
@@ -38,24 +37,12 @@ def figures_of(inputs: JobInputs) -> list[Figure]:
     if parts:
         took = _time(parts[-1].rows[-1]) - _time(parts[0].rows[0])
         found.append(Figure("Took", formats.span(took), f"from {formats.moment(_time(parts[0].rows[0]))}"))
-        lost = sum(lost_steps(part) for part in parts)
+        lost = sum(part.lost_steps for part in parts)
         found.append(Figure("Attempts", formats.count(len(parts)), f"{formats.count(lost)} steps lost"))
     if state and state.commits:
         last = state.commits[-1]
         found.append(Figure("Checkpoint", f"step {formats.count(last.step)}", f"of {len(state.every)} that are kept"))
     return found
-
-
-def kept(part: Part) -> Sequence[Row]:
-    """The rows that no other attempt trained again."""
-    end = part.kept_through
-    return [row for row in part.rows if row.step <= end] if end is not None else ()
-
-
-def lost_steps(part: Part) -> int:
-    """How many steps after the last one that was kept were measured."""
-    first, last = part.rows[0].step, part.rows[-1].step
-    return max(last - part.kept_through, 0) if part.kept_through is not None else last - first + 1
 
 
 def attempts_table(inputs: JobInputs) -> Fitting:
@@ -69,7 +56,7 @@ def attempts_table(inputs: JobInputs) -> Fitting:
             formats.moment(_time(last)),
             formats.span(_time(last) - _time(first)),
             f"{formats.count(first.step)}–{formats.count(last.step)}",
-            formats.count(lost_steps(part)),
+            formats.count(part.lost_steps),
         )
         rows.append([Text(cell) for cell in cells])
     return Fitting(COLUMNS, rows)

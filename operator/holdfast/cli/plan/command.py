@@ -1,6 +1,5 @@
 """`holdfast plan FILE`: what a job is going to cost, and when it will be done."""
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from holdfast.cli.cluster import completion
 from holdfast.cli.cluster.connect import Target
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.pages.document import document
+from holdfast.cli.pages.file import write_page
 from holdfast.cli.plan.as_json import as_json
 from holdfast.cli.plan.as_page import as_page
 from holdfast.cli.plan.comparison import Comparison, compare
@@ -24,17 +24,10 @@ from holdfast.cli.plan.request import ByTier, Task, grid, make_task
 from holdfast.cli.plan.screen import show
 from holdfast.cli.plan.sources import ask_cluster, read_files
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.output import Format, Output, write
 from holdfast.cli.terminal.parsing import duration
 
 WORTH_PROCESSES = 8  # runs; fewer are done before other processes have started
-
-
-class Output(StrEnum):
-    """How the result is written."""
-
-    TABLE = "table"
-    JSON = "json"
-    HTML = "html"
 
 
 class PolicyName(StrEnum):
@@ -81,6 +74,10 @@ Like = Annotated[
 Restore = Annotated[Span, typer.Option(help="Part of the start that reads a checkpoint. Default: 30s.")]
 Save = Annotated[Span, typer.Option(help="Time to save and leave. Default: 30s.")]
 Notice = Annotated[Span, typer.Option(help="Warning before Spot is taken. Default: 30s.")]
+Html = Annotated[
+    str | None,
+    typer.Option("--html", help="Write the result into this file of HTML; - is the standard output.", metavar="FILE"),
+]
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes that share the work; the result is the same.")]
 
 
@@ -107,7 +104,8 @@ def plan(
     draws: Annotated[int, typer.Option(min=1, max=1000, help="How often markets are drawn.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the markets.")] = 1,
     workers: Workers = os.cpu_count() or 1,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")] = Output.TABLE,
+    output: Output = None,
+    html: Html = None,
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
 ) -> None:
@@ -121,7 +119,10 @@ def plan(
     Examples:
       holdfast plan examples/plan.yaml --deadline 8d --deadline 12d
       holdfast plan examples/plan.yaml --losses spot-v100=2/day --month v100=1100
+      holdfast plan examples/plan.yaml --html plan.html
     """
+    if html and output:
+        raise typer.BadParameter("give --html or --output, not both", param_hint="--html")
     given = read_files([file, *(profile_file or [])])
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
@@ -136,7 +137,7 @@ def plan(
         tiers = grid(narrowed, profile)
         basis = prepare(narrowed, profile, given.like, by_tier.wishes(tiers, spans, numbers))
         tasks.append(make_task(basis, job, deadline or [], chosen, by_tier.monthly(tiers)))
-    _print(_simulate(tasks, workers), output)
+    _print(_simulate(tasks, workers), output, html)
 
 
 def _simulate(tasks: Sequence[Task], workers: int) -> list[Comparison]:
@@ -158,11 +159,9 @@ def _simulate(tasks: Sequence[Task], workers: int) -> list[Comparison]:
     return found
 
 
-def _print(found: Sequence[Comparison], output: Output) -> None:
-    if output is Output.JSON:
-        typer.echo(json.dumps(as_json(found), indent=1))
-    elif output is Output.HTML:
-        typer.echo(document(as_page(found), live=False))
-    else:
+def _print(found: Sequence[Comparison], output: Format | None, html: str | None) -> None:
+    if html:
+        write_page(document(as_page(found), live=False), html, option="--html")
+    elif not write(output, as_json(found)):
         for one in found:
             show(one, console())

@@ -141,11 +141,18 @@ class _Preparation:
         markets = {name: self._market(name) for name in spots}
         every, period = self._saving()
         job, profile = one_node(self.job, self._known_profile())
-        if self.job.spec.trainer.nodes > 1:
-            words = f"simulated as one node at {self.job.spec.trainer.nodes} times the price"
-            self._note("nodes", "", str(self.job.spec.trainer.nodes), words)
+        if (nodes := self.job.spec.trainer.nodes) > 1:
+            self._note("nodes", "", str(nodes), f"simulated as one node at {nodes} times the price")
         plan = Plan(
-            job, profile, durations, markets, every=every, period=period, draws=self.wishes.draws, seed=self.wishes.seed
+            job,
+            profile,
+            durations,
+            markets,
+            every=every,
+            period=period,
+            draws=self.wishes.draws,
+            seed=self.wishes.seed,
+            nodes=nodes,
         )
         prices = {tier.name: tier.price_per_node_hour or Decimal(0) for tier in self.tiers}
         return Basis(self.job, plan, self.facts, prices)

@@ -58,7 +58,9 @@ class ByTier:
             if tier.name not in found:
                 continue
             if tier.kind == "Spot":
-                problem = f"{tier.name}: is a Spot tier, which nobody leases by the month: name a tier of another kind"
+                problem = (
+                    f"{tier.name}: is a Spot tier, and Spot cannot be leased by the month: name a tier of another kind"
+                )
                 raise typer.BadParameter(problem, param_hint="--month")
             if not tier.price_per_node_hour:
                 problem = f"{tier.name}: its hour costs nothing, so a month is never cheaper: leave it out"

@@ -1,27 +1,22 @@
 """`holdfast report`: write a job, or a comparison of several, as one HTML file."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from holdfast.cli.checkpoints.screen import notes
 from holdfast.cli.cluster import completion
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
-from holdfast.cli.errors import CliError
 from holdfast.cli.pages.comparison import comparison_page
 from holdfast.cli.pages.document import document
+from holdfast.cli.pages.file import write_page
 from holdfast.cli.pages.job_page import JobInputs, job_page
 from holdfast.cli.report.gather import gather
 from holdfast.cli.storage.address import Where
 from holdfast.cli.storage.options import Endpoint, Region
-from holdfast.cli.terminal.console import error_console
-from holdfast_train.exchange.progress_bar import format_size
 
 MOST_PLACES: Final = 16  # trainings of one comparison
-STDOUT: Final = "-"
 
 
 def report(
@@ -38,7 +33,10 @@ def report(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="File to write; - is the standard output. Default: the job's name and .html."
+            "--output",
+            "-o",
+            help="File of HTML to write, not a format; - is the standard output. Default: the job's name and .html.",
+            metavar="FILE",
         ),
     ] = None,
     namespace: Namespace = None,
@@ -64,11 +62,7 @@ def report(
     for one in found:
         notes(tuple(one.notes))
     page = job_page(found[0]) if len(found) == 1 else comparison_page(found)
-    content = document(page, live=False).encode(errors="replace")
-    if output == STDOUT:
-        typer.echo(content, nl=False)
-    else:
-        _write(Path(output or _file_name(found)), content)
+    write_page(document(page, live=False), output or _file_name(found), option="-o")
 
 
 def _file_name(found: list[JobInputs]) -> str:
@@ -77,13 +71,3 @@ def _file_name(found: list[JobInputs]) -> str:
         return "comparison.html"
     name = found[0].name.rstrip("/").rpartition("/")[2]
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('.-') or 'report'}.html"
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise CliError(
-            f"{path} cannot be written: {error.strerror or error}", hint="give another file with -o"
-        ) from error
-    error_console().print(Text(f"wrote {path}, {format_size(len(content))}"))

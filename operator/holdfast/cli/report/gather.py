@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final, TypeVar
 
 from holdfast.api.errors import SpecError
@@ -90,15 +91,18 @@ async def _reasons(client: Client, job: TrainingJob, now: datetime) -> Reasons:
     return find_reasons(job, await profile_of(client, job), await all_nodes(client), now)
 
 
-def read_place(inputs: JobInputs, place: Found) -> JobInputs:
-    """With what is in the storage of the job; a note if the storage does not answer, or refuses."""
+def read_place(inputs: JobInputs, place: Found, *, most_rows: int = MOST_ROWS, at_most: float = inf) -> JobInputs:
+    """With what is in the storage of the job; a note if the storage does not answer, or refuses.
+
+    The retries end `at_most` seconds from now.
+    """
     known = _noted(replace(inputs, place=place.uri), *place.notes)
     try:
         storage = place.open()
-        with storage.within(PATIENCE):
+        with storage.within(PATIENCE, at_most=at_most):
             if not _has_training(storage):
                 return _noted(known, f"there is nothing below {place.uri} yet: no log, no history")
-            return read_storage(known, storage)
+            return read_storage(known, storage, most_rows)
     except HoldfastTrainError as error:
         told = explain(error)
         return _noted(known, f"the storage was not read: {told}{f' ({told.hint})' if told.hint else ''}")
@@ -109,7 +113,7 @@ def _has_training(storage: Storage) -> bool:
     return any(storage.keys(folder) for folder in ("log/", "series/", "evidence/"))
 
 
-def read_storage(inputs: JobInputs, storage: Storage) -> JobInputs:
+def read_storage(inputs: JobInputs, storage: Storage, most_rows: int = MOST_ROWS) -> JobInputs:
     """With the history, the checkpoints and the evidence in the storage; a note for each that cannot be read."""
     notes: list[str] = []
 
@@ -121,7 +125,7 @@ def read_storage(inputs: JobInputs, storage: Storage) -> JobInputs:
             return None
 
     uid = inputs.job.metadata.uid if inputs.job else None
-    history = tried("history", lambda: read_history(storage, most_rows=MOST_ROWS, job_uid=uid))
+    history = tried("history", lambda: read_history(storage, most_rows=most_rows, job_uid=uid))
     checkpoints = tried("list of checkpoints", lambda: list_command.look(storage))
     hangs = tried("evidence of hangs", lambda: _evidence(storage, notes))
     known = replace(inputs, history=history, checkpoints=checkpoints, evidence=hangs)

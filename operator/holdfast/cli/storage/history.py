@@ -1,22 +1,18 @@
 """Read the history of a job's training from the storage of its checkpoints, within a time."""
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.storage.address import Found, Where, explained, storage_of
+from holdfast.cli.storage.in_thread import in_thread
 from holdfast.runtime.apiserver.client import Client
 from holdfast_train.series.history import History, read_history
 
 PATIENCE: Final = 5.0  # seconds that the storage may not answer
 LIMIT: Final = 20.0  # seconds for all of it
 MOST_ROWS: Final = 10_000
-
-T = TypeVar("T")
 
 
 async def history_of(client: Client, job: TrainingJob, endpoint: str | None = None) -> History:
@@ -25,7 +21,7 @@ async def history_of(client: Client, job: TrainingJob, endpoint: str | None = No
     found = await storage_of(client, job, Where(meta.name, meta.namespace, endpoint=endpoint))
     try:
         async with asyncio.timeout(LIMIT):
-            return await _in_thread(lambda: _read(found, meta.uid))
+            return await in_thread(lambda: _read(found, meta.uid))
     except TimeoutError as error:
         raise CliError(
             f"reading the history below {found.uri} took over {LIMIT:.0f}s", code=ExitCode.NO_ANSWER
@@ -37,18 +33,3 @@ def _read(found: Found, uid: str | None) -> History:
         storage = found.open()
         with storage.within(PATIENCE, at_most=LIMIT):
             return read_history(storage, most_rows=MOST_ROWS, job_uid=uid)
-
-
-def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """What `function` returns or raises. The program does not wait for its thread when it ends."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
-
-    def work() -> None:
-        try:
-            done.set_result(function())
-        except Exception as error:  # noqa: BLE001 - raised again in the task that waits
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="holdfast-history", daemon=True).start()
-    return asyncio.wrap_future(done)

@@ -10,6 +10,7 @@ from holdfast.api.errors import SpecError
 from holdfast.cli.pages.assets import asset
 from holdfast.cli.ui.actions import act
 from holdfast.cli.ui.cluster import Cluster
+from holdfast.cli.ui.readings import Readings
 from holdfast.cli.ui.security import Guard, add_headers
 from holdfast.cli.ui.stream import Stream
 from holdfast.cli.ui.views import LONGEST, view_of
@@ -38,6 +39,7 @@ class Pages:
 
     def __init__(self, cluster: Cluster, guard: Guard, scope: str) -> None:
         self._cluster = cluster
+        self._readings = Readings(cluster)
         self._guard = guard
         self._scope = scope
         self._streams = 0
@@ -63,7 +65,7 @@ class Pages:
         raise web.HTTPFound("/jobs")
 
     async def _document(self, request: web.Request) -> web.StreamResponse:
-        async with view_of(self._cluster, request.path_qs) as view:
+        async with view_of(self._cluster, self._readings, request.path_qs) as view:
             drawn = None if view is None else await view.draw()
         if view is None or drawn is None:
             raise web.HTTPNotFound(text="there is no such job, or you do not see it\n")
@@ -89,7 +91,7 @@ class Pages:
         page, stamp = request.query.get("page", ""), request.query.get("stamp", "")
         self._streams += 1
         try:
-            async with view_of(self._cluster, page[:LONGEST]) as view:
+            async with view_of(self._cluster, self._readings, page[:LONGEST]) as view:
                 if view is None:
                     return web.Response(status=404, text="there is no such page\n")
                 response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})

@@ -74,10 +74,14 @@ class Cluster:
         async with self.meanwhile(events.keep()):
             yield events
 
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do some work until its task is cancelled. If it fails, everything ends: it is an error of the program."""
+        return self._tasks.create_task(work)
+
     @asynccontextmanager
     async def meanwhile(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-        """Do some work inside the block. If it fails, everything ends: it is an error of the program."""
-        task = self._tasks.create_task(work)
+        """Do some work inside the block."""
+        task = self.begin(work)
         try:
             yield
         finally:

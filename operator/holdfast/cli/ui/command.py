@@ -39,7 +39,7 @@ def ui(
     ] = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Show jobs and tiers in a browser, live, and ask jobs to save, move or pause.
+    """Show jobs and tiers in a browser, live, and ask jobs to save, move or suspend.
 
     The pages are served on 127.0.0.1 to the browser that opens the printed address, with the rights of your
     kubeconfig. Ctrl-C ends it.

@@ -1,37 +1,24 @@
 """The page of one job. Its Events, nodes, checkpoints and history are read only while the page is open."""
 
 import asyncio
-import concurrent.futures
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
-from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.cluster import job_api
-from holdfast.cli.errors import CliError
 from holdfast.cli.pages.frame import actions
-from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.pages.job_page import job_page
 from holdfast.cli.pages.jobs_page import job_address
-from holdfast.cli.report.gather import read_place
-from holdfast.cli.storage.address import Where, storage_of
 from holdfast.cli.ui.cluster import Cluster
 from holdfast.cli.ui.drawn import Drawn
 from holdfast.cli.ui.kept_list import KeptList
-from holdfast.cli.why.reading import all_nodes
+from holdfast.cli.ui.readings import Reading, Readings
 from holdfast.cli.why.reasons import Reasons, find_reasons
-from holdfast.core.observe.nodes import NodeView
-from holdfast.runtime.errors import ApiError
 
 PATIENCE: Final = 2.0  # seconds that the document waits for Events; the stream brings them if they come later
-EVERY: Final = 15.0  # seconds between two readings of the storage and of the nodes
-READING: Final = "the storage is being read"
-
-T = TypeVar("T")
 
 
 class JobView:
@@ -39,33 +26,34 @@ class JobView:
 
     has_ages = True
 
-    def __init__(self, cluster: Cluster, job: TrainingJob, events: KeptList) -> None:
+    def __init__(self, cluster: Cluster, job: TrainingJob, events: KeptList, reading: Reading) -> None:
         self._place = job.metadata.namespace, job.metadata.name
         self.path = job_address(*self._place)
         self._cluster = cluster
         self._events = events
-        self._stored = JobInputs(None, datetime.now(UTC), notes=[READING])
-        self._nodes: list[NodeView] | None = None
+        self._reading = reading
 
     async def draw(self) -> Drawn | None:
         """The page now; None if there is no such job. Raises SpecError if this version cannot read it."""
         job = self._cluster.job(*self._place)
         if job is None:
             return None
-        now, notes = datetime.now(UTC), list(self._stored.notes)
+        now, notes = datetime.now(UTC), list(self._reading.stored.notes)
         events: list[job_api.Line] | None = job_api.event_lines(self._events.objects, job)
         if self._events.forbidden:
             events = None
             notes.append("events are not seen: you may not list Events in this namespace (403)")
         elif self._events.trouble is not None:
             notes.append(f"events may be missing: {self._events.trouble}")
-        inputs = replace(self._stored, job=job, now=now, events=events, reasons=self._reasons(job, now), notes=notes)
+        inputs = replace(
+            self._reading.stored, job=job, now=now, events=events, reasons=self._reasons(job, now), notes=notes
+        )
         return Drawn(job_page(inputs), actions=self._actions(job))
 
     def _reasons(self, job: TrainingJob, now: datetime) -> Reasons | None:
         name = job.spec.capacity.profile
         profile = self._cluster.profile(name) if name else None
-        return None if name and profile is None else find_reasons(job, profile, self._nodes, now)
+        return None if name and profile is None else find_reasons(job, profile, self._reading.nodes, now)
 
     def _actions(self, job: TrainingJob) -> str:
         name = job.spec.capacity.profile
@@ -74,56 +62,17 @@ class JobView:
         pods = job.status.current.pods if job.status.current else ()
         return actions(job, grid, [pod.node for pod in pods if pod.node])
 
-    async def read_more(self) -> None:
-        """Read the nodes and the storage now and then, until this is cancelled."""
-        while True:
-            job = self._cluster.job(*self._place)
-            if job is not None:
-                with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
-                    self._nodes = await all_nodes(self._cluster.client)
-                self._stored = await self._storage(job)
-                self._cluster.pulse.beat()
-            await asyncio.sleep(EVERY)
-
-    async def _storage(self, job: TrainingJob) -> JobInputs:
-        """What is in the storage, as far as this user's rights reach; a note says what does not."""
-        inputs = JobInputs(job, datetime.now(UTC))
-        try:
-            place = await storage_of(self._cluster.client, job, Where(self._place[1], self._place[0]))
-        except HoldfastError as error:
-            hint = f" ({error.hint})" if isinstance(error, CliError) and error.hint else ""
-            return replace(inputs, notes=[f"the storage is not seen: {error}{hint}"])
-        return await in_thread(lambda: read_place(inputs, place))
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """The result of work that blocks. The process can end while it goes on, unlike with the threads of asyncio."""
-    loop, results, ended = asyncio.get_running_loop(), concurrent.futures.Future[T](), asyncio.Event()
-
-    def run() -> None:
-        try:
-            results.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
-            results.set_exception(error)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=run, name="holdfast-ui-storage", daemon=True).start()
-    await ended.wait()
-    return results.result()
-
 
 @asynccontextmanager
-async def job_view(cluster: Cluster, namespace: str, name: str) -> AsyncIterator[JobView | None]:
+async def job_view(cluster: Cluster, readings: Readings, namespace: str, name: str) -> AsyncIterator[JobView | None]:
     """The view of a job that is there now; None if there is none."""
     job = cluster.job(namespace, name)
     if job is None:
         yield None
         return
-    async with cluster.events_of(namespace, name) as events:
-        view = JobView(cluster, job, events)
+    async with cluster.events_of(namespace, name) as events, readings.of(namespace, name) as reading:
+        view = JobView(cluster, job, events, reading)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await events.asked.wait()
-        async with cluster.meanwhile(view.read_more()):
-            yield view
+        yield view

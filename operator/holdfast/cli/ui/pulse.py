@@ -4,7 +4,7 @@ import asyncio
 
 
 class Pulse:
-    """Counts beats. Who waits names the last beat that it has seen, so that none is missed."""
+    """Counts beats. A task that waits names the last beat that it has seen, so that none is missed."""
 
     def __init__(self) -> None:
         self.count = 0

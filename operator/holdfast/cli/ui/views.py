@@ -10,6 +10,7 @@ from holdfast.cli.pages.tiers_page import tiers_page
 from holdfast.cli.ui.cluster import Cluster
 from holdfast.cli.ui.drawn import Drawn, View
 from holdfast.cli.ui.job_view import job_view
+from holdfast.cli.ui.readings import Readings
 
 LONGEST: Final = LONGEST_FILTER * 6 + 400  # characters of an address: a filter may be percent-encoded
 
@@ -44,7 +45,7 @@ class TiersView:
 
 
 @asynccontextmanager
-async def view_of(cluster: Cluster, address: str) -> AsyncIterator[View | None]:
+async def view_of(cluster: Cluster, readings: Readings, address: str) -> AsyncIterator[View | None]:
     """The view of an address such as `/jobs?filter=running`; None if there is none. Close it when it is not shown."""
     parts = urlsplit(address[:LONGEST])
     given = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -54,7 +55,7 @@ async def view_of(cluster: Cluster, address: str) -> AsyncIterator[View | None]:
         case ["tiers"]:
             yield TiersView(cluster)
         case ["jobs", namespace, name]:
-            async with job_view(cluster, namespace, name) as view:
+            async with job_view(cluster, readings, namespace, name) as view:
                 yield view
         case _:
             yield None

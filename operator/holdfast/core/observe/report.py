@@ -19,12 +19,12 @@ class SavedCheckpoint:
 class SlowRank:
     """A rank that was slow in the newest windows; times in seconds.
 
-    `node` is the rank of its pod. `own`: how long it works in a step before it needs the others; `others`: the median
+    `pod` is the rank of its pod. `own`: how long it works in a step before it needs the others; `others`: the median
     of the other ranks; `step`: how long a step takes.
     """
 
     rank: int
-    node: int
+    pod: int
     own: float
     others: float
     step: float

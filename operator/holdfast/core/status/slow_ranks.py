@@ -36,7 +36,7 @@ def show_slow_ranks(draft: Draft, s: Situation) -> None:
 
 def _slow(turn: Turn, report: Report) -> tuple[SlowRank, ...]:
     return tuple(
-        SlowRank(rank=one.rank, pod=one.node, node=slow_node.node_of(turn, one), times=f"{min(one.times, 999):.2f}")
+        SlowRank(rank=one.rank, pod=one.pod, node=slow_node.node_of(turn, one), times=f"{min(one.times, 999):.2f}")
         for one in report.slow_ranks
     )
 

@@ -32,7 +32,7 @@ def node_of(turn: Turn, slow: SlowRank) -> str | None:
     """The node of a slow rank; None if it is not known."""
     if turn.attempt.nodes == 1:
         return turn.pod.node if turn.pod else None
-    pods = (member.pod for member in turn.situation.members if member.rank == slow.node)
+    pods = (member.pod for member in turn.situation.members if member.rank == slow.pod)
     return next((pod.node for pod in pods if pod), None)
 
 
@@ -64,7 +64,7 @@ def make_plan(turn: Turn, slow: SlowRank) -> Plan:
 
 def _was_slow_elsewhere(turn: Turn, slow: SlowRank, node: str) -> bool:
     return any(
-        record.reason == EndReason.SLOW_RANK and record.rank in (None, slow.node) and record.node != node
+        record.reason == EndReason.SLOW_RANK and record.rank in (None, slow.pod) and record.node != node
         for record in turn.draft.status.history
         if turn.now - record.ended_at < AGAIN_AFTER
     )

@@ -48,8 +48,16 @@ def keep(page: Page, name: str) -> None:
 
 
 # Breaks if a chart stays empty, if the page is wider than a telephone, or if dark letters stand on dark paper.
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [400, 1600])
+# The narrow page in dark and the wide one in light are in every run.
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        (400, True),
+        (1600, False),
+        pytest.param(400, False, marks=pytest.mark.thorough),
+        pytest.param(1600, True, marks=pytest.mark.thorough),
+    ],
+)
 def test_every_chart_is_drawn_at_any_width_in_light_and_dark(opened: Opened, width: int, dark: bool) -> None:
     content = job_page(the_inputs())
     with opened(content, width=width, dark=dark) as found:

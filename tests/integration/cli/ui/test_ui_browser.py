@@ -152,6 +152,47 @@ def test_without_the_api_server_a_banner_says_so(seen: Watched, api: LivingApi) 
     expect(seen.page.locator("#banner")).to_have_text("")
 
 
+def hide(watched: Watched, *, hidden: bool) -> None:
+    """Tell the page that it is seen or not: a browser without a screen shows all tabs."""
+    watched.page.evaluate(
+        """hidden => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_a_tab_that_is_not_seen_holds_no_connection_and_is_current_when_it_is_seen(
+    seen: Watched, api: LivingApi
+) -> None:
+    """Breaks if each tab keeps a stream: browsers open six connections to one server, so the seventh tab hangs."""
+    hide(seen, hidden=True)
+    for _ in range(6):
+        other = Watched(seen.page.context.new_page())
+        other.page.goto(seen.page.url)
+        expect(other.page.locator("#live")).to_have_text("live")
+        hide(other, hidden=True)
+    job = api.get(JOBS, "vit-faces")
+    job["status"]["progress"]["step"] = 431
+    api.put(JOBS, job)
+    hide(seen, hidden=False)
+    expect(seen.page.locator('tr[data-key="demo/vit-faces"]')).to_contain_text("431")
+
+
+def test_a_stream_that_is_refused_says_why_and_comes_back(seen: Watched) -> None:
+    """Breaks if a refusal looks like the end of the command."""
+    refuses = "64 pages are open already: close some"
+    seen.page.route("**/events?*", lambda route: route.fulfill(status=503, body=refuses))
+    hide(seen, hidden=False)  # connects again
+    expect(seen.page.locator("#live")).to_have_text("away")
+    expect(seen.page.locator("#live")).to_have_attribute("title", f"holdfast ui answers 503: {refuses}")
+    seen.page.unroute("**/events?*")
+    expect(seen.page.locator("#live")).to_have_text("live")
+    # the browser reports each answer of 400 and more; this one was wanted
+    seen.errors = [error for error in seen.errors if "503" not in error]
+
+
 def test_of_many_jobs_the_newest_thousand_are_drawn(seen: Watched, api: LivingApi) -> None:
     """Breaks if the table has all jobs of a large cluster, or if jobs that come are not put into their places."""
     more = [named(job, f"many-{number}", NOW - timedelta(days=99)) for number, job in enumerate(fleet(MANY, NOW))]

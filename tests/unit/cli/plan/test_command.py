@@ -97,6 +97,16 @@ def test_only_policy_deadline_depends_on_the_deadline(file: Any) -> None:
     assert found[2] | {"policy": ""} == found[2] | {"onlyTier": "v100", "policy": ""}
 
 
+# Breaks if the one node that is simulated is counted, and not those for which it stands.
+def test_several_nodes_cost_several_node_hours(file: Any) -> None:
+    job = file(manifest(V100))
+    one, four = ways(job, "--nodes", "1"), ways(job, "--nodes", "4")
+    assert one[-1]["onlyTier"] == "v100"
+    assert one[-1]["nodeHours"]["v100"] > 5
+    assert four[-1]["nodeHours"]["v100"] == pytest.approx(4 * one[-1]["nodeHours"]["v100"], abs=0.01)
+    assert float(four[-1]["cost"]["median"]) == pytest.approx(3 * four[-1]["nodeHours"]["v100"], rel=0.01)
+
+
 def test_the_jobs_own_deadline_counts_from_now(file: Any) -> None:
     at = datetime.now(UTC) + timedelta(days=3)
     found = ways(file(manifest(SPOT, V100, policy="Deadline", deadline=f"{at:%Y-%m-%dT%H:%M:%SZ}")))
@@ -154,15 +164,25 @@ def test_recorded_markets(file: Any, tmp_path: Path) -> None:
 
 # Breaks if a name from a manifest can put markup into the page, or a figure is missing there.
 def test_a_page_of_html(file: Any) -> None:
-    shown = plan(file(manifest(SPOT, changed(V100, name="v100"))), "--deadline", "12h", *QUICK, "-o", "html")
+    shown = plan(file(manifest(SPOT, changed(V100, name="v100"))), "--deadline", "12h", *QUICK, "--html", "-")
     assert shown.startswith("<!DOCTYPE html>")
     assert "<h1>What vit will cost</h1>" in shown
     assert '<td>only v100</td><td>-</td><td class="right">5h04m</td>' in shown
     assert '<td class="t-yellow">assumed</td>' in shown
     trace = Path(file(name="<script>zone.json"))
     trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 30}))
-    page = plan(file(manifest(SPOT, V100)), "--traces", str(trace), *QUICK, "-o", "html")
+    page = plan(file(manifest(SPOT, V100)), "--traces", str(trace), *QUICK, "--html", "-")
     assert "&lt;script&gt;zone" in page and "<script>zone" not in page
+
+
+def test_a_file_of_html_and_yaml_for_programs(file: Any, tmp_path: Path) -> None:
+    """Breaks if -o has other formats than the other commands, or if the page goes to another place than FILE."""
+    job, page = file(manifest(V100)), tmp_path / "plan.html"
+    assert f"wrote {page}" in plan(job, *QUICK, "--html", str(page)).replace("\n", "")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert yaml.safe_load(plan(job, *QUICK, "-o", "yaml")) == json.loads(plan(job, *QUICK, "-o", "json"))
+    assert "give --html or --output" in plan(job, "--html", "x", "-o", "json", code=2)
+    assert "give another file with --html" in plan(job, *QUICK, "--html", str(tmp_path), code=1)
 
 
 def test_a_budget_shows_how_often_it_is_exceeded(file: Any) -> None:

@@ -4,13 +4,16 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
-from holdfast.cli.ui import app
+from holdfast.cli.pages.inputs import JobInputs
+from holdfast.cli.storage.address import Found
+from holdfast.cli.ui import app, readings
 
 Started = Callable[[], AbstractAsyncContextManager[Any]]
 JOB = "/jobs/demo/vit-faces"
@@ -83,6 +86,32 @@ async def test_a_change_is_sent_and_a_tab_that_is_closed_ends_its_stream(api: Li
             await read(answer, "event: change")
             await until(lambda: api.watching(EVENTS) == 1, "a watch of Events")
         await until(lambda: api.watching(EVENTS) == 0, "the end of the watch")
+
+
+async def test_tabs_of_a_job_share_one_reading_of_its_storage(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if each tab reads the storage for itself, all rows of it, or if a tab that comes back reads it again."""
+    asked: list[dict[str, Any]] = []
+
+    async def place(*_: Any) -> Found:
+        return Found("s3://runs/x")
+
+    def read_place(inputs: JobInputs, _: Found, **bounds: Any) -> JobInputs:
+        asked.append(bounds)
+        return replace(inputs, notes=["this was read"])
+
+    monkeypatch.setattr(readings, "storage_of", place)
+    monkeypatch.setattr(readings, "read_place", read_place)
+    async with started() as ui:
+        await until_read(ui)
+        async with ui.events(JOB) as first:
+            await read(first, "this was read")
+            async with ui.events(JOB) as second:
+                await read(second, "this was read")
+        async with ui.events(JOB) as again:
+            await read(again, "this was read")
+    assert asked == [{"most_rows": 10_000, "at_most": 20.0}]
 
 
 async def test_an_event_of_an_open_job_is_sent(api: LivingApi, started: Started) -> None:

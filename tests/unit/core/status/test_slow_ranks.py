@@ -8,13 +8,12 @@ from holdfast.api.attempt import AttemptState, SlowRank
 from holdfast.core.observe.report import SlowRank as Told
 
 TRAINS = attempt(fenced=True, first_step=500)
-SLOW = Told(rank=3, node=0, own=0.9, others=0.5, step=1.0)
-TELL = {"failure": {"slowRanks": {"action": "Tell"}}}
+SLOW = Told(rank=3, pod=0, own=0.9, others=0.5, step=1.0)
 
 
 def given(*slow: Told, current=TRAINS, **changes):
     """A training whose rank 0 tells of these slow ranks."""
-    return snapshot(job(status(current), **TELL), pod(), reports=[stepped(slow_ranks=slow)], **changes)
+    return snapshot(job(status(current)), pod(), reports=[stepped(slow_ranks=slow)], **changes)
 
 
 def condition(decision) -> tuple[str, str, str] | None:

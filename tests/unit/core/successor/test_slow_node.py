@@ -14,14 +14,15 @@ from holdfast.core.observe.report import SlowRank
 from holdfast.core.successor.slow_node import make_plan
 from holdfast.core.turn import take_turn
 
-SLOW = SlowRank(rank=3, node=0, own=0.9, others=0.5, step=1.0)
+SLOW = SlowRank(rank=3, pod=0, own=0.9, others=0.5, step=1.0)
 TRAINS = attempt(fenced=True, first_step=500, progress_at=at(-400), last_step=700, last_step_at=at(-1))
+REPLACE = {"slowRanks": {"action": "Replace"}}
 SPOT_ONLY = {"tiers": [TIERS[0]]}
 
 
 def words(slow: SlowRank = SLOW, *, history=(), cluster=None, **spec) -> str:
     """What is planned for the slow rank of a training on node n1."""
-    given = job(status(TRAINS, history=history), **spec)
+    given = job(status(TRAINS, history=history), **{"failure": REPLACE, **spec})
     turn = take_turn(Draft(snapshot(given, pod(), reports=[stepped()], cluster=cluster or nodes())))
     assert turn is not None
     plan = make_plan(turn, slow)
@@ -36,7 +37,7 @@ def test_another_node_is_worth_it_in_a_training_that_goes_on_for_hours():
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"failure": {"slowRanks": {"action": "Tell"}}}, "Tell"),
+        ({"failure": {}}, "failure.slowRanks.action is Tell"),
         ({"capacity": {**SPOT_ONLY, "maxOverlap": "0s"}}, "no other attempt"),
         ({"cluster": nodes(without=("n2", "n3", "n4"))}, "no other node"),
         ({"goal": {"steps": 710}}, "not expected to save time"),
@@ -65,10 +66,10 @@ def slow_on(world: GangWorld, rank: int, **changes: float) -> None:
 
 def test_the_pod_of_a_slow_rank_is_replaced_while_the_others_train():
     """Breaks if the training stands still until the new node is there, or if more than one pod is new."""
-    world = running()
+    world = running(failure=REPLACE)
     bad = world.node_of(2)
     lead = world.uid(0)
-    world.reports[lead] = replace(world.reports[lead], slow_ranks=(replace(SLOW, rank=2, node=2),))
+    world.reports[lead] = replace(world.reports[lead], slow_ranks=(replace(SLOW, rank=2, pod=2),))
     world.decide()
     assert world.trains()
     assert world.status.phase is Phase.RUNNING
@@ -90,7 +91,7 @@ def test_the_pod_of_a_slow_rank_is_replaced_while_the_others_train():
 
 
 def test_a_rank_that_is_slow_on_the_new_node_too_stays_there():
-    world = running()
+    world = running(failure=REPLACE)
     slow_on(world, 2)
     world.pass_time(5)
     world.leave()
@@ -105,7 +106,7 @@ def test_a_rank_that_is_slow_on_the_new_node_too_stays_there():
 
 def test_a_node_is_lost_while_another_one_replaces_the_slow_one():
     """Breaks if the two ways in which a training gets new pods are in each other's way."""
-    world = running()
+    world = running(failure=REPLACE)
     world.free.clear()
     slow_on(world, 2)
     assert world.trains()

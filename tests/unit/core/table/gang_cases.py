@@ -37,9 +37,9 @@ def two(number: int, state: AttemptState, **changes: Any) -> Attempt:
 
 
 def given(current: Attempt, *pods: PodView, successor: Attempt | None = None, **changes: Any) -> Snapshot:
-    """A job that needs two nodes; `capacity` is of its spec."""
+    """A job that needs two nodes; `capacity` and `failure` are of its spec."""
     trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": 2}
-    asked = {name: changes.pop(name) for name in ("capacity",) if name in changes}
+    asked = {name: changes.pop(name) for name in ("capacity", "failure") if name in changes}
     return snapshot(job(status(current, successor=successor), trainer=trainer, **asked), *pods, **changes)
 
 

@@ -9,6 +9,9 @@ from typing import IO
 
 from tests.support.trainer.stores import variables
 
+from holdfast_train.series.history import read_history
+from holdfast_train.storage.opening import open_storage
+
 
 def run(*options: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -34,6 +37,13 @@ def test_fails_on_demand(tmp_path: Path) -> None:
     assert run("--stop-at=3").stdout.splitlines()[-1] == "done at step 3, total 6"
     later = run("--fail-at=3", "--fail-attempts=1", "--steps=5", **variables(f"file://{tmp_path}/p", 2))
     assert later.returncode == 0
+
+
+# Breaks if the panel for metrics of a program has nothing to show in the run in front of a real Prometheus.
+def test_reports_an_accuracy_on_demand(tmp_path: Path) -> None:
+    run("--steps=3", "--accuracy", **variables(f"file://{tmp_path}/p"))
+    (part,) = read_history(open_storage(f"file://{tmp_path}/p")).parts
+    assert {"accuracy", "loss"} <= part.rows[-1].values.keys()
 
 
 def test_goal_of_the_job(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast_train.package import InputError, PackageError, Problem, WorkerError, load, placeholder
+from holdfast_train.package import InputError, PackageError, Problem, WorkerError, load, loader, placeholder
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -45,8 +45,14 @@ def test_a_call_that_takes_too_long_is_ended(make: Callable[..., Path]) -> None:
     with load(make(), seconds=0.5) as model:
         assert model._worker is not None
         os.kill(model._worker._process.pid, signal.SIGSTOP)
-        with pytest.raises(WorkerError, match="signal 9"):
+        with pytest.raises(WorkerError, match=r"no answer within 0\.5 s: give `seconds=` more, or a smaller batch"):
             model({"x": X})
+
+
+def test_a_model_that_is_never_ready_is_ended(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "START_SECONDS", 0.001)
+    with pytest.raises(WorkerError, match=r"the model was not ready within 0\.001 s: `isolated=False`"):
+        load(make())
 
 
 def test_one_changed_byte_is_found(make: Callable[..., Path]) -> None:

@@ -13,8 +13,16 @@ from holdfast_train.examples.stub import Counter
 from holdfast_train.run import quick_end
 
 PROGRAM = """
-import atexit, os, sys
+import atexit, gc, logging.handlers, os, sys
+atexit.register(lambda: print("a function from before the import", file=sys.stderr))
 from holdfast_train.run import quick_end
+
+logging.getLogger().addHandler(logging.handlers.MemoryHandler(9, target=logging.StreamHandler()))
+logging.warning("the last record")
+if sys.argv[3] == "loud":  # objects of a module that nanobind has made
+    loud = type("nb_func", (), {"__module__": "nanobind"})()
+    loud.itself = loud
+    gc.collect()
 
 class Loud:
     def __del__(self):
@@ -61,7 +69,22 @@ def fail(uri: str) -> None:
 def test_a_process_that_has_left_ends_quickly(tmp_path: Path, how: str, said: str) -> None:
     """Breaks if the end of a program with torch takes a second, or if what a program writes at its end gets lost."""
     file = tmp_path / "file"
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(file), how], capture_output=True, text=True, check=False)
+    done = ended(file, how, "quiet")
     assert (done.returncode, done.stdout) == (3, said)
-    assert done.stderr == "the program's function of atexit\n"
+    assert done.stderr.splitlines() == [
+        "the program's function of atexit", "a function from before the import", "the last record",
+    ]  # fmt: skip
     assert file.read_text() == "the last line"
+
+
+@pytest.mark.parametrize(("how", "rest"), [("left", []), ("completed", ["a function from before the import"])])
+def test_a_library_that_reports_what_is_left_is_silenced(tmp_path: Path, how: str, rest: list[str]) -> None:
+    """Breaks if the reports hide why the program failed, or if its last records get lost with them."""
+    said = ended(tmp_path / "file", how, "loud").stderr.splitlines()
+    assert sorted(said) == sorted(["the program's function of atexit", "the last record", *rest])
+
+
+def ended(file: Path, how: str, library: str) -> subprocess.CompletedProcess[str]:
+    """How PROGRAM ended."""
+    command = [sys.executable, "-c", PROGRAM, str(file), how, library]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

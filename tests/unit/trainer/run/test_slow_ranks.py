@@ -1,6 +1,7 @@
 """Which ranks are slow, and how the ranks tell it each other through a real store."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch.distributed
@@ -8,6 +9,7 @@ from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
 from holdfast_train.progress import Progress
+from holdfast_train.run import slow_ranks
 from holdfast_train.run.own_time import Typical
 from holdfast_train.run.slow_ranks import WINDOWS, Judge, SlowRanks, Told
 
@@ -59,27 +61,84 @@ class _Ranks:
         return lambda: torch.distributed.PrefixStore("slow", self._store.clone())
 
 
-def test_rank_0_says_which_rank_is_slow_and_when_it_is_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if a rank is compared with windows of others that it has seen before, or if it stays slow for ever."""
-    own = {0: 0.1, 1: 0.3}
-    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    progress, changes, ranks = Progress(), [], []
-    for rank in (0, 1):
-        where = environment("file:///nowhere", HOLDFAST_SLOW_WINDOW="0.05", HOLDFAST_RANK=str(rank + 4))
-        one = SlowRanks()
-        monkeypatch.setattr(one._own, "take", lambda rank=rank: Typical(own[rank], 0.4))
-        one.start(where, _Ranks(rank, store), [], progress, lambda: changes.append(None))
-        ranks.append(one)
-    wait_for(lambda: progress.slow_ranks, 20, "a slow rank")
-    (slow,) = progress.slow_ranks
-    assert slow == {
-        "rank": 1, "node": 5, "ownSeconds": "0.300000", "othersSeconds": "0.100000", "stepSeconds": "0.400000",
-    }  # fmt: skip
-    own[1] = 0.1
-    wait_for(lambda: not progress.slow_ranks, 20, "no slow rank")
-    assert changes
-    for one in ranks:
+class _Pair:
+    """Two ranks that are compared; `own` is how long each works, None if it tells nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.own: dict[int, float | None] = {0: 0.1, 1: 0.3}
+        self.progress, self.changes = Progress(), list[bool]()
+        self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.ranks = []
+        for rank in (0, 1):
+            where = environment("file:///nowhere", HOLDFAST_SLOW_WINDOW="0.05", HOLDFAST_RANK=str(rank + 4))
+            one = SlowRanks()
+            monkeypatch.setattr(one._own, "take", lambda rank=rank: self._take(rank))
+            one.start(where, _Ranks(rank, self.store), [], self.progress, self._change)
+            self.ranks.append(one)
+        wait_for(lambda: self.progress.slow_ranks, 20, "a slow rank")
+
+    def _take(self, rank: int) -> Typical | None:
+        own = self.own[rank]
+        return None if own is None else Typical(own, 0.4)
+
+    def _change(self) -> None:
+        self.changes.append(bool(self.progress.slow_ranks))
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pair]:
+    monkeypatch.setattr(slow_ranks, "STALE", 1e6)  # this machine may be busy
+    made = _Pair(monkeypatch)
+    yield made
+    for one in made.ranks:
         one.close()
+
+
+def test_rank_0_says_which_rank_is_slow_and_when_it_is_no_longer(pair: _Pair) -> None:
+    """Breaks if a rank is compared with windows of others that it has seen before, or if it stays slow for ever."""
+    (slow,) = pair.progress.slow_ranks
+    assert slow == {
+        "rank": 1, "pod": 5, "ownSeconds": "0.300000", "othersSeconds": "0.100000", "stepSeconds": "0.400000",
+    }  # fmt: skip
+    pair.own[1] = 0.1
+    wait_for(lambda: not pair.progress.slow_ranks, 20, "no slow rank")
+    assert (pair.changes[0], pair.changes[-1]) == (True, False)
+
+
+def test_a_rank_that_tells_nothing_more_is_not_slow(pair: _Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a node is left because of what was known before a rank lost the store."""
+    monkeypatch.setattr(slow_ranks, "STALE", 3)
+    pair.own[1] = None
+    wait_for(lambda: pair.changes and not pair.changes[-1], 20, "no slow rank")
+    assert pair.progress.slow_ranks == []
+
+
+def test_a_store_that_fails_is_said_once_and_then_nothing_is_known(
+    pair: _Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Breaks if the comparison ends without a word, and the operator still replaces the node of a slow rank."""
+
+    def fail(*_: object) -> None:
+        raise torch.distributed.DistNetworkError("no answer\nof C++")
+
+    monkeypatch.setattr(torch.distributed.PrefixStore, "multi_get", fail)
+    wait_for(lambda: not pair.progress.slow_ranks, 20, "no slow rank")
+    said = capsys.readouterr().err
+    assert said == ("holdfast: ranks are not compared any more: the store of the process group fails (no answer)\n")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_of_the_comparison_is_seen(pair: _Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a fault of the code looks like a store that fails."""
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda given: faults.append(given.exc_type))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Judge, "take", fail)
+    wait_for(lambda: faults, 20, "the fault")
+    assert (faults, pair.progress.slow_ranks) == ([RuntimeError], [])
 
 
 def test_nothing_is_measured_if_the_job_does_not_ask_for_it() -> None:

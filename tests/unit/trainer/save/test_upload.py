@@ -1,6 +1,7 @@
 """Rank 0 waits for the parts of other ranks and compares what they have alike. What an outage interrupts goes on."""
 
 import math
+import threading
 import time
 from typing import Any
 
@@ -27,6 +28,10 @@ from holdfast_train.save.job import ArrivingBytes, Job
 from holdfast_train.save.messages import Failed, Save
 from holdfast_train.save.plan import make_plan
 from holdfast_train.save.upload import Upload
+from holdfast_train.series.recorder import SeriesRecorder
+from holdfast_train.series.rows import Row
+from holdfast_train.series.segment import Header
+from holdfast_train.storage.retrying import RetryingStorage
 
 NAME = CheckpointName(7, 1, "0123456789ab")
 
@@ -283,3 +288,22 @@ def test_rank_0_commits_when_another_rank_comes_back_in_time(storage: MemoryStor
     checkpoints = attempt(storage, identity(1))
     storage.before = look
     assert isinstance(Upload(checkpoints, storage, 0, 2).run(job_of(0, state(), at_most=math.inf)), Saved)
+
+
+@pytest.mark.parametrize(("at_most", "is_leaving"), [(60.0, False), (math.inf, True)])
+def test_a_pod_that_has_to_leave_does_not_wait_for_the_history(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, at_most: float, *, is_leaving: bool
+) -> None:
+    """Breaks if the grace of a Spot node is spent on the history."""
+    monkeypatch.setattr(upload, "SERIES_SECONDS", 60.0)
+    go_on, were_quick = threading.Event(), list[bool]()
+    slow = MemoryStorage()
+    slow.before = lambda method, key: were_quick.append(go_on.wait(5))
+    series = SeriesRecorder(RetryingStorage(slow), Header("uid-1", 1, "run", 0.0, resumed=None))
+    series.add([Row(7, 0.0, {"loss": 1.0})])
+    series.start()
+    upload_of_one = Upload(attempt(storage, identity(1)), storage, 0, 1, is_leaving=lambda: is_leaving, series=series)
+    assert isinstance(upload_of_one.run(job_of(0, state(), ranks=1, at_most=at_most)), Saved)
+    go_on.set()
+    series.end(60.0)
+    assert were_quick == [True]

@@ -9,7 +9,7 @@ from tests.support.trainer.stores import MemoryStorage, identity
 
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.series import history
-from holdfast_train.series.history import History, Row, read_history
+from holdfast_train.series.history import History, Part, Row, read_history
 from holdfast_train.series.segment import MOST_ROWS, Header, encode, new_key
 
 
@@ -177,3 +177,16 @@ def test_gaps_and_segments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.gaps) == history.MOST_GAPS
     assert found.gaps[0] == "the oldest 50 of 200 segments are not read"
     assert found.gaps[-1] == "52 more segments cannot be read"
+
+
+# Breaks if a page, a table or a file counts other steps as lost than the rest.
+@pytest.mark.parametrize(
+    ("kept_through", "kept", "lost", "steps"), [(None, [], [2, 4, 9], 8), (4, [2, 4], [9], 5), (9, [2, 4, 9], [], 0)]
+)
+def test_what_was_kept_and_what_was_lost(
+    kept_through: int | None, kept: list[int], lost: list[int], steps: int
+) -> None:
+    part = Part(1, [Row(step, 0.0, {}) for step in (2, 4, 9)], kept_through)
+    assert [row.step for row in part.kept] == kept
+    assert [row.step for row in part.lost] == lost
+    assert (part.lost_steps, part.is_lost(4)) == (steps, kept_through is None)

@@ -145,6 +145,56 @@ def test_a_request_that_takes_long_is_not_waited_for() -> None:
         go_on.set()
 
 
+# Breaks if the order to leave comes while a commit waits for the history, and the commit waits on.
+def test_nothing_is_waited_for_once_the_pod_has_to_leave() -> None:
+    storage, go_on, were_quick = MemoryStorage(), threading.Event(), list[bool]()
+
+    def order_to_leave(method: str, key: str) -> None:
+        made.hurry()
+        were_quick.append(go_on.wait(5))
+
+    storage.before = order_to_leave
+    with recording(storage, Clock()) as made:
+        made.add(rows(11))
+        assert made.written(made.request(), SECONDS) == ()
+        go_on.set()
+    assert were_quick == [True]
+
+
+# Breaks if the end of a training is missing in its history because the bytes of the hour were used up before.
+def test_the_last_rows_are_written_also_if_the_hour_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "BURST", 4 << 10)
+    storage = MemoryStorage()
+    with recording(storage, Clock()) as made:
+        last = 0
+        for _ in range(10):  # until rows have to wait
+            made.add(rows(*range(last + 1, last + 101)))
+            last += 100
+            made.written(made.request(), SECONDS)
+        assert segments(storage)[-1].rows[-1].step < last
+    assert segments(storage)[-1].rows[-1].step == last
+    assert all(len(one.rows) <= MOST_ROWS for one in segments(storage))
+
+
+# Breaks if nobody learns that the end of a history is missing: a storage that refuses, and one that does not answer.
+@pytest.mark.parametrize("answers", [True, False])
+def test_rows_that_are_lost_at_the_end_are_said(capsys: pytest.CaptureFixture[str], *, answers: bool) -> None:
+    storage, go_on = MemoryStorage(), threading.Event()
+
+    def refuse(method: str, key: str) -> None:
+        if not answers:
+            go_on.wait(SECONDS)
+        raise StorageDeniedError("no permission")
+
+    storage.before = refuse
+    made = SeriesRecorder(RetryingStorage(storage), HEADER, clock=Clock())
+    made.start()
+    made.add(rows(11, 12))
+    made.end(SECONDS if answers else 0.01)
+    assert "the history of steps 11 to 12 is not written" in capsys.readouterr().err
+    go_on.set()
+
+
 # Breaks if a fast training with frequent commits fills the storage.
 @pytest.mark.parametrize("names", [1, 16])
 def test_an_hour_has_at_most_a_mebibyte(names: int) -> None:

@@ -75,7 +75,7 @@ def test_damage_is_found() -> None:
         (packed(FIRST, '[1, 1, {"loss": "1"}]'), "not a number"),
         (packed(FIRST, '[1, 1, {"loss": %s}]' % ("9" * 400)), "damaged"),
         (packed(FIRST, "[" * 100_000), "damaged"),
-        (packed(FIRST, json.dumps([1, 1, {f"n{n}": 1 for n in range(17)}])), "more than 16"),
+        (packed(FIRST, json.dumps([1, 1, {f"n{n}": 1 for n in range(19)}])), "more than 18"),
         (packed(FIRST, "[1, 1, {}]") + b"more", "more bytes follow"),
     ],
 )

@@ -74,10 +74,16 @@ def _cells(part: Part) -> list[Text]:
     losses = [row.values["loss"] for row in part.rows if "loss" in row.values]
     others = sorted({name for row in part.rows for name in row.values} - {"loss"})
     first, last = part.rows[0].step, part.rows[-1].step
-    lost = last - max(part.kept_through or 0, first - 1)
     shown = [f"{loss:.4g}" for loss in (losses[0], losses[-1])] if losses else [formats.NOTHING] * 2
     steps = f"{formats.count(first)}-{formats.count(last)}"
-    cells = [str(part.attempt), steps, formats.count(lost), formats.count(len(part.rows)), *shown, ", ".join(others)]
+    cells = [
+        str(part.attempt),
+        steps,
+        formats.count(part.lost_steps),
+        formats.count(len(part.rows)),
+        *shown,
+        ", ".join(others),
+    ]
     return [Text(cell) for cell in cells]
 
 

@@ -4,20 +4,15 @@ import csv
 from datetime import UTC, datetime
 from typing import TextIO
 
-from holdfast_train.series.history import History, Part
+from holdfast_train.series.history import History
 
-__all__ = ["is_lost", "names", "write"]
+__all__ = ["names", "write"]
 
 
 def names(found: History) -> list[str]:
     """The names of all metrics, the loss first."""
     every = {name for part in found.parts for row in part.rows for name in row.values}
     return sorted(every, key=lambda name: (name != "loss", name))
-
-
-def is_lost(part: Part, step: int) -> bool:
-    """True if another attempt trained `step` again."""
-    return part.kept_through is None or step > part.kept_through
 
 
 def write(found: History, to: TextIO) -> int:
@@ -29,5 +24,5 @@ def write(found: History, to: TextIO) -> int:
         for row in part.rows:
             at = datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")
             values = (row.values.get(name, "") for name in columns)
-            lines.writerow([part.attempt, row.step, at, int(is_lost(part, row.step)), *values])
+            lines.writerow([part.attempt, row.step, at, int(part.is_lost(row.step)), *values])
     return sum(len(part.rows) for part in found.parts)

@@ -89,6 +89,10 @@
   }
 
   function apply(change) {
+    if (change.reload) {
+      location.reload();
+      return;
+    }
     if (change.title) document.title = change.title;
     keepingFocus(() => {
       fragments(change.fragments ?? {});
@@ -111,26 +115,47 @@
     live.title = title;
   }
 
+  const AGAIN = 2000; // milliseconds
+
+  // A browser opens few connections to one server, and each stream is one. So only a tab that is seen has a stream.
   function connect() {
     clearTimeout(retry);
     source?.close();
+    source = null;
+    if (document.hidden) return;
     const page = location.pathname + location.search;
-    source = new EventSource(`/events?${new URLSearchParams({ page, stamp })}`);
-    source.addEventListener("hello", (event) => {
+    const address = `/events?${new URLSearchParams({ page, stamp })}`;
+    const own = new EventSource(address);
+    source = own;
+    own.addEventListener("hello", (event) => {
       token = JSON.parse(event.data).token;
       state("", "this page shows changes at once");
     });
-    source.addEventListener("change", (event) => apply(JSON.parse(event.data)));
-    source.addEventListener("gone", () => {
-      source.close();
-      state("gone", "what this page showed is not there any more");
-    });
-    source.addEventListener("error", () => {
-      state("away", "holdfast ui does not answer: it has ended, or restarts under another address");
-      source.close();
-      retry = setTimeout(connect, 2000);
+    own.addEventListener("change", (event) => apply(JSON.parse(event.data)));
+    own.addEventListener("error", () => {
+      own.close();
+      if (source === own) explain(own, address);
     });
   }
+
+  // The browser does not say why a stream ended. So the address is asked for once more, for its status alone.
+  async function explain(own, address) {
+    const asking = new AbortController();
+    let why = "holdfast ui does not answer: it has ended, or restarts under another address";
+    try {
+      const answer = await fetch(address, { signal: asking.signal });
+      if (answer.ok) why = "the connection was lost";
+      else why = `holdfast ui answers ${answer.status}: ${(await answer.text()).trim()}`;
+    } catch {
+      // it does not answer
+    }
+    asking.abort();
+    if (source !== own) return;
+    state("away", why);
+    retry = setTimeout(connect, AGAIN);
+  }
+
+  document.addEventListener("visibilitychange", connect);
 
   // ---- filter and order -------------------------------------------------------------------------------------------
   function ask(parts) {

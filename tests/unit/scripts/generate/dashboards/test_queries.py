@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from scripts.generate.dashboards.files import ALL
+from scripts.generate.dashboards.fleet import TROUBLE
 from tests.support.operator.every_metric import every_metric
 
 from holdfast.serve.collectors import CONDITIONS
@@ -28,6 +29,13 @@ OTHERS = {
     "DCGM_FI_DEV_POWER_USAGE": {"namespace", "pod"},
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": {"namespace", "pod"},
 }
+
+# Metrics of jobs and conditions that no dashboard asks for -> where people see the same.
+NOT_SHOWN = {
+    "holdfast_job_goal_steps": "the progress is a share of them",
+    "holdfast_job_training_loss_finite": "an alert asks for it, and the curve of the loss has a gap",
+}
+NO_TROUBLE = {"PolicyFallback": "the job trains on", "TierResting": "the job goes on with the next tier"}
 
 QUERIES = [(f"{one.uid}: {panel.title}", query.expr) for one in ALL for panel in one.panels for query in panel.queries]
 QUERIES += [(f"{one.uid}: ${var['name']}", var["query"]["query"]) for one in ALL for var in one.variables]
@@ -71,6 +79,14 @@ def test_every_condition_that_is_asked_for_has_a_metric() -> None:
     asked = {kind for _, expr in QUERIES for kinds in CONDITION.findall(expr) for kind in kinds.split("|")}
     assert {"DeadlineAtRisk", "BudgetAtRisk", "CheckpointFailing", "ProgressUnreachable", "StartBlocked"} <= asked
     assert asked <= set(CONDITIONS)
+
+
+# Breaks if a new metric of jobs is in no picture, or a new condition in no table of jobs in trouble.
+def test_every_metric_and_condition_of_a_job_is_in_a_picture(known: dict[str, set[str]]) -> None:
+    of_jobs = {name for name in known if name.startswith("holdfast_job_")}
+    shown = {name for where, expr in QUERIES for name, _ in METRIC.findall(expr) if where.startswith("holdfast-")}
+    assert of_jobs - shown == set(NOT_SHOWN)
+    assert set(CONDITIONS) - set(TROUBLE.split("|")) == set(NO_TROUBLE)
 
 
 # Breaks if a legend shows an empty name.

@@ -1,7 +1,8 @@
 """`mlflow_variables`: the run of an MLflow server into which all attempts of a job log.
 
 MLflow accepts only ids of runs that its server has given, so the run is found by a tag with the UID of the job. It is
-made for the first attempt. MLflow's own library is not needed: four requests of its REST API are.
+made for the first attempt. If two attempts overlap, or an answer gets lost, there may be two such runs: the oldest one
+counts. MLflow's own library is not needed: four requests of its REST API are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ..verdict_files import say
 WANTED = "HOLDFAST_TRACKING_MLFLOW"
 RUN = "MLFLOW_RUN_ID"
 TAG = "holdfast.job-uid"
-SECONDS = 5.0  # for each answer: the program waits for it
+SECONDS = 10.0  # for all answers together: the program waits for them
+ANSWER_SECONDS = 5.0  # for one of them
 PAUSE = 1.0  # before a request is sent once more
 MAX_ANSWER = 1 << 20
 
@@ -38,12 +40,23 @@ def mlflow_variables(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     try:
         server = _Server(environment)
-        found = server.find_run() or server.make_run()
+        found = server.find_run()
+        if found is None:
+            made = server.make_run()
+            found = server.find_run() or made
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         say(f"MLflow: no run for this job ({_words(error)}); what this attempt logs goes into a run of its own")
         return {}
     say(f"MLflow: this attempt logs into run {found}")
     return {RUN: found}
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: the credentials would go to another server with it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Nothing to ask instead."""
+        return
 
 
 class _Server:
@@ -57,7 +70,9 @@ class _Server:
         host = url.netloc.rpartition("@")[2]
         self._base = urllib.parse.urlunsplit((url.scheme, host, url.path.rstrip("/"), "", ""))
         self._headers = {"Content-Type": "application/json", **_authorization(url, environment)}
-        self._context = _tls(environment) if url.scheme == "https" else None
+        handlers = [urllib.request.HTTPSHandler(context=_tls(environment))] if url.scheme == "https" else []
+        self._opener = urllib.request.build_opener(_NoRedirect, *handlers)
+        self._deadline = time.monotonic() + SECONDS
         self._job, self._uid = environment.get("HOLDFAST_JOB", ""), environment.get("HOLDFAST_JOB_UID", "")
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self._uid):
             raise ValueError("HOLDFAST_JOB_UID is not set")
@@ -67,7 +82,8 @@ class _Server:
 
     def find_run(self) -> str | None:
         """The id of the oldest run with the tag; None if there is none."""
-        wanted = {"filter": f"tags.`{TAG}` = '{self._uid}'", "order_by": ["attributes.start_time ASC"]}
+        order = ["attributes.start_time ASC", "attributes.run_id ASC"]  # two attempts find the same one
+        wanted = {"filter": f"tags.`{TAG}` = '{self._uid}'", "order_by": order}
         found = self._call("runs/search", {**wanted, "experiment_ids": [self._experiment], "max_results": 1})
         runs = found.get("runs") or []
         return _id(runs[0]["info"]["run_id"]) if runs else None
@@ -103,17 +119,32 @@ class _Server:
                 raise
         except OSError:
             pass
-        time.sleep(PAUSE)
+        time.sleep(min(PAUSE, self._seconds_left()))
         return self._ask(what, body)
+
+    def _seconds_left(self) -> float:
+        """TimeoutError if there are none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no answer within {SECONDS:g} s")
+        return left
 
     def _ask(self, what: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._base}/api/2.0/mlflow/{what}", data, self._headers)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=SECONDS, context=self._context) as answer:  # noqa: S310
-            decoded = json.loads(answer.read(MAX_ANSWER) or b"{}")
+        with self._opener.open(request, timeout=min(ANSWER_SECONDS, self._seconds_left())) as answer:
+            decoded = json.loads(self._read(answer) or b"{}")
         if not isinstance(decoded, dict):
             raise TypeError(f"{what.partition('?')[0]}: the answer is not an object")
         return decoded
+
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        """The body, part by part: a server that sends a byte now and then has the same time as others."""
+        data = b""
+        while len(data) < MAX_ANSWER and (part := answer.read1(MAX_ANSWER - len(data))):
+            data += part
+            self._seconds_left()
+        return data
 
 
 def _authorization(url: urllib.parse.SplitResult, environment: Mapping[str, str]) -> dict[str, str]:

@@ -26,6 +26,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.heard: list[tuple[str, str | None]] = []
         self.fails: list[int] = []  # statuses of the next answers
         self.says: bytes | None = None
+        self.redirects_to = ""
+        self.trickles = False
+        self.is_over = threading.Event()
+        self.between = lambda: None  # before a run is made
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: a test breaks connections."""
 
     @property
     def uri(self) -> str:
@@ -49,6 +56,7 @@ class Server(http.server.ThreadingHTTPServer):
                 "runs": [{"info": {"run_id": run["id"]}} for run in runs[: body["max_results"]]]
             } if runs else {}
         assert what == "runs/create"
+        self.between()
         self.runs.append({**body, "id": f"run{len(self.runs)}"})
         return 200, {"run": {"info": {"run_id": self.runs[-1]["id"]}}}
 
@@ -62,9 +70,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.heard.append((self.path.partition("?")[0], self.headers.get("Authorization")))
         status, said = (self.server.fails.pop(0), {}) if self.server.fails else self.server.answer(self.path, body)
         data = self.server.says if self.server.says is not None else json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
+        if self.server.redirects_to:
+            self.send_response(307 if self.command == "GET" else 302)
+            self.send_header("Location", self.server.redirects_to + self.path)
+        else:
+            self.send_response(status)
+        self.send_header("Content-Length", str(len(data) + 1000 * self.server.trickles))
         self.end_headers()
+        while self.server.trickles and not self.server.is_over.wait(0.01):
+            self.wfile.write(b" ")
         self.wfile.write(data)
 
     do_POST = do_GET  # noqa: N815
@@ -79,6 +93,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     found = Server()
     threading.Thread(target=found.serve_forever, daemon=True).start()
     yield found
+    found.is_over.set()
     found.shutdown()
     found.server_close()
 
@@ -147,7 +162,50 @@ def test_the_credentials_of_mlflow_are_used_and_never_said(server: Server, capsy
     run_of(server, MLFLOW_TRACKING_TOKEN="t0ken", **user)
     run_of(server, MLFLOW_TRACKING_URI=server.uri.replace("//", "//ada:s3cret@"))
     basic = "Basic " + base64.b64encode(b"ada:s3cret").decode()
-    assert [said for path, said in server.heard if path.endswith("search")] == [basic, "Bearer t0ken", basic]
+    assert [said for path, said in server.heard if path.endswith("search")] == [basic, basic, "Bearer t0ken", basic]
     server.fails = [500] * 2
     run_of(server, MLFLOW_TRACKING_URI=server.uri.replace("//", "//ada:s3cret@"))
     assert "s3cret" not in "".join(capsys.readouterr())
+
+
+def test_two_attempts_that_make_a_run_at_once_use_the_same_one(server: Server) -> None:
+    """Breaks if the attempts of one job log into two runs because they overlap."""
+    tags = [{"key": TAG, "value": UID}]
+    server.between = lambda: server.runs.append({"id": "of-the-other", "experiment_id": "0", "tags": tags})
+    assert run_of(server) == "of-the-other"
+
+
+def test_an_answer_that_gets_lost_makes_no_second_curve(server: Server) -> None:
+    """Breaks if this attempt logs into the second run, and all later ones into the first."""
+
+    def lose() -> None:
+        if not server.runs:
+            server.between = lambda: None
+            server.answer("/api/2.0/mlflow/runs/create", {"tags": [{"key": TAG, "value": UID}], "experiment_id": "0"})
+            raise ConnectionResetError
+
+    server.between = lose
+    assert [run_of(server), run_of(server)] == ["run0", "run0"]
+    assert len(server.runs) == 2
+
+
+def test_credentials_do_not_follow_a_redirect(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Breaks if the token goes to the host that a redirect names."""
+    with Server() as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        server.redirects_to = other.uri
+        for name in ("", "faces"):  # a POST, and a GET
+            assert run_of(server, MLFLOW_TRACKING_TOKEN="t0ken", MLFLOW_EXPERIMENT_NAME=name) is None
+        other.shutdown()
+        assert other.heard == []
+    assert "HTTP status 302" in capsys.readouterr().err
+
+
+def test_a_server_that_is_slow_costs_a_bounded_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Breaks if a server that answers byte by byte keeps the program from training."""
+    monkeypatch.setattr(mlflow_run, "SECONDS", 0.2)
+    server.trickles = True
+    assert run_of(server) is None
+    assert "no answer within 0.2 s" in capsys.readouterr().err

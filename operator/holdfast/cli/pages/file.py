@@ -1,0 +1,29 @@
+"""Write a page into a file, or to the standard output."""
+
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.text import Text
+
+from holdfast.cli.errors import CliError
+from holdfast.cli.terminal.console import error_console
+from holdfast_train.exchange.progress_bar import format_size
+
+STDOUT: Final = "-"
+
+
+def write_page(text: str, to: str, *, option: str) -> None:
+    """Write the document into the file `to`, and say so. CliError, which names the option, if it cannot be written."""
+    content = text.encode(errors="replace")
+    if to == STDOUT:
+        typer.echo(content, nl=False)
+        return
+    path = Path(to)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise CliError(
+            f"{path} cannot be written: {error.strerror or error}", hint=f"give another file with {option}"
+        ) from error
+    error_console().print(Text(f"wrote {path}, {format_size(len(content))}"))
