@@ -1,10 +1,10 @@
 """A package from a stranger: whatever package.json and the tests say, the answer is a PackageError."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from holdfast_train.package.folder import TESTS, file_entry, open_package
 from holdfast_train.package.retest import retest
 from holdfast_train.package.selftest import Assessment
 
-NOT = [None, True, 1, 1.5, "x", [], ["x"], [1], {}, {"x": 1}, [[]], "\0"]
+NOT: Final[Sequence[Any]] = [None, True, 1, 1.5, "x", [], ["x"], [1], {}, {"x": 1}, [[]], "\0"]
 """Values of every kind, at a place where another kind belongs."""
 
 
