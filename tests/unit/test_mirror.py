@@ -99,7 +99,6 @@ ELSEWHERE = (
     Elsewhere("trainer/package", "model_card variants", "real exports", "tests/integration/trainer/package"),
     Elsewhere("trainer/package", "errors", EXCEPTIONS, "tests/unit/trainer/package"),
     Elsewhere("trainer/package", "folder", "what is no package", "tests/unit/trainer/package/test_loader.py"),
-    Elsewhere("trainer/package", "retest", "a copied package", "tests/unit/trainer/package/test_selftest.py"),
     Elsewhere("trainer/restore", "into_objects", "runs that resume", "tests/unit/trainer/run/test_run.py"),
     Elsewhere("trainer/restore", "lazy_tensors restored", "loading", "tests/unit/trainer/restore/test_load.py"),
     Elsewhere("trainer/save", "writer", "saves up to the commit", "tests/unit/trainer/save/test_saver.py"),

@@ -40,10 +40,12 @@ examples:
 """
 TEST: Final = """\
 Test a package where it is used: the hashes of all files, and the outputs of each variant whose runtime is installed
-here. It needs no torch, unless a variant is a program of torch.export.
+here. It needs no torch. A program of torch.export (pt2) may contain code that runs when it is opened, so it is tested
+only with --run-code.
 
-example:
+examples:
   holdfast-train test-package vit-faces
+  holdfast-train test-package vit-faces --run-code
 """
 
 
@@ -88,6 +90,8 @@ def add_test(commands: "Commands") -> None:
         help="test a package on this machine",
     )  # fmt: skip
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder with package.json")
+    parser.add_argument("--run-code", action="store_true",
+        help="also test pt2, whose file may contain code: only for packages of people whom you trust")  # fmt: skip
 
 
 def _package(options: argparse.Namespace) -> CommandCode:
@@ -168,7 +172,7 @@ def _problem(place: str, arguments: list[str]) -> "Problem":
 def _test(options: argparse.Namespace) -> CommandCode:
     from holdfast_train.package.retest import retest  # noqa: PLC0415
 
-    found = retest(options.folder, _say)
+    found = retest(options.folder, _say, run_code=options.run_code)
     bad = False
     for variant, result in found.items():
         if isinstance(result, str):

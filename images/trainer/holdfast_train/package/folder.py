@@ -15,10 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast_train.package.errors import PackageError
+from holdfast_train.package.document import parse, read_json
+from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.problem import Tensor
 
-__all__ = ["FILE", "TESTS", "VERSION", "Opened", "file_entry", "open_package", "tensor_entries", "verify", "write_json"]
+__all__ = [
+    "FILE",
+    "TESTS",
+    "VERSION",
+    "Opened",
+    "file_entry",
+    "open_package",
+    "tensor_entries",
+    "verify",
+    "verify_variant",
+    "write_json",
+]
 
 VERSION: Final = 1
 FILE: Final = "package.json"
@@ -53,28 +65,20 @@ def open_package(folder: str | os.PathLike[str]) -> Opened:
             text = stream.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise PackageError(f"{place} is not a package: it has no {FILE}, which is written last") from error
+    except (OSError, ValueError) as error:
+        raise PackageError(f"{file} cannot be read: {error}") from error
     if len(text) > MOST_BYTES:
         raise PackageError(f"{file} has over {MOST_BYTES >> 20} MiB; it is not of this program")
     try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.get("v") != VERSION:
-            found = document.get("v") if isinstance(document, dict) else document
-            raise PackageError(f"{file} has the version {found!r}; this program reads version {VERSION}")
-        problem = document["problem"]
-        opened = Opened(
-            place, document, _tensors(problem["inputs"]), _tensors(problem["outputs"]),
-            {str(name): (int(least), int(most)) for name, (least, most) in problem["dims"].items()},
-        )  # fmt: skip
-        for entry in opened.variants.values():
-            for name in (entry["model"], *entry["files"]):
-                _inside(place, name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PackageError(f"{file} is damaged: {type(error).__name__}: {error}") from error
-    return opened
-
-
-def _tensors(entries: Any) -> dict[str, Tensor]:
-    return {one["name"]: Tensor(one["dtype"], tuple(one["shape"])) for one in entries}
+        document = read_json(text)
+        version = document.get("v") if isinstance(document, dict) else None
+        if version == VERSION:
+            inputs, outputs, dims = parse(document)
+    except (ValueError, ProblemError) as error:
+        raise PackageError(f"{file} is damaged: {error}") from error
+    if version != VERSION:
+        raise PackageError(f"{file} has the version {version!r:.40}; this program reads version {VERSION}")
+    return Opened(place, document, inputs, outputs, dims)
 
 
 def tensor_entries(tensors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
@@ -83,9 +87,13 @@ def tensor_entries(tensors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """The path of a file of the package. PackageError if the name leads out of it."""
+    """The path of a file of the package. PackageError if the name, or a link, leads out of it."""
     path = folder / name
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise PackageError(f"{folder / FILE} names the file {name!r}, which cannot be found: {error}") from error
+    if not is_inside:
         raise PackageError(f"{folder / FILE} names the file {name!r}, which is outside of the package")
     return path
 
@@ -104,10 +112,23 @@ def verify(package: Opened, files: Mapping[str, Mapping[str, Any]]) -> None:
     """PackageError names the first file that is missing or has changed."""
     for name, entry in files.items():
         path = _inside(package.folder, name)
-        if not path.is_file():
+        try:
+            is_there = path.is_file()
+            is_same = is_there and path.stat().st_size == entry["bytes"] and _digest(path) == entry["sha256"]
+        except OSError as error:
+            raise PackageError(f"{path} cannot be read: {error}") from error
+        if not is_there:
             raise PackageError(f"{package.folder} lacks the file {name}; copy the package again")
-        if path.stat().st_size != entry["bytes"] or _digest(path) != entry["sha256"]:
+        if not is_same:
             raise PackageError(f"{path} has changed since the package was made; copy the package again")
+
+
+def verify_variant(package: Opened, name: str) -> None:
+    """PackageError if a file of this variant is missing or has changed, or if it has none."""
+    entry = package.variants[name]
+    if entry["model"] not in entry["files"]:
+        raise PackageError(f"variant {name!r} of {package.folder} could not be made: it has no file")
+    verify(package, entry["files"])
 
 
 def write_json(folder: Path, document: Mapping[str, Any]) -> None:

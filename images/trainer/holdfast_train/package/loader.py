@@ -14,14 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from holdfast_train.package import worker
+from holdfast_train.package.document import CODE
 from holdfast_train.package.errors import PackageError, WorkerError
-from holdfast_train.package.folder import Opened, open_package, verify
+from holdfast_train.package.folder import Opened, open_package, verify_variant
 from holdfast_train.package.problem import Arrays, Call, Problem, Tensor, check
 
-__all__ = ["Model", "fixed_dims", "is_installed", "is_runnable", "load", "placeholder"]
+__all__ = ["Model", "fixed_dims", "is_installed", "is_runnable", "load", "may_run_code", "placeholder"]
 
-PREFERRED: Final = ("onnx", "pt2", "onnx-fp16", "onnx-int8")
-"""The most exact first, and of these the one whose runtime is smaller."""
+PREFERRED: Final = ("onnx", "onnx-fp16", "onnx-int8")
+"""The most exact first."""
 START_SECONDS: Final = 300.0
 
 
@@ -184,9 +185,10 @@ def load(
 ) -> Model:
     """Open one variant of the package in `folder`.
 
-    `variant`: default: the most exact one that passed its test and whose runtime is installed. `isolated`: run it in a
-    process of its own, so an abort of the runtime is an error and not the end of this program. `seconds`: a longer call
-    is ended, with WorkerError.
+    `variant`: default: the most exact one that passed its test, whose runtime is installed, and whose files contain no
+    code. A file of pt2 may contain code that runs when it is opened: ask for "pt2" only if you trust its maker.
+    `isolated`: run it in a process of its own, so an abort of the runtime is an error and not the end of this program.
+    `seconds`: a longer call is ended, with WorkerError.
 
     PackageError if there is no package or no such variant, or if a file is missing or has changed.
     """
@@ -199,20 +201,25 @@ def load(
         raise PackageError(f"variant {chosen!r} does not run by itself: it is {entry['runtime']}; use the files")
     if not is_installed(entry):
         raise PackageError(f"variant {chosen!r} needs {entry['runtime']}, which is not installed here")
-    verify(package, entry["files"])
+    verify_variant(package, chosen)
     return Model(package, chosen, isolated=isolated, seconds=seconds)
 
 
 def _best(package: Opened) -> str:
     runnable = [
         name for name, entry in package.variants.items()
-        if is_runnable(entry) and (entry.get("tested") or {}).get("passed")
+        if is_runnable(entry) and not may_run_code(entry) and entry["tested"]["passed"]
     ]  # fmt: skip
     order = [name for name in PREFERRED if name in runnable] + [name for name in runnable if name not in PREFERRED]
     for name in order:
         if is_installed(package.variants[name]):
             return name
     needed = sorted({str(package.variants[name]["runtime"]) for name in runnable})
+    if not needed and any(may_run_code(entry) and entry["tested"]["passed"] for entry in package.variants.values()):
+        raise PackageError(
+            f"{package.folder} has only the variant {CODE[0]!r}, whose file may contain code; "
+            f"if you trust its maker, ask for it: load(..., {CODE[0]!r})"
+        )
     if not needed:
         raise PackageError(f"no variant of {package.folder} passed its test; make the package again")
     raise PackageError(f"no variant of {package.folder} can run here; install one of: {', '.join(needed)}")
@@ -221,6 +228,11 @@ def _best(package: Opened) -> str:
 def is_runnable(entry: Mapping[str, Any]) -> bool:
     """True if there is a runtime for this variant; weights alone have none."""
     return entry["runtime"] in worker.RUNTIMES
+
+
+def may_run_code(entry: Mapping[str, Any]) -> bool:
+    """True if opening a file of this variant may run code that the file contains."""
+    return bool(entry["runtime"] == CODE[1])
 
 
 def is_installed(entry: Mapping[str, Any]) -> bool:

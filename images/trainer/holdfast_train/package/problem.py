@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast_train.package.errors import InputError, ProblemError
 
-__all__ = ["Arrays", "Call", "Problem", "Score", "Tensor", "check"]
+__all__ = ["Arrays", "Call", "Problem", "Score", "Tensor", "check", "check_tensors"]
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
@@ -66,19 +66,7 @@ class Problem:
     """The model's state_dict -> the tensors of safetensors/, for another program's names."""
 
     def __post_init__(self) -> None:
-        for what, tensors in (("inputs", self.inputs), ("outputs", self.outputs)):
-            if not tensors:
-                raise ProblemError(f"{what} is empty; name at least one tensor")
-            for name, tensor in tensors.items():
-                _check_tensor(f"{what}[{name!r}]", name, tensor, self.dims)
-        for symbol, (least, most) in self.dims.items():
-            if not NAME.fullmatch(symbol):
-                raise ProblemError(f"dims[{symbol!r}] is not a name; allowed: letters, digits and _, at most 64")
-            if not 1 <= least <= most <= MOST:
-                raise ProblemError(f"dims[{symbol!r}] is ({least}, {most}); allowed: 1 <= least <= largest <= {MOST}")
-        used = {part for tensor in self.inputs.values() for part in tensor.shape if isinstance(part, str)}
-        if unused := [symbol for symbol in self.dims if symbol not in used]:
-            raise ProblemError(f"dims names {unused[0]!r}, which no input has; remove it, or put it into a shape")
+        check_tensors(self.inputs, self.outputs, self.dims)
         if not self.examples:
             raise ProblemError("examples is empty; give at least one real input")
         for number, example in enumerate(self.examples):
@@ -86,6 +74,25 @@ class Problem:
                 check("examples[" + str(number) + "]", example, self.inputs, self.dims)
             except InputError as error:
                 raise ProblemError(str(error)) from error
+
+
+def check_tensors(
+    inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dims: Mapping[str, tuple[int, int]]
+) -> None:
+    """ProblemError says which name, type or size is not allowed."""
+    for what, tensors in (("inputs", inputs), ("outputs", outputs)):
+        if not tensors:
+            raise ProblemError(f"{what} is empty; name at least one tensor")
+        for name, tensor in tensors.items():
+            _check_tensor(f"{what}[{name!r}]", name, tensor, dims)
+    for symbol, (least, most) in dims.items():
+        if not NAME.fullmatch(symbol):
+            raise ProblemError(f"dims[{symbol!r}] is not a name; allowed: letters, digits and _, at most 64")
+        if not 1 <= least <= most <= MOST:
+            raise ProblemError(f"dims[{symbol!r}] is ({least}, {most}); allowed: 1 <= least <= largest <= {MOST}")
+    used = {part for tensor in inputs.values() for part in tensor.shape if isinstance(part, str)}
+    if unused := [symbol for symbol in dims if symbol not in used]:
+        raise ProblemError(f"dims names {unused[0]!r}, which no input has; remove it, or put it into a shape")
 
 
 def _check_tensor(place: str, name: str, tensor: Tensor, dims: Mapping[str, tuple[int, int]]) -> None:

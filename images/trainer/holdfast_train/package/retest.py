@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.package.errors import PackageError
-from holdfast_train.package.folder import TESTS, Opened, open_package, verify
-from holdfast_train.package.loader import Model, is_installed, is_runnable
+from holdfast_train.package.folder import TESTS, Opened, open_package, verify, verify_variant
+from holdfast_train.package.loader import Model, is_installed, is_runnable, may_run_code
 from holdfast_train.package.problem import Arrays, check
 from holdfast_train.package.selftest import Assessment, Bar, judge
 
@@ -19,20 +19,31 @@ MOST_DRIFT: Final = 0.05
 
 def read_tests(package: Opened) -> tuple[list[Arrays], list[Arrays]]:
     """The inputs and expected outputs that a package has. PackageError if the file is missing or has changed."""
-    from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
+    from safetensors import SafetensorError  # noqa: PLC0415 - an extra
+    from safetensors.numpy import load_file  # noqa: PLC0415
 
     tests = package.document["tests"]
     verify(package, {TESTS: tests})
     inputs: list[dict[str, Any]] = [{} for _ in tests["cases"]]
     outputs: list[dict[str, Any]] = [{} for _ in tests["cases"]]
-    for key, array in load_file(package.folder / TESTS).items():
-        number, side, name = key.split("/")
-        (inputs if side == "in" else outputs)[int(number)][name] = array
+    try:
+        for key, array in load_file(package.folder / TESTS).items():
+            number, side, name = key.split("/")
+            {"in": inputs, "out": outputs}[side][int(number)][name] = array
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise PackageError(f"{package.folder / TESTS} is damaged: {type(error).__name__}: {error}") from error
+    for case, (one, wanted) in enumerate(zip(inputs, outputs, strict=True)):
+        sizes = check(f"test {case}", one, package.inputs, package.dims)
+        check(f"the answer of test {case}", wanted, package.outputs, package.dims, sizes)
     return list(inputs), list(outputs)
 
 
-def retest(folder: Path, progress: Callable[[str], None] = lambda _: None) -> dict[str, Assessment | str]:
+def retest(
+    folder: Path, progress: Callable[[str], None] = lambda _: None, *, run_code: bool = False
+) -> dict[str, Assessment | str]:
     """By variant: what its test finds here, or in words why it cannot run. Hashes of all files are checked.
+
+    `run_code`: also open files that may contain code, those of pt2.
 
     The score needs the data of the problem, so it is not measured again: a variant that the score admitted has to agree
     with torch as it did when it was made.
@@ -43,12 +54,14 @@ def retest(folder: Path, progress: Callable[[str], None] = lambda _: None) -> di
     for name, entry in package.variants.items():
         progress(f"testing {name}")
         try:
-            verify(package, entry["files"])
+            verify_variant(package, name)
         except PackageError as error:
             found[name] = Assessment(passed=False, why=str(error))
             continue
         if not is_runnable(entry):
             found[name] = "its files are intact; it does not run by itself"
+        elif may_run_code(entry) and not run_code:
+            found[name] = "its files are intact; it may contain code, and is tested only with --run-code"
         elif not is_installed(entry):
             found[name] = f"its files are intact; {entry['runtime']} is not installed here"
         else:

@@ -94,6 +94,8 @@ RUNTIMES: dict[str, tuple[str, Callable[[str, Sequence[str], Sequence[str]], Run
 def main(argv: Sequence[str]) -> None:
     """Answer calls until standard input ends. The first frame says that the model is loaded."""
     runtime, path, inputs, outputs = argv
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch.export.load falls back to pickle otherwise
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a runtime prints must not stand between the frames
     try:

@@ -16,6 +16,7 @@ __all__ = ["SAMPLES", "AddRows", "SeriesFeed"]
 SAMPLES: Final = "samplesPerSecond"
 EVERY: Final = 1.0  # seconds between two messages
 WAITING: Final = 20_000  # rows that wait for a writer process
+HELD: Final = 300  # rows with copies on a GPU that wait for the thread: each copy takes memory of the GPU
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class SeriesFeed:
     """The measured values of one Run, on their way to `send`, which returns False if there is no writer process now.
 
     `note` is for the training thread. It reads no value from a GPU: it copies the value there, because a program may
-    write into it again, and a thread reads the copy.
+    write into it again, and a thread reads the copy. It raises nothing: a row whose values cannot be copied is left
+    out, and so is a row with copies while HELD others wait.
     """
 
     def __init__(self, send: Callable[[AddRows], bool]) -> None:
@@ -41,16 +43,31 @@ class SeriesFeed:
         self._rated: tuple[float, float] | None = None  # when the rate was computed last, and the samples until then
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._has_begun = False
+        self._has_begun = self._has_complained = False
 
     def note(self, step: int, measured: Mapping[str, Any], samples: Any) -> None:
         """`measured` belongs to `step`. `samples`: the sum over all steps of this process."""
-        if measured or samples:
-            if not self._has_begun:
-                self._begin()
-            values = {name: v if type(v) is float else _held(v) for name, v in measured.items()}
-            total = samples if type(samples) is float else _held(samples)
-            self._noted.append((step, time.time(), values, total))
+        try:
+            if measured or samples:
+                self._note(step, measured, samples)
+        except Exception as error:  # noqa: BLE001 - such as a GPU without memory; the training goes on
+            self._leave_out(step, f"{type(error).__name__}: {error}")
+
+    def _note(self, step: int, measured: Mapping[str, Any], samples: Any) -> None:
+        if not self._has_begun:
+            self._begin()
+        if len(self._noted) >= HELD and any(map(_is_on_gpu, (*measured.values(), samples))):
+            self._leave_out(step, f"{HELD} rows with values on a GPU wait to be read")
+            return
+        values = {name: v if type(v) is float else _held(v) for name, v in measured.items()}
+        total = samples if type(samples) is float else _held(samples)
+        self._noted.append((step, time.time(), values, total))
+
+    def _leave_out(self, step: int, why: str) -> None:
+        """Say once why a row is not in the history."""
+        if not self._has_complained:
+            self._has_complained = True
+            say(f"the history lacks step {step}, and perhaps others: {why[:500]}")
 
     def flush(self) -> None:
         """Send everything that was noted."""
@@ -111,11 +128,13 @@ class SeriesFeed:
         return False
 
 
+def _is_on_gpu(value: Any) -> bool:
+    return not getattr(value, "is_cpu", True)
+
+
 def _held(value: Any) -> Any:
     """`value` as it is now: a number, or a copy on its GPU."""
-    if getattr(value, "is_cpu", True):
-        return _number(value)
-    return value.clone()
+    return value.clone() if _is_on_gpu(value) else _number(value)
 
 
 def _number(value: Any) -> float | None:

@@ -21,13 +21,14 @@ from holdfast_train.errors import (
 from holdfast_train.format.names import log_seq
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import FOLDER, MOST_BYTES, Header, Segment, attempt_of, decode
+from holdfast_train.series.selection import select
 from holdfast_train.series.thinning import thin
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.parallel import THREADS
 
 __all__ = ["History", "Part", "Row", "read_history"]
 
-MOST_SEGMENTS: Final = 20_000
+MOST_SEGMENTS: Final = 2_000
 MOST_GAPS: Final = 100
 FEWEST_OF_SEGMENT: Final = 8  # rows of a segment that are kept, however many segments there are
 
@@ -75,16 +76,21 @@ class History:
     gaps: Sequence[str]
 
 
-def read_history(storage: Storage, *, most_rows: int = 100_000, job_uid: str | None = None) -> History:
+def read_history(
+    storage: Storage, *, most_rows: int = 100_000, most_segments: int = MOST_SEGMENTS, job_uid: str | None = None
+) -> History:
     """The history of the job that owns the prefix, or of the job `job_uid`, with about `most_rows` rows.
 
     An earlier job with the same prefix has a history of its own; one of the gaps names it. If a program started again
     within an attempt, the rows that it trained again take the place of those before. More rows than `most_rows` are
-    thinned, to two at least for each attempt. StorageUnreachableError, and other StorageErrors if the prefix cannot be
-    listed; whatever else cannot be read is a gap.
+    thinned, to two at least for each attempt. Of more than `most_segments` segments, as many are read as that, spread
+    over the steps of each attempt; one of the gaps says it. StorageUnreachableError, and other StorageErrors if the
+    prefix cannot be listed; whatever else cannot be read is a gap.
     """
     gaps: list[str] = []
-    entries = list(_chosen(storage.entries(FOLDER), gaps))
+    listed = list(_sound(storage.entries(FOLDER), gaps))
+    entries, left_out = select(listed, most_segments)
+    gaps += [left_out] if left_out else []
     state = _newest_state(storage, gaps)
     share = max(FEWEST_OF_SEGMENT, 4 * most_rows // max(1, len(entries)))
     segments = list(_read(storage, entries, share, gaps))
@@ -94,18 +100,15 @@ def read_history(storage: Storage, *, most_rows: int = 100_000, job_uid: str | N
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         gaps.append(f"another job used this prefix before ({strangers[0]}{more}); its rows are not shown here")
     state = None if state is None or state.owner is None or state.owner.job_uid != owner else state
-    gaps += _missing(own, state, {entry.key for entry in entries})
+    gaps += _missing(own, state, {entry.key for entry in listed})
     if len(gaps) > MOST_GAPS:
         gaps[MOST_GAPS - 1 :] = [f"{len(gaps) - MOST_GAPS + 1} more segments cannot be read"]
     return History(_thinned(_parts(own, state), most_rows), gaps)
 
 
-def _chosen(entries: Sequence[Entry], gaps: list[str]) -> Iterator[Entry]:
+def _sound(entries: Sequence[Entry], gaps: list[str]) -> Iterator[Entry]:
     """The segments that are worth reading."""
-    ordered = sorted(entries, key=lambda entry: (entry.modified_at, entry.key))
-    if len(ordered) > MOST_SEGMENTS:
-        gaps.append(f"the oldest {len(ordered) - MOST_SEGMENTS} of {len(ordered)} segments are not read")
-    for entry in ordered[-MOST_SEGMENTS:]:
+    for entry in sorted(entries, key=lambda entry: (entry.modified_at, entry.key)):
         if attempt_of(entry.key) is None:
             gaps.append(f"{entry.key[:120]!r} has not the name of a segment; it is left out")
         elif entry.size > MOST_BYTES:
@@ -133,7 +136,9 @@ def _read(storage: Storage, entries: Sequence[Entry], share: int, gaps: list[str
 
     def read(entry: Entry) -> Segment | str:
         try:
-            found = decode(entry.key, storage.get(entry.key))
+            data = bytearray(entry.size)  # not more, even if it grows meanwhile
+            storage.read_into(entry.key, 0, memoryview(data))
+            found = decode(entry.key, bytes(data))
         except KeyMissingError:
             return f"{entry.key} was deleted while the history was read"
         except StorageUnreachableError:

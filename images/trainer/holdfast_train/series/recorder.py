@@ -109,6 +109,14 @@ class SeriesRecorder:
             say(f"the history of steps {lost[0].step} to {lost[-1].step} is not written: the storage did not take it")
 
     def _work(self) -> None:
+        try:
+            self._write_until_end()
+        finally:  # nothing waits for a thread that is gone
+            with self._changed:
+                self._has_ended = True
+                self._changed.notify_all()
+
+    def _write_until_end(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_due, self._seconds_left())
@@ -116,7 +124,7 @@ class SeriesRecorder:
                     continue
                 self._at_work, self._rows = self._rows, []
                 request, is_last = self._requested, self._has_ended
-            left = self._write(self._at_work, is_last=is_last) if self._at_work else []
+            left = self._tried(self._at_work, is_last=is_last) if self._at_work else []
             with self._changed:
                 self._rows, self._at_work = [*left, *self._rows], []
                 self._served = request
@@ -132,6 +140,20 @@ class SeriesRecorder:
     def _seconds_left(self) -> float:
         return max(0.0, self._due - self._clock())
 
+    def _tried(self, rows: Sequence[Row], *, is_last: bool) -> Sequence[Row]:
+        """As `_write`. Whatever fails is said once, and the rows wait."""
+        try:
+            left = self._write(rows, is_last=is_last)
+        except Exception as error:  # noqa: BLE001 - the thread has to live: each save would wait for it
+            if not self._has_complained:
+                what = error if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
+                say(f"the history of the training cannot be written: {what}; training goes on and tries again")
+            self._has_complained = True
+            return rows
+        if not left:
+            self._has_complained = False
+        return left
+
     def _write(self, rows: Sequence[Row], *, is_last: bool) -> Sequence[Row]:
         """Write one segment with `rows`. The rows that have to wait: none, or all."""
         shown = thin(rows, MOST_ROWS)
@@ -145,15 +167,8 @@ class SeriesRecorder:
             if len(data) > allowed:
                 return rows
         key = new_key(rows[0].step, self._header.attempt)
-        try:
-            with self._storage.within(PATIENCE, at_most=2 * PATIENCE):
-                self._storage.put_if_absent(key, data)  # False only if an answer was lost: the key is new
-        except StorageError as error:
-            if not self._has_complained:
-                say(f"the history of the training cannot be written: {error}; training goes on and tries again")
-            self._has_complained = True
-            return rows
-        self._has_complained = False
+        with self._storage.within(PATIENCE, at_most=2 * PATIENCE):
+            self._storage.put_if_absent(key, data)  # False only if an answer was lost: the key is new
         self._bytes -= max(len(data), COST)
         with self._changed:
             self._unnamed.append(key)

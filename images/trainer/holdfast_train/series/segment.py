@@ -28,6 +28,7 @@ __all__ = [
     "attempt_of",
     "decode",
     "encode",
+    "first_step_of",
     "new_key",
 ]
 
@@ -87,6 +88,12 @@ def encode(header: Header, rows: Sequence[Row]) -> bytes:
         lines.append([row.step, round(row.at * 1000), {name: stored_number(v) for name, v in row.values.items()}])
     text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
     return gzip.compress(text.encode(), mtime=0)
+
+
+def first_step_of(key: str) -> int:
+    """The first step of the segment with the name `key`; 0 if it is not such a name."""
+    found = _KEY.fullmatch(key)
+    return 0 if found is None else int(found[1])
 
 
 def decode(key: str, data: bytes) -> Segment:

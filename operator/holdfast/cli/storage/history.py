@@ -13,6 +13,7 @@ from holdfast_train.series.history import History, read_history
 PATIENCE: Final = 5.0  # seconds that the storage may not answer
 LIMIT: Final = 20.0  # seconds for all of it
 MOST_ROWS: Final = 10_000
+MOST_SEGMENTS: Final = 300  # each is a request
 
 
 async def history_of(client: Client, job: TrainingJob, endpoint: str | None = None) -> History:
@@ -32,4 +33,4 @@ def _read(found: Found, uid: str | None) -> History:
     with explained():
         storage = found.open()
         with storage.within(PATIENCE, at_most=LIMIT):
-            return read_history(storage, most_rows=MOST_ROWS, job_uid=uid)
+            return read_history(storage, most_rows=MOST_ROWS, most_segments=MOST_SEGMENTS, job_uid=uid)

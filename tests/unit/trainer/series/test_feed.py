@@ -112,3 +112,44 @@ def test_a_step_without_values_has_no_row() -> None:
     feed.note(1, {}, 0.0)
     feed.close()
     assert writer.rows == []
+
+
+class OnGpu:
+    """A value on a GPU, which may have no memory for its copy."""
+
+    is_cpu = False
+
+    def __init__(self, value: float, *, has_memory: bool = True) -> None:
+        self.value, self.has_memory = value, has_memory
+
+    def clone(self) -> "OnGpu":
+        if not self.has_memory:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self
+
+    def __float__(self) -> float:
+        return self.value
+
+
+# Breaks if a copy that fails ends the training: `note` runs in its thread.
+def test_a_gpu_without_memory_costs_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Writer()
+    feed = SeriesFeed(writer)
+    for step in range(1, 5):
+        feed.note(step, {"loss": OnGpu(float(step), has_memory=step in (1, 4))}, 0.0)
+    feed.close()
+    assert values(writer) == [{"loss": 1.0}, {"loss": 4.0}]
+    assert capsys.readouterr().err.count("the history lacks step 2, and perhaps others: OutOfMemoryError") == 1
+
+
+# Breaks if copies fill the memory of a GPU while no thread reads them; numbers take none of it.
+def test_copies_on_a_gpu_are_bounded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(series_feed, "EVERY", 3600.0)
+    writer = Writer()
+    feed = SeriesFeed(writer)
+    for step in range(series_feed.HELD + 100):
+        feed.note(step, {"loss": OnGpu(1.0)}, 0.0)
+    feed.note(1000, {"loss": 2.0}, 0.0)
+    feed.close()
+    assert [row.step for row in writer.rows] == [*range(series_feed.HELD), 1000]
+    assert capsys.readouterr().err.count("rows with values on a GPU wait") == 1

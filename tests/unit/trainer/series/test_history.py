@@ -2,6 +2,9 @@
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from tests.support.trainer.attempts import attempt, save
@@ -100,7 +103,7 @@ def test_bad_segments_are_gaps() -> None:
     storage.content[new_key(8, 1)] = b"x" * (5 << 20)
 
     def refuse(method: str, key: str) -> None:
-        if (method, key) == ("get", denied):
+        if (method, key) == ("read_into", denied):
             raise StorageDeniedError("no permission to read")
 
     storage.before = refuse
@@ -135,7 +138,7 @@ def test_an_unreachable_storage_is_an_error() -> None:
     write(storage, 1, [1])
 
     def fail(method: str, key: str) -> None:
-        if method == "get":
+        if method == "read_into":
             raise StorageUnreachableError("down")
 
     storage.before = fail
@@ -168,14 +171,13 @@ def test_many_rows_are_thinned() -> None:
     assert found.parts[0].rows[-1].step == 10 * MOST_ROWS
 
 
-def test_gaps_and_segments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_SEGMENTS", 150)
+def test_gaps_and_segments_are_bounded() -> None:
     storage = MemoryStorage()
     for _ in range(200):
         storage.content[new_key(1, 1)] = b"x"
-    found = read_history(storage)
+    found = read_history(storage, most_segments=150)
     assert len(found.gaps) == history.MOST_GAPS
-    assert found.gaps[0] == "the oldest 50 of 200 segments are not read"
+    assert found.gaps[0] == "50 of 200 segments are not read; the others are spread over the steps of each attempt"
     assert found.gaps[-1] == "52 more segments cannot be read"
 
 
@@ -190,3 +192,55 @@ def test_what_was_kept_and_what_was_lost(
     assert [row.step for row in part.kept] == kept
     assert [row.step for row in part.lost] == lost
     assert (part.lost_steps, part.is_lost(4)) == (steps, kept_through is None)
+
+
+# Breaks if a long training loses the begin or the end of its curve, an attempt, or what says which rows were lost.
+def test_many_segments_are_spread_over_the_steps() -> None:
+    storage = MemoryStorage()
+    previous = None
+    for step in range(1, 1001):
+        previous = write(storage, 1, [step], previous=previous)
+    write(storage, 2, [991, 992], resumed=990)
+    for step in range(901, 1301):
+        write(storage, 3, [step], resumed=900)
+    whole, found = read_history(storage), read_history(storage, most_segments=60)
+    assert whole.gaps == []
+    assert (
+        [part.kept_through for part in found.parts] == [part.kept_through for part in whole.parts] == [900, None, 1300]
+    )
+    first, second, third = ([row.step for row in part.rows] for part in found.parts)
+    assert (first[0], first[-1], second, third[0], third[-1]) == (1, 1000, [991, 992], 901, 1300)
+    assert max(after - before for before, after in pairwise(first)) < 60
+    assert 50 <= len(first) + len(third) <= 59
+    (said,) = found.gaps
+    assert said.endswith("of 1401 segments are not read; the others are spread over the steps of each attempt")
+
+
+# Breaks if the start of a program that trained steps again within an attempt is not read: both rows would look kept.
+def test_a_restart_within_an_attempt_is_read_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    for step in range(1, 301):
+        write(storage, 1, [step], begun=100.0)
+    newest = write(storage, 1, [151], begun=200.0, resumed=150)
+    listed = [
+        replace(entry, modified_at=entry.modified_at + timedelta(seconds=entry.key == newest))
+        for entry in storage.entries("series/")
+    ]
+    monkeypatch.setattr(storage, "entries", lambda _: listed)
+    (part,) = read_history(storage, most_segments=20).parts
+    assert part.rows[-1] == Row(151, 1151.0, {"loss": 153.0})
+
+
+# Breaks if an object that grows after the listing is read whole.
+def test_not_more_is_read_than_was_listed() -> None:
+    storage = MemoryStorage()
+    key = write(storage, 1, [1])
+
+    def grow(method: str, name: str) -> None:
+        if name == key:
+            storage.content[key] += b"x" * 100
+
+    storage.before = grow
+    found = read_history(storage)
+    assert shown(found) == [(1, [1], 1)]
+    assert found.gaps == []

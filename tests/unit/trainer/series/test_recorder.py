@@ -96,6 +96,41 @@ def test_a_refusal_is_said_once_and_tried_again(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.count("no permission") == 1
 
 
+# Breaks if an error that no storage should raise ends the thread, or if rows are lost with it.
+def test_an_unexpected_error_is_said_once_and_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    storage = MemoryStorage()
+
+    def fail(method: str, key: str) -> None:
+        raise MemoryError("no memory")
+
+    storage.before = fail
+    with recording(storage, Clock()) as made:
+        made.add(rows(11))
+        for _ in range(3):
+            assert made.written(made.request(), SECONDS) == ()
+        assert made._thread.is_alive()
+        storage.before = lambda method, key: None
+        assert len(made.written(made.request(), SECONDS)) == 1
+    assert [row.step for row in segments(storage)[0].rows] == [11]
+    assert capsys.readouterr().err.count("MemoryError: no memory") == 1
+
+
+# Breaks if a save waits for a thread that is gone: it would wait in each one.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nothing_waits_for_a_thread_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise SystemError("gone")
+
+    made = SeriesRecorder(RetryingStorage(MemoryStorage()), HEADER, clock=Clock())
+    monkeypatch.setattr(made, "_tried", end)
+    made.add(rows(11))
+    made.start()
+    made.written(made.request(), 60 * SECONDS)
+    made._thread.join(SECONDS)
+    assert not made._thread.is_alive()
+    assert made._has_ended
+
+
 # Breaks if a commit waits for a storage that is slow with the history.
 def test_a_request_that_takes_long_is_not_waited_for() -> None:
     storage, go_on = MemoryStorage(), threading.Event()
