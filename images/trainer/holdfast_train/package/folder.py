@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.package.errors import PackageError
 from holdfast_train.package.problem import Tensor
 
@@ -56,7 +57,7 @@ def open_package(folder: str | os.PathLike[str]) -> Opened:
     if len(text) > MOST_BYTES:
         raise PackageError(f"{file} has over {MOST_BYTES >> 20} MiB; it is not of this program")
     try:
-        document = json.loads(text)
+        document = decoded_json(text)
         if not isinstance(document, dict) or document.get("v") != VERSION:
             found = document.get("v") if isinstance(document, dict) else document
             raise PackageError(f"{file} has the version {found!r}; this program reads version {VERSION}")
@@ -68,7 +69,7 @@ def open_package(folder: str | os.PathLike[str]) -> Opened:
         for entry in opened.variants.values():
             for name in (entry["model"], *entry["files"]):
                 _inside(place, name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise PackageError(f"{file} is damaged: {type(error).__name__}: {error}") from error
     return opened
 

@@ -19,7 +19,7 @@ from holdfast.cli.pages.job_page import job_page
 from holdfast.cli.pages.jobs_page import job_address
 from holdfast.cli.report.gather import read_place
 from holdfast.cli.storage.address import Where, storage_of
-from holdfast.cli.ui.cluster import Cluster
+from holdfast.cli.ui.cluster import LONGEST_WHY, Cluster
 from holdfast.cli.ui.drawn import Drawn
 from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.why.reading import all_nodes
@@ -79,17 +79,27 @@ class JobView:
         while True:
             job = self._cluster.job(*self._place)
             if job is not None:
-                with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
-                    self._nodes = await all_nodes(self._cluster.client)
-                self._stored = await self._storage(job)
+                self._stored = await self._more_of(job)
                 self._cluster.pulse.beat()
             await asyncio.sleep(EVERY)
+
+    async def _more_of(self, job: TrainingJob) -> JobInputs:
+        """Read the nodes and the storage. Whatever a tenant has put there, only this page says that it is not shown."""
+        try:
+            with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
+                self._nodes = await all_nodes(self._cluster.client)
+            return await self._storage(job)
+        except Exception as error:  # noqa: BLE001 - the other pages go on, and this one says what was wrong
+            why = f"the storage cannot be shown: {type(error).__name__}: {str(error)[:LONGEST_WHY]}"
+            return JobInputs(job, datetime.now(UTC), notes=[why])
 
     async def _storage(self, job: TrainingJob) -> JobInputs:
         """What is in the storage, as far as this user's rights reach; a note says what does not."""
         inputs = JobInputs(job, datetime.now(UTC))
         try:
-            place = await storage_of(self._cluster.client, job, Where(self._place[1], self._place[0]))
+            place = await storage_of(
+                self._cluster.client, job, Where(self._place[1], self._place[0]), trust_endpoint=False
+            )
         except HoldfastError as error:
             hint = f" ({error.hint})" if isinstance(error, CliError) and error.hint else ""
             return replace(inputs, notes=[f"the storage is not seen: {error}{hint}"])
