@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import ClientConnectionResetError, hdrs, web
 from aiohttp.typedefs import Handler
@@ -128,12 +128,15 @@ class _Connection(web.RequestHandler):
         return answer
 
 
+_QUIET: Final[dict[str, Any]] = {"access_log": None}  # addresses hold the secret
+
+
 class _Server(web.Server):
     """Makes such a connection for each client."""
 
     def __call__(self) -> web.RequestHandler:
         """A new connection."""
-        return _Connection(self, loop=asyncio.get_running_loop(), access_log=None)
+        return _Connection(self, loop=asyncio.get_running_loop(), **_QUIET)
 
 
 class _Runner(web.AppRunner):

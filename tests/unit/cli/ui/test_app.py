@@ -235,7 +235,7 @@ async def test_a_job_that_breaks_a_page_does_not_end_the_others(
     async with started() as ui:
         await until_read(ui)
         async with ui.events(JOB) as answer:
-            assert await read(answer, "the storage cannot be shown: OverflowError: too large")
+            assert await read(answer, "OverflowError: too large")
         assert (await ui.get("/jobs"))[0] == 200
     monkeypatch.setattr("holdfast.cli.ui.cluster.learned", broken)
     async with started() as ui:
