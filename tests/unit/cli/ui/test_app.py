@@ -11,6 +11,7 @@ from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
 from holdfast.cli.ui import app
+from holdfast.cli.ui.job_view import job_view
 from holdfast.cli.ui.security import HEADERS
 
 Started = Callable[[], AbstractAsyncContextManager[Any]]
@@ -234,8 +235,8 @@ async def test_a_job_that_breaks_a_page_does_not_end_the_others(
     monkeypatch.setattr("holdfast.cli.ui.job_view.storage_of", broken)
     async with started() as ui:
         await until_read(ui)
-        async with ui.events(JOB) as answer:
-            assert await read(answer, "OverflowError: too large")
+        async with job_view(ui.cluster, "demo", "vit-faces") as view:
+            await until(lambda: "OverflowError: too large" in str(view._stored.notes), "the note")
         assert (await ui.get("/jobs"))[0] == 200
     monkeypatch.setattr("holdfast.cli.ui.cluster.learned", broken)
     async with started() as ui:
