@@ -232,7 +232,7 @@ async def test_a_job_that_breaks_a_page_does_not_end_the_others(
     def broken(*_: Any) -> None:
         raise OverflowError("too large")
 
-    monkeypatch.setattr("holdfast.cli.ui.job_view.storage_of", broken)
+    monkeypatch.setattr("holdfast.cli.ui.job_view.all_nodes", broken)
     async with started() as ui:
         await until_read(ui)
         async with job_view(ui.cluster, "demo", "vit-faces") as view:
