@@ -123,4 +123,5 @@ class NodeFaults(Model):
     node: Annotated[str, Clip(253)]
     """Name of the node."""
     faults: Annotated[tuple[NodeFault, ...], Field(max_length=MAX_FAULTS)] = ()
-    """The newest of these attempts, oldest first."""
+    """Some of these attempts, oldest first: those whose end the cluster itself observed, then the newest of each
+    namespace."""

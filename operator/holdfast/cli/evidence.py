@@ -40,6 +40,16 @@ def evidence(
       holdfast evidence s3://runs/vision/vit-faces --attempt 3
       holdfast evidence file:///mnt/vision/vit-faces --json | jq '.suspects'
     """
+    try:
+        _answer(at, attempt)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CliError(
+            f"the evidence below {at.storage.uri} has a form that this version cannot show: {type(error).__name__}",
+            hint=f"the training wrote it; the files are below {at.storage.uri}/evidence",
+        ) from error
+
+
+def _answer(at: Opened, attempt: int | None) -> None:
     documents = stored.read(at.storage, attempt)
     if not documents:
         which = "no attempt left" if attempt is None else f"attempt {attempt} left no"

@@ -10,13 +10,15 @@ from pydantic.alias_generators import to_camel
 
 from holdfast.api.scalars import EXACT
 from holdfast.api.status import MAX_METRICS
+from holdfast.api.trainer import MAX_NODES
 
 MAX_BODY = 64 * 1024
 MAX_VERDICT = 4096  # bytes, as of a termination message
 MAX_SLOW = 8  # ranks
+MAX_RANKS = MAX_NODES * 1024  # more than the nodes of an attempt can have
 MAX_NUMBER = 32  # characters; status would cut a longer text, and a cut text is another number
 
-_DECIMAL = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,4})?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
 
 
@@ -86,11 +88,25 @@ class Saved(_Part):
 class SlowRankBody(_Part):
     """A rank that is slower than the others, as rank 0 tells it."""
 
+<<<<<<< HEAD
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)]
     pod: Annotated[int, Field(ge=0, le=2**31 - 1)]  # its rank
+=======
+    rank: Annotated[int, Field(ge=0, lt=MAX_RANKS)]
+    node: Annotated[int, Field(ge=0, lt=MAX_NODES)]
+>>>>>>> fix-hostile
     own_seconds: Decimal
     others_seconds: Decimal
     step_seconds: Decimal
+
+
+def _each_once(slow: tuple[SlowRankBody, ...]) -> tuple[SlowRankBody, ...]:
+    """Refuse a rank that is told twice: the status is keyed by rank, so the API server would refuse the whole of it."""
+    ranks = [one.rank for one in slow]
+    twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
+    if twice is not None:
+        raise ValueError(f"rank {twice} is told twice; each rank is told once")
+    return slow
 
 
 class ProgressBody(_Part):
@@ -111,7 +127,7 @@ class ProgressBody(_Part):
     checkpoint: Saved | None = None
     save_error: Annotated[str, Field(max_length=256)] | None = None
     memory_warning: Annotated[str, Field(max_length=256)] | None = None
-    slow_ranks: Annotated[tuple[SlowRankBody, ...], Field(max_length=MAX_SLOW)] = ()
+    slow_ranks: Annotated[tuple[SlowRankBody, ...], Field(max_length=MAX_SLOW), AfterValidator(_each_once)] = ()
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     folder: bool = False  # the writer of checkpoint.folder sent it: it knows checkpoints, and no steps

@@ -31,6 +31,7 @@ from holdfast.simulate.traces import Trace
 from holdfast.simulate.world import BEGIN, CONFIG
 
 LIMIT = timedelta(days=366)  # what a job may take; one that takes longer counts as never done
+MOST_DECISIONS = 250_000  # of one run; one that needs more counts as never done
 LINGER = timedelta(minutes=10)  # after so long an autoscaler usually removes an idle node
 MONTH = timedelta(hours=730.5)  # the mean of a year
 
@@ -115,7 +116,7 @@ class Draw:
     hours: Mapping[str, float]
 
 
-NEVER = Draw(timedelta.max, Decimal("Infinity"), 0, {})  # a run that is not complete after LIMIT
+NEVER = Draw(timedelta.max, Decimal("Infinity"), 0, {})  # a run that is not complete after LIMIT, or MOST_DECISIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +202,12 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
         every=plan.every,
         limit=LIMIT,
         period=plan.period,
+        most_decisions=MOST_DECISIONS,
     )
     durations = {tier.name: plan.durations[tier.name] for tier in tiers}
     try:
         world = replay(job, schedule, durations, profile=profile, config=plan.config)
-    except UnfinishedError:
+    except (UnfinishedError, OverflowError):  # the latter: on a slow tier it ends after all times that Python has
         return NEVER
     if world.status.phase is not Phase.COMPLETED:
         return NEVER

@@ -37,13 +37,14 @@ class Node:
 class Schedule:
     """All nodes that the job may use, and how often it saves: see Storage. Without a number it saves every step.
 
-    `limit` is how long the job may take at most.
+    `limit` is how long the job may take at most, and `most_decisions` how many decisions it may need.
     """
 
     nodes: Sequence[Node]
     every: int = 0
     limit: timedelta = LIMIT
     period: timedelta = ZERO
+    most_decisions: int | None = None
 
 
 def replay(
@@ -75,5 +76,5 @@ def replay(
     ]
     storage = Storage(goal, schedule.every, period=schedule.period)
     world = World(job, machines, durations, storage, profile=profile, config=config)
-    world.run(schedule.limit)
+    world.run(schedule.limit, schedule.most_decisions)
     return world

@@ -2,8 +2,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tests.support.decisions import snapshots
 from tests.support.operator.fake_api_server import Clock
 
+from holdfast.api.status import TrainingJobStatus
+from holdfast.core.decide import decide
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
 
@@ -213,3 +219,36 @@ def test_another_slow_rank_is_urgent_and_another_figure_is_not(desk: Desk) -> No
     desk.say()
     assert desk.woken == [True, True]
     assert desk.report.slow_ranks == ()
+
+
+NUMBERS = st.sampled_from(["0", "-1", "0.9", "1e-5", "9" * 30, "1e9999", "-.5", "nan", "\N{ARABIC-INDIC DIGIT TWO}"])
+COUNTS = st.one_of(st.integers(-1, 3), st.sampled_from([1023, 1024, 2**20, 2**31 - 1, 2**53]))
+SLOW_RANKS = st.lists(
+    st.fixed_dictionaries({
+        "rank": COUNTS, "node": COUNTS, "ownSeconds": NUMBERS, "othersSeconds": NUMBERS, "stepSeconds": NUMBERS,
+    }),
+    max_size=9,
+)  # fmt: skip
+BODIES = st.fixed_dictionaries(
+    {"attempt": st.just(1), "podUID": st.just("u-1"), "state": st.sampled_from(["training", "saving", "completed"])},
+    optional={
+        "step": COUNTS, "steps": COUNTS, "loss": NUMBERS, "samplesPerSecond": NUMBERS, "secondsPerStep": NUMBERS,
+        "metrics": st.dictionaries(st.sampled_from(["a", "b/c", "x" * 64]), NUMBERS), "slowRanks": SLOW_RANKS,
+        "saveError": st.text(max_size=256), "memoryWarning": st.text(max_size=256),
+    },
+)  # fmt: skip
+
+
+@given(BODIES)
+def test_the_status_after_any_report_that_is_accepted_can_be_stored(said: dict[str, Any]) -> None:
+    """Breaks if a program can tell something that makes a status which the API server refuses."""
+    try:
+        body = ProgressBody.model_validate(said)
+    except ValidationError:
+        return
+    desk = Desk()
+    desk.book.receive(JOB, body, snapshots.NOW)
+    current = snapshots.attempt(fenced=True, first_step=1)
+    job = snapshots.job(snapshots.status(current))
+    decision = decide(snapshots.snapshot(job, snapshots.pod(), reports=[desk.book.of(["u-1"])["u-1"]]))
+    TrainingJobStatus.model_validate(decision.status.to_object())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
+from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.format.sharding import Box
 from holdfast_train.format.tree import Tree, Walk, unpack
 from holdfast_train.restore.lazy_tensors import Lazy
@@ -42,7 +43,7 @@ class Description:
     def decode(cls, text: str) -> "Description":
         """From JSON. StateError if `text` is not a description of this version."""
         try:
-            body: dict[str, Any] = json.loads(text)
+            body: dict[str, Any] = decoded_json(text)
             if body["v"] not in (VERSION - 1, VERSION):
                 raise StateError(
                     f"another holdfast-train exported it, with version {body['v']} of the description; this one reads "
@@ -51,7 +52,7 @@ class Description:
             arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
             step, names, facts = int(body["step"]), tuple(body["names"]), dict(body.get("facts", {}))
             return cls(step, names, body["tree"], dict(body["tied"]), arrays, facts)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise StateError(f"the description of the state cannot be read: {error!r}") from error
 
     def objects(self, tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.folder.layouts import Layout, Unit
 from holdfast_train.folder.look import File
 from holdfast_train.format.manifest import PART_BYTES, Part
+from holdfast_train.format.sealed_json import decoded_json
 
 __all__ = ["Index", "Piece", "below", "cut", "decode", "encode", "escapes"]
 
@@ -92,14 +93,14 @@ def encode(unit: Unit) -> bytes:
 def decode(data: bytes, parts: Sequence[Part]) -> Index:
     """The index in `data`. CheckpointCorruptError if it is not one, or if a path would leave the folder."""
     try:
-        body = json.loads(data)
+        body = decoded_json(data)
         files = tuple(
             File(str(p), int(s), int(t), int(m), None if k is None else str(k)) for p, s, t, m, k in body["files"]
         )
         layout: Layout = body["layout"]
         step = None if body["step"] is None else int(body["step"])
         unit = Unit(str(body["name"]), layout, step, files, bool(body["isFolder"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointCorruptError(f"the index of its files cannot be read: {error}") from error
     for path in _paths(unit):
         if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):

@@ -1,6 +1,5 @@
 """`CopyNote`: what the copy of one rank's state in memory contains. It lies beside the copy, and is kept with it."""
 
-import json
 from dataclasses import dataclass
 
 from holdfast_train.errors import CheckpointCorruptError
@@ -8,7 +7,7 @@ from holdfast_train.format.codec import decoded
 from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.sealed_json import canonical
+from holdfast_train.format.sealed_json import canonical, decoded_json
 
 __all__ = ["CopyNote"]
 
@@ -43,6 +42,6 @@ class CopyNote:
     def decode(cls, data: bytes) -> "CopyNote":
         """From JSON. CheckpointCorruptError if `data` is not a note."""
         try:
-            return decoded(cls, json.loads(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return decoded(cls, decoded_json(data))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise CheckpointCorruptError(f"the note of a copy in memory cannot be read: {error}") from error

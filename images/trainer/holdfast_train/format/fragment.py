@@ -1,13 +1,12 @@
 """One rank's share of a manifest, which the rank writes to the storage for rank 0."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.codec import decoded
 from holdfast_train.format.manifest import Part
-from holdfast_train.format.sealed_json import canonical
+from holdfast_train.format.sealed_json import canonical, decoded_json
 from holdfast_train.format.tree import TensorEntry, Tree
 
 __all__ = ["Fragment"]
@@ -42,6 +41,6 @@ class Fragment:
     def decode(cls, data: bytes) -> "Fragment":
         """From JSON. CheckpointCorruptError if `data` is not a fragment."""
         try:
-            return decoded(cls, json.loads(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return decoded(cls, decoded_json(data))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise CheckpointCorruptError(f"a rank's part of the checkpoint cannot be read: {error}") from error

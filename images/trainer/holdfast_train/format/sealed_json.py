@@ -8,7 +8,7 @@ from typing import Any
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.codec import encoded
 
-__all__ = ["canonical", "sealed", "unsealed"]
+__all__ = ["canonical", "decoded_json", "sealed", "unsealed"]
 
 
 def canonical(body: object) -> bytes:
@@ -19,6 +19,14 @@ def canonical(body: object) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False, default=encoded).encode()
 
 
+def decoded_json(data: str | bytes) -> Any:
+    """The value of JSON that anybody may have written. ValueError if it is not JSON, or nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def sealed(body: Mapping[str, Any]) -> bytes:
     """Canonical JSON of `body` with the field `sha256`: the hash of the same JSON without that field."""
     return canonical({**body, "sha256": hashlib.sha256(canonical(body)).hexdigest()})
@@ -27,9 +35,12 @@ def sealed(body: Mapping[str, Any]) -> bytes:
 def unsealed(data: bytes) -> dict[str, Any]:
     """The body in `data`. CheckpointCorruptError if its hash is wrong; ValueError, KeyError, TypeError or
     AttributeError if `data` is not sealed JSON."""
-    body: dict[str, Any] = json.loads(data)
+    body: dict[str, Any] = decoded_json(data)
     found = body.pop("sha256")
-    wanted = hashlib.sha256(canonical(body)).hexdigest()
+    try:
+        wanted = hashlib.sha256(canonical(body)).hexdigest()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if found != wanted:
         raise CheckpointCorruptError(f"its hash is {wanted[:12]}, but it states {str(found)[:12]}")
     return body

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError
+from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
@@ -43,7 +44,7 @@ def read(storage: Storage, attempt: int | None = None) -> list[dict[str, Any]]:
     if attempt is None and found:
         attempt = max(found, key=lambda one: one[1].modified_at)[0]
     newest = sorted((entry for number, entry in found if number == attempt), key=lambda entry: entry.modified_at)
-    documents = [json.loads(storage.get(entry.key)) for entry in newest]
+    documents = [decoded_json(storage.get(entry.key)) for entry in newest]
     of_node = {one["node"]: one for one in documents if one["jobUID"] == documents[-1]["jobUID"]}
     return [of_node[node] for node in sorted(of_node)]
 

@@ -53,6 +53,8 @@ def read(path: Path) -> list[dict[str, Any]]:
         raise CliError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CliError(f"{path} is not UTF-8 text: {error}") from error
+    except RecursionError as error:
+        raise CliError(f"{path} is nested too deeply for a manifest") from error
     except yaml.YAMLError as error:
         raise CliError(f"{path} is not YAML: {_where(error)}") from error
     objects: list[dict[str, Any]] = []

@@ -20,6 +20,7 @@ from holdfast.cli.terminal import formats
 
 LONGEST_NAME = 16
 LEAST_WIDTH = 16  # columns of bars, also on a narrow screen
+MOST_TICKS = 300
 LABEL_ROOM = 10  # columns from one label of the axis to the next, at least
 KIND_STYLES = {"Spot": "green", "Dedicated": "blue", "CPU": "magenta"}
 
@@ -119,8 +120,9 @@ class Timeline:
         return (at - self.since) / whole if whole else 0.0
 
     def ticks(self, room: timedelta) -> Iterator[tuple[datetime, str]]:
-        """Round times and their labels, at least `room` apart."""
-        step = next((step for step in _STEPS if step >= room), _STEPS[-1])
+        """Round times and their labels, at least `room` apart, and at most MOST_TICKS of them."""
+        room = max(room, (self.until - self.since) / (MOST_TICKS - 1))
+        step = next((step for step in _STEPS if step >= room), max(_STEPS[-1], room))
         since, until = (at.astimezone(self.zone) for at in (self.since, self.until))
         midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
         at = midnight + step * ceil((since - midnight) / step)

@@ -11,6 +11,7 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileStatus, ProfileTier, Tier
 from holdfast.api.scalars import format_duration
 from holdfast.cli.errors import CliError
+from holdfast.cli.plan.values import LEAST_PACE
 from holdfast.cli.terminal.formats import money, span
 from holdfast.core.capacity.measured import find_speeds, median
 from holdfast.core.observe.config import Assumptions
@@ -23,6 +24,7 @@ ASSUMED: Final = Assumptions()
 USUAL: Final = timedelta(seconds=mean_spell(Climate().up))  # a spell of generated markets, up or out
 ENOUGH_LOSSES: Final = 3  # a tier's lifetime follows from losses once there are so many
 AUTO: Final = timedelta(minutes=10)  # what `every: auto` usually comes to; see holdfast_train.save.interval
+TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
 
 
@@ -69,11 +71,13 @@ class Basis:
         return self.job.spec.trainer.nodes
 
     def earliest(self) -> tuple[timedelta, str]:
-        """When the job is done at best, from its start on, and on which tier."""
+        """When the job is done at best, from its start on, and on which tier; at most the longest timedelta."""
         goal = self.job.spec.goal.steps or 0
-        times = {name: took.changeover + goal * took.pace for name, took in self.plan.durations.items()}
+        times = {
+            name: took.changeover // TICK + goal * (took.pace // TICK) for name, took in self.plan.durations.items()
+        }
         fastest = min(times, key=lambda name: times[name])
-        return times[fastest], fastest
+        return min(times[fastest], timedelta.max // TICK) * TICK, fastest
 
 
 def without(
@@ -188,7 +192,9 @@ class _Preparation:
                 hint=f"give --pace {unknown[0]}=12s, or capacity.tiers[].pace in the job, or --from JOB, which trained "
                 f"there; --without {unknown[-1]} leaves a tier out",
             )
-        paces = {name: timedelta(seconds=speeds.pace / speed) for name, speed in speeds.by_tier.items()}
+        paces = {
+            name: max(timedelta(seconds=speeds.pace / speed), LEAST_PACE) for name, speed in speeds.by_tier.items()
+        }
         for tier in tiers:
             source = self.measurer if tier.name in measured else "manifest"
             source = "--pace" if tier.name in self.wishes.pace else source

@@ -17,7 +17,7 @@ from holdfast.cli.plan import values
 from holdfast.cli.plan.comparison import policies_that_apply, ways_of
 from holdfast.cli.plan.inputs import Basis, Wishes
 from holdfast.cli.terminal.formats import span
-from holdfast.simulate.plan import Way
+from holdfast.simulate.plan import LIMIT, Way
 from holdfast.simulate.traces import Trace, read_traces
 
 
@@ -98,6 +98,12 @@ def make_task(
     now = datetime.now(UTC)
     spans = [values.deadline(text, now) for text in dict.fromkeys(deadlines)] or _own_deadline(job, now)
     earliest, tier = basis.earliest()
+    if earliest > LIMIT:
+        raise CliError(
+            f"{job.metadata.name}: spec.goal.steps: {basis.job.spec.goal.steps:,} steps take over {LIMIT.days} days on "
+            f"{tier}, the fastest tier; plan simulates at most {LIMIT.days} days",
+            hint="give fewer steps, a shorter --pace, or a faster tier",
+        )
     for left in spans:
         if left < earliest:
             where = "--deadline" if deadlines else f"{job.metadata.name}: spec.capacity.deadline"

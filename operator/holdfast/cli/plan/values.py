@@ -17,6 +17,7 @@ T = TypeVar("T")
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/(hour|day|week)")
 _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 SHORTEST, LONGEST = timedelta(seconds=SHORTEST_SPELL), timedelta(seconds=LONGEST_SPELL) / 2
+LEAST_PACE: Final = timedelta(milliseconds=1)
 _RATES: Final = "must be 0, or from 1 in 15 days to 60 an hour, such as 2/day, 0.5/hour or 3/week"
 
 
@@ -41,9 +42,9 @@ def by_tier(option: str, texts: Sequence[str], tiers: Sequence[str], parse: Call
 
 
 def pace(text: str) -> timedelta:
-    """The time of a step. Raises ScalarError unless it is above 0."""
-    if not (found := parse_duration(text)):
-        raise ScalarError(text, "the time of a step, longer than 0s, such as 350ms or 12s")
+    """The time of a step. Raises ScalarError if it is below LEAST_PACE."""
+    if (found := parse_duration(text)) < LEAST_PACE:
+        raise ScalarError(text, "the time of a step, longer than 0s and at least 1ms, such as 350ms or 12s")
     return found
 
 

@@ -138,10 +138,12 @@ def _evidence(storage: Storage, notes: list[str]) -> Sequence[dict[str, Any]]:
     for attempt in stored.attempts(storage)[-MOST_HANGS:]:
         try:
             documents = stored.read(storage, attempt)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             notes.append(f"the evidence of attempt {attempt} is damaged: {error}")
             continue
         readable = [one for one in documents if is_readable(one)]
+        if readable and not is_readable(*readable):  # each alone could be shown, and all together cannot
+            readable = []
         if len(readable) < len(documents):
             notes.append(f"some evidence of attempt {attempt} has a form that this version cannot show")
         found += readable

@@ -112,8 +112,11 @@ async def find_job(where: Where) -> Found:
         return await storage_of(client, job, where)
 
 
-async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
-    """The storage of a job. CliError if it cannot be reached from here."""
+async def storage_of(client: Client, job: TrainingJob, where: Where, *, trust_endpoint: bool = True) -> Found:
+    """The storage of a job. CliError if it cannot be reached from here.
+
+    Without `trust_endpoint` the user's own keys never go to an endpoint that only the job names: its author chose it.
+    """
     meta, checkpoint = job.metadata, job.spec.checkpoint
     s3 = checkpoint.storage.s3
     if s3 is None:
@@ -126,6 +129,14 @@ async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
     credentials, why = await _credentials(client, meta.namespace, s3)
     notes: tuple[str, ...] = ()
     if credentials is None:
+        if s3.endpoint is not None and where.endpoint is None and not trust_endpoint:
+            before = f"{why}, and " if why else ""
+            raise CliError(
+                f"{before}your own AWS credentials are not sent to {s3.endpoint}, which the job names",
+                code=ExitCode.FORBIDDEN,
+                hint=f"holdfast report {meta.name} -n {meta.namespace} reads it with your keys, "
+                "or with --endpoint from another address",
+            )
         if not await asyncio.to_thread(has_own_credentials):
             before = f"{why}, and " if why else ""
             raise CliError(f"{before}there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)

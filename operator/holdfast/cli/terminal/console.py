@@ -14,7 +14,10 @@ from rich.segment import Segment
 
 PLAIN_WIDTH = 160  # columns of text that goes to a file or a pipe
 WIDE = 4096  # more than any table has
-_HARMLESS: Final = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}, "�")
+_CONTROLS: Final = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
+# What turns the order of the characters around it, and what ends a line in some terminals and editors.
+_ORDERS: Final = {0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_HARMLESS: Final = dict.fromkeys(_CONTROLS | _ORDERS, "�")
 
 
 class SafeConsole(Console):

@@ -1,7 +1,8 @@
 """The web application: addresses, documents, files, streams and actions."""
 
+import asyncio
 import socket
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import ClientConnectionResetError, hdrs, web
 from aiohttp.typedefs import Handler
@@ -10,8 +11,12 @@ from holdfast.api.errors import SpecError
 from holdfast.cli.pages.assets import asset
 from holdfast.cli.ui.actions import act
 from holdfast.cli.ui.cluster import Cluster
+<<<<<<< HEAD
 from holdfast.cli.ui.readings import Readings
 from holdfast.cli.ui.security import Guard, add_headers
+=======
+from holdfast.cli.ui.security import HEADERS, Guard, add_headers
+>>>>>>> fix-hostile
 from holdfast.cli.ui.stream import Stream
 from holdfast.cli.ui.views import LONGEST, view_of
 
@@ -111,9 +116,52 @@ class Pages:
         return await act(self._cluster, request.match_info, dict(await request.post()))
 
 
+class _Connection(web.RequestHandler):
+    """A connection whose errors are answered with the headers of every answer, and without bytes of the request."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """As RequestHandler; the message is not that of the library, which quotes the request."""
+        super().handle_error(request, status, exc, message)  # writes the log; ConnectionError if an answer has begun
+        text = "the request is not HTTP that this server reads" if status < 500 else "an error of the program"
+        answer = web.Response(status=status, text=f"{text}\n", headers=HEADERS)
+        answer.force_close()
+        return answer
+
+
+_QUIET: Final[dict[str, Any]] = {"access_log": None}  # addresses hold the secret
+
+
+class _Server(web.Server):
+    """Makes such a connection for each client."""
+
+    def __call__(self) -> web.RequestHandler:
+        """A new connection."""
+        return _Connection(self, loop=asyncio.get_running_loop(), **_QUIET)
+
+
+class _Runner(web.AppRunner):
+    """Runs an application on such connections."""
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            if request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
+                return web.Response(status=417, text="Expect may only be 100-continue\n", headers=HEADERS)
+            return await made.request_handler(request)
+
+        return _Server(handle, request_factory=made.request_factory, handler_cancellation=True)
+
+
 async def serve(app: web.Application, sock: socket.socket) -> web.AppRunner:
     """Answer requests on a socket that listens, until `cleanup` of what is returned."""
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
+    runner = _Runner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
     await runner.setup()
     await web.SockSite(runner, sock).start()
     return runner

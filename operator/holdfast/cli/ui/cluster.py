@@ -19,6 +19,7 @@ from holdfast.cli.ui.pulse import Pulse
 from holdfast.runtime.apiserver.client import Client
 
 SLICE: Final = 0.01  # seconds for which reading jobs may keep other tasks waiting
+LONGEST_WHY: Final = 300  # characters of an error that nobody expected
 LOOK: Final = 0.2  # seconds between two readings of what changed
 
 
@@ -166,9 +167,11 @@ def _parse(raw: dict[str, Any]) -> TrainingJob:
 def _digested(raw: dict[str, Any]) -> _Read:
     try:
         job = _parse(raw)
+        return _Read(_version(raw), _key(raw), JobRow.of(job), learned(job), job.spec.capacity.profile is None)
     except SpecError as error:
         return _Read(_version(raw), _key(raw), why=str(error))
-    return _Read(_version(raw), _key(raw), JobRow.of(job), learned(job), job.spec.capacity.profile is None)
+    except Exception as error:  # noqa: BLE001 - one job must not end the pages of all; its row says what was wrong
+        return _Read(_version(raw), _key(raw), why=f"{type(error).__name__}: {str(error)[:LONGEST_WHY]}")
 
 
 def _key(raw: dict[str, Any]) -> tuple[str, str]:

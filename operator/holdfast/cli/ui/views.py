@@ -47,7 +47,11 @@ class TiersView:
 @asynccontextmanager
 async def view_of(cluster: Cluster, readings: Readings, address: str) -> AsyncIterator[View | None]:
     """The view of an address such as `/jobs?filter=running`; None if there is none. Close it when it is not shown."""
-    parts = urlsplit(address[:LONGEST])
+    try:
+        parts = urlsplit(address[:LONGEST])
+    except ValueError:  # such as //[
+        yield None
+        return
     given = {name: values[0] for name, values in parse_qs(parts.query).items()}
     match parts.path.split("/")[1:]:
         case ["jobs"]:

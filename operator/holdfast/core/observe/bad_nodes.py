@@ -5,13 +5,15 @@ may have caused, pods prefer other nodes; after two they do not use it, unless m
 then the nodes are not the cause.
 
 What one namespace says of a node counts only for its own jobs, because its programs may be the cause. It counts for all
-if a second namespace says the same, or if the cluster itself says it: no tenant can silence a kubelet.
+if a second namespace says the same, once for each namespace, or if the cluster itself says it: no tenant can silence a
+kubelet. That a rank was slow is only what a program says of itself: it never counts elsewhere.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from holdfast.api import names
 from holdfast.api.attempt import AttemptRecord, EndReason
@@ -28,8 +30,11 @@ EXPIRE: Final = timedelta(hours=24)
 AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
 OF_THE_CLUSTER: Final = frozenset({EndReason.NODE_SILENT, FAULTY})
 MAX_FORGIVEN: Final = 64
+MAX_OF_NAMESPACE: Final = 2  # faults of a node that a profile keeps of one namespace
 COUNTED: Final = OF_THE_CLUSTER | {EndReason.CONTAINER_LOST, EndReason.STALLED, EndReason.SLOW_RANK}
 Faults = Mapping[str, tuple[NodeFault, ...]]  # by node
+
+T = TypeVar("T")
 
 
 def faults_of(job: TrainingJob, now: datetime) -> Faults:
@@ -68,10 +73,34 @@ def merge(several: Iterable[Faults], forgiven: Mapping[str, datetime], cluster: 
             for fault in found:
                 if _still_counts(fault, cluster.nodes.get(node), forgiven.get(node), now):
                     merged.setdefault(node, {})[fault.job, fault.attempt] = fault
-    return {
-        node: tuple(sorted(found.values(), key=lambda one: (one.at, one.job, one.attempt))[-MAX_FAULTS:])
-        for node, found in merged.items()
-    }
+    return {node: tuple(sorted(found.values(), key=_age)) for node, found in merged.items()}
+
+
+def _age(fault: NodeFault) -> tuple[datetime, str, int]:
+    return fault.at, fault.job, fault.attempt
+
+
+def _fairly(items: Iterable[T], fault_of: Callable[[T], NodeFault]) -> Iterator[tuple[int, T]]:
+    """Items in the order in which they are worth keeping, each with its turn.
+
+    First what the cluster says, in turn 0; then the newest of each namespace, in turn 1; then the second newest, and so
+    on. So no namespace can push out what the cluster says, or all that another namespace says.
+    """
+    turns: Counter[str] = Counter()
+    found: list[tuple[int, T]] = []
+    for item in sorted(items, key=lambda one: _age(fault_of(one)), reverse=True):
+        fault = fault_of(item)
+        if fault.reason in OF_THE_CLUSTER:
+            found.append((0, item))
+        else:
+            turns[fault.namespace] += 1
+            found.append((turns[fault.namespace], item))
+    yield from sorted(found, key=lambda one: one[0])
+
+
+def _worth_keeping(faults: Sequence[NodeFault]) -> list[NodeFault]:
+    """At most MAX_FAULTS of a node's faults, those worth keeping first."""
+    return [one for turn, one in _fairly(faults, lambda fault: fault) if turn <= MAX_OF_NAMESPACE][:MAX_FAULTS]
 
 
 def _still_counts(fault: NodeFault, node: NodeView | None, forgiven: datetime | None, now: datetime) -> bool:
@@ -82,11 +111,12 @@ def _still_counts(fault: NodeFault, node: NodeView | None, forgiven: datetime | 
 def of_profile(
     profile: CapacityProfile, jobs: Iterable[TrainingJob], cluster: ClusterView, now: datetime
 ) -> tuple[NodeFaults, ...]:
-    """What a profile tells its jobs of nodes: at most MAX_FAULTY of them, those with the newest faults."""
+    """What a profile tells its jobs of nodes: at most MAX_FAULTY of them, and MAX_FAULTS faults of each."""
     told = [_told(profile), *(faults_of(job, now) for job in jobs)]
     merged = merge(told, forgiven_nodes(profile), cluster, now)
-    newest = sorted(merged, key=lambda node: (merged[node][-1].at, node))[-MAX_FAULTY:]
-    return tuple(NodeFaults(node=node, faults=merged[node]) for node in sorted(newest))
+    kept = {node: _worth_keeping(faults) for node, faults in sorted(merged.items())}
+    nodes = [node for _, node in _fairly(kept, lambda node: kept[node][0])][:MAX_FAULTY]
+    return tuple(NodeFaults(node=node, faults=tuple(sorted(kept[node], key=_age))) for node in sorted(nodes))
 
 
 def _told(profile: CapacityProfile) -> Faults:
@@ -121,10 +151,14 @@ def suspects(snapshot: Snapshot) -> dict[str, int]:
 
 
 def count(faults: Sequence[NodeFault], home: str) -> int:
-    """How many of a node's faults count for jobs of the namespace with the digest `home`."""
-    if len({one.namespace for one in faults}) > 1:
-        return len(faults)
-    return sum(one.namespace == home or one.reason in OF_THE_CLUSTER for one in faults)
+    """How many of a node's faults count for jobs of the namespace with the digest `home`.
+
+    All that the cluster or `home` says, and one for each other namespace that says the same as a second namespace.
+    """
+    said = {(one.reason, one.namespace) for one in faults if one.reason not in OF_THE_CLUSTER}
+    by_reason = Counter(reason for reason, _ in said if reason != EndReason.SLOW_RANK)
+    others = {where for reason, where in said if where != home and by_reason[reason] > 1}
+    return len(others) + sum(one.namespace == home or one.reason in OF_THE_CLUSTER for one in faults)
 
 
 def standing(faults: Sequence[NodeFault], namespace: str) -> Literal["avoided", "last choice"] | None:

@@ -35,9 +35,12 @@ def show_slow_ranks(draft: Draft, s: Situation) -> None:
 
 
 def _slow(turn: Turn, report: Report) -> tuple[SlowRank, ...]:
+    """Each rank once: a status that has a key twice is refused, and the job could not go on."""
+    ranks = {one.rank: one for one in reversed(report.slow_ranks)}
     return tuple(
         SlowRank(rank=one.rank, pod=one.pod, node=slow_node.node_of(turn, one), times=f"{min(one.times, 999):.2f}")
         for one in report.slow_ranks
+        if ranks[one.rank] is one
     )
 
 

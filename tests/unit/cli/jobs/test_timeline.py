@@ -1,6 +1,6 @@
 """Attempts as bars, character by character."""
 
-from datetime import UTC, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from rich.console import Console
@@ -8,7 +8,7 @@ from tests.support.decisions.snapshots import NOW, at, attempt, drain, job, stat
 
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
 from holdfast.api.status import Ledger
-from holdfast.cli.jobs.timeline import timeline
+from holdfast.cli.jobs.timeline import MOST_TICKS, Bar, Timeline, timeline
 
 MINUTE = 60
 
@@ -162,3 +162,12 @@ def test_no_color_is_respected(monkeypatch):
     with out.capture() as captured:
         out.print(timeline(job(status(attempt(1))), NOW))
     assert "\x1b[3" not in captured.get()
+
+
+def test_ticks_are_bounded():
+    """Breaks if the times of a status can keep the pages busy for ever."""
+    found = Timeline(
+        [Bar("spot", (datetime(1, 1, 2, tzinfo=UTC),) * 4 + (datetime(9998, 1, 1, tzinfo=UTC),))], {}, [], 0, UTC
+    )
+    assert len(list(found.ticks(timedelta(seconds=1)))) <= MOST_TICKS
+    assert len(list(found.ticks(timedelta(days=4000)))) <= MOST_TICKS

@@ -221,6 +221,9 @@ PAST = {"policy": "Deadline", "deadline": "2024-01-01T00:00:00Z"}
         (manifest(SPOT), ("--policy", "Deadline", "--deadline", "1d"), 2, "needs a tier of kind Dedicated"),
         (manifest(SPOT, V100), ("--pace", "t4=12s"), 2, "no tier is named t4; tiers of the grid: spot, v100"),
         (manifest(SPOT, V100), ("--pace", "0s"), 2, "longer than 0s"),
+        (manifest(SPOT, V100), ("--pace", "999us"), 2, "999us"),
+        (manifest(SPOT, V100, steps=2**53 - 1), (), 1, "steps take over 366 days on"),
+        (manifest(SPOT, V100, steps=2**53 - 1), ("--deadline", "8d"), 1, "steps take over 366 days on"),
         (manifest(SPOT, V100), ("--losses", "v100=2/day"), 2, "no tier is named v100; tiers of the grid: spot"),
         (manifest(SPOT, V100), ("--losses", "often"), 2, "such as 2/day"),
         (manifest(SPOT, V100), ("--losses", "1000/hour"), 2, "to 60 an hour"),
@@ -246,3 +249,25 @@ def test_a_market_that_is_never_up_is_refused(file: Any, tmp_path: Path) -> None
     trace = tmp_path / "zone.json"
     trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [0] * 30}))
     assert "Spot is never up in zone" in plan(file(manifest(SPOT, V100)), "--traces", str(trace), code=1)
+
+
+def test_a_manifest_that_is_nested_too_deeply_is_refused_in_words(tmp_path: Path) -> None:
+    """Breaks if a file of brackets ends the command with a traceback."""
+    path = tmp_path / "deep.yaml"
+    path.write_text("[" * 100_000)
+    assert "is nested too deeply" in " ".join(plan(str(path), code=1).split())
+
+
+def test_a_tier_on_which_the_job_never_ends_has_no_figures(file: Any) -> None:
+    """Breaks if one slow tier ends the plan with a traceback."""
+    slow = changed(V100, name="slow", pace="60000h")
+    given = manifest(V100, slow, steps=10**9)
+    found = ways(file(given), "--pace", "v100=1ms", "--pace", "slow=60000h", "--workers", "1")
+    assert [one["finish"]["median"] for one in found if one["onlyTier"] == "slow"] == [None]
+
+
+def test_a_draw_is_bounded(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a job that is lost again and again keeps the command busy for hours."""
+    monkeypatch.setattr("holdfast.simulate.plan.MOST_DECISIONS", 3)
+    found = ways(file(manifest(SPOT, V100)), *QUICK)
+    assert {one["finish"]["median"] for one in found} == {None}

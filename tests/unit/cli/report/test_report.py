@@ -218,3 +218,21 @@ def test_the_name_of_the_file_has_no_path_in_it(folder: FolderStorage, tmp_path:
     segment(strange, 1, range(1, 3))
     assert holdfast(f"{tmp_path}/runs/..a b").exit_code == 0
     assert [one.name for one in tmp_path.glob("*.html")] == ["a-b.html"]
+
+
+def test_hostile_documents_in_the_storage_are_said_and_the_rest_is_drawn(folder: FolderStorage) -> None:
+    """Breaks if a tenant's files end the report with a traceback, or the pages, which read the same."""
+    endless = json.dumps({**hang(), "attempt": "ENDLESS", "jobUID": "x"}).encode().replace(b'"ENDLESS"', b"1e999")
+    assert b"1e999" in endless
+    folder.put("evidence/a5-n0-0123456789ab.json", endless)
+    folder.put("evidence/a6-n0-0123456789ab.json", b"[" * 200_000)
+    for key in list(folder.keys("log/")):
+        folder.put(f"log/{int(key.removeprefix('log/').split('.')[0]) + 1000:010}.json", b"[" * 200_000)
+        break
+    result = holdfast(folder.uri, "-o", "-")
+    assert result.exit_code == 0, result.output
+    assert "the evidence of attempt 6 is damaged: it is nested too deeply" in result.stdout
+    assert "some evidence of attempt 5 has a form that this version cannot show" in result.stdout
+    shown = CliRunner().invoke(app, ["evidence", folder.uri, "--attempt", "6"])
+    assert isinstance(shown.exception, SystemExit)
+    assert "has a form that this version cannot show" in shown.output

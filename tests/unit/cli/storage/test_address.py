@@ -11,9 +11,11 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
+from holdfast.api.objects import TrainingJob
+from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.main import app
-from holdfast.cli.storage.address import Where, find
+from holdfast.cli.storage.address import Where, find, storage_of
 from holdfast_train.environment import Credentials
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
@@ -115,3 +117,24 @@ def test_a_bucket_without_keys(api: FakeApi, monkeypatch: pytest.MonkeyPatch) ->
     assert "nonsense; give the endpoint as https://host:port" in refused
     found = find(Where("s3://runs/demo/job"))
     assert (found.endpoint, found.region) == ("http://127.0.0.1:9", "eu-north-1")
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with a Secret that is not there", "without a Secret"])
+async def test_own_keys_do_not_go_to_an_endpoint_that_only_the_job_names(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Breaks if to open a page in `holdfast ui` is enough to send the viewer's requests to a tenant's server."""
+    s3 = S3 if named else {name: value for name, value in S3.items() if name != "credentialsSecret"}
+    job = TrainingJob.parse(raw_job(checkpoint={"storage": {"s3": s3}}))
+    api.answers["GET", SECRET] = failure(404, "NotFound", "no")
+    own_keys(monkeypatch)
+    async with connect(Target(None, "demo")) as client:
+        with pytest.raises(CliError, match=r"are not sent to https://s3\.example:9000") as refused:
+            await storage_of(client, job, Where("job", "demo"), trust_endpoint=False)
+        assert "holdfast report" in refused.value.hint
+        meant = Where("job", "demo", endpoint="http://127.0.0.1:1")
+        assert (await storage_of(client, job, meant, trust_endpoint=False)).endpoint == "http://127.0.0.1:1"
+        api.answers["GET", SECRET] = secret(AWS_ACCESS_KEY_ID="me", AWS_SECRET_ACCESS_KEY="secret")
+        if named:
+            found = await storage_of(client, job, Where("job", "demo"), trust_endpoint=False)
+            assert found.credentials == Credentials("me", "secret")

@@ -53,3 +53,11 @@ def test_a_text_cannot_control_the_terminal(make: Callable[[str], RenderableType
     assert "\x1b]0" not in stream.getvalue()
     assert "\x9b" not in stream.getvalue()
     assert "a�]0;title" in stream.getvalue()
+
+
+@pytest.mark.parametrize("sign", [*"\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"])
+def test_a_text_cannot_turn_the_order_of_what_is_around_it(sign: str) -> None:
+    """Breaks if a message can be read as another one, because its characters are shown in another order."""
+    stream = Terminal()
+    console(stream).print(Text(f"a{sign}b"))
+    assert stream.getvalue() == "a�b\n"

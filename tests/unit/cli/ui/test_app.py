@@ -11,9 +11,15 @@ import pytest
 from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
+<<<<<<< HEAD
 from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.storage.address import Found
 from holdfast.cli.ui import app, readings
+=======
+from holdfast.cli.ui import app
+from holdfast.cli.ui.job_view import job_view
+from holdfast.cli.ui.security import HEADERS
+>>>>>>> fix-hostile
 
 Started = Callable[[], AbstractAsyncContextManager[Any]]
 JOB = "/jobs/demo/vit-faces"
@@ -249,3 +255,48 @@ async def test_an_error_of_the_program_ends_the_pages(started: Started, monkeypa
     with pytest.raises(ZeroDivisionError):
         async with started(), asyncio.timeout(20):
             await asyncio.Event().wait()
+
+
+async def test_a_job_that_breaks_a_page_does_not_end_the_others(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if what one tenant puts into a storage or a status ends the pages of everybody."""
+
+    def broken(*_: Any) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("holdfast.cli.ui.job_view.all_nodes", broken)
+    async with started() as ui:
+        await until_read(ui)
+        async with job_view(ui.cluster, "demo", "vit-faces") as view:
+            await until(lambda: "OverflowError: too large" in str(view._stored.notes), "the note")
+        assert (await ui.get("/jobs"))[0] == 200
+    monkeypatch.setattr("holdfast.cli.ui.cluster.learned", broken)
+    async with started() as ui:
+        await until(lambda: ui.cluster.jobs().unreadable, "a job that cannot be read")
+        assert "OverflowError: too large" in (await ui.get("/jobs"))[1]
+
+
+@pytest.mark.parametrize("page", ["//[", "/jobs/%00/a", "/jobs/a"])
+async def test_a_stream_of_no_page_is_not_found(started: Started, page: str) -> None:
+    """Breaks if an address that cannot be parsed is an error of the server."""
+    async with started() as ui, ui.events(page) as answer:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("GET /jobs HTTP/1.1\r\nHost: {host}\r\nExpect: <x-bytes>\r\n", 417), ("G<x-bytes>T /jobs HTTP/1.1\r\n", 400)],
+)
+async def test_answers_to_what_is_not_http_are_fixed_and_have_the_headers(
+    started: Started, head: str, status: int
+) -> None:
+    """Breaks if the library's own answers lack a header, or show bytes of the request."""
+    async with started() as ui:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ui.guard.port)
+        writer.write(head.format(host=f"127.0.0.1:{ui.guard.port}").encode() + b"Connection: close\r\n\r\n")
+        answer = (await reader.read()).decode()
+        writer.close()
+    assert answer.split()[1] == str(status), answer
+    assert "x-bytes" not in answer
+    assert all(f"{name}: {value}" in answer for name, value in HEADERS.items())

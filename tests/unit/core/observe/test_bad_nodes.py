@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.support.decisions.histories import record
 from tests.support.decisions.snapshots import NOW, at, job, node, nodes, profile, snapshot, status, tier
 
+from holdfast.api.knowledge import MAX_FAULTY
 from holdfast.api.names import ANNOTATION_FORGIVEN
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.scalars import format_time
@@ -94,11 +95,51 @@ def test_what_one_namespace_says_of_its_programs_counts_only_there():
     """Breaks if a tenant whose programs kill their container can keep other tenants from nodes."""
     crashed = [a_job(ended(1, reason="ContainerLost"), ended(2, reason="ContainerLost"), uid=f"u-{i}") for i in (1, 2)]
     shared = told(*crashed)
-    assert suspects(seen(a_job(), profile=shared)) == {"n1": 4}
+    assert suspects(seen(a_job(), profile=shared)) == {"n1": AVOIDED}
     elsewhere = a_job(namespace="language")
     assert suspects(seen(elsewhere, profile=shared)) == {}
     both = told(*crashed, a_job(ended(1, reason="ContainerLost"), namespace="language", uid="u-l"))
     assert suspects(seen(a_job(namespace="speech"), profile=both))["n1"] >= AVOIDED
+
+
+def test_no_namespace_pushes_out_what_the_cluster_says():
+    """Breaks if a tenant can hide a silent node from other tenants with claims of its own, which are newer."""
+    silent = a_job(ended(1), ended(2), namespace="language", uid="u-silent")
+    claims = a_job(*(ended(number, reason="SlowRank", seconds=-1) for number in range(1, 9)), uid="u-claims")
+    assert suspects(seen(a_job(namespace="speech"), profile=told(silent, claims))) == {"n1": 2}
+    later = told(claims, before=told(silent).status)
+    assert suspects(seen(a_job(namespace="speech"), profile=later)) == {"n1": 2}
+
+
+def test_no_namespace_pushes_out_the_nodes_of_others():
+    """Breaks if claims of one tenant of many nodes leave no room for a silent node, or for another tenant's node."""
+    cluster = nodes(*(node(f"m{number}") for number in range(40)))
+    silent = a_job(ended(1, "n1", seconds=-900), namespace="language", uid="u-silent")
+    crashed = a_job(ended(1, "n2", "ContainerLost", seconds=-900), namespace="speech", uid="u-crashed")
+    claims = [
+        a_job(*(ended(n + 1, f"m{n}", "SlowRank", seconds=-1) for n in range(first, first + 20)), uid=f"u-{first}")
+        for first in (0, 20)
+    ]
+    found = told(*claims, crashed, silent, cluster=cluster).status.nodes
+    assert len(found) == MAX_FAULTY
+    assert {"n1", "n2"} <= {one.node for one in found}
+
+
+@pytest.mark.parametrize(
+    ("claims", "counts"),
+    [
+        ([ended(1, reason="SlowRank"), ended(2, reason="SlowRank")], 1),
+        ([ended(1, reason="Stalled"), ended(2, reason="Stalled")], 1),
+        ([ended(1, reason="ContainerLost"), ended(2, reason="ContainerLost")], 2),
+    ],
+    ids=["of itself", "for another reason", "for the same reason"],
+)
+def test_another_namespace_counts_at_most_once_and_for_the_same_reason(claims, counts):
+    """Breaks if one tenant alone makes a node avoided on which another tenant failed once."""
+    mine, theirs = a_job(ended(1, reason="ContainerLost")), a_job(*claims, namespace="language", uid="u-theirs")
+    shared = told(mine, theirs)
+    assert suspects(seen(mine, profile=shared)) == {"n1": counts}
+    assert suspects(seen(a_job(namespace="speech"), profile=shared)).get("n1", 0) == (2 if counts == 2 else 0)
 
 
 def test_what_the_cluster_says_counts_for_all():

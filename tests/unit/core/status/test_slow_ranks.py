@@ -66,3 +66,9 @@ def test_the_condition_ends_with_the_attempt():
     waits = known.status.model_copy(update={"current": attempt(2, AttemptState.ACQUIRING), "attempt": 2})
     after = settled(snapshot(known.model_copy(update={"status": waits})))
     assert condition(after)[0] == "False"
+
+
+def test_a_rank_that_is_told_twice_is_written_once():
+    """Breaks if a report can make a status that the API server refuses, so that the job stands still."""
+    decision = settled(given(SLOW, replace(SLOW, own=0.8), replace(SLOW, rank=1)))
+    assert [(one.rank, one.times) for one in decision.status.current.slow] == [(3, "1.80"), (1, "1.80")]
