@@ -88,13 +88,8 @@ class Saved(_Part):
 class SlowRankBody(_Part):
     """A rank that is slower than the others, as rank 0 tells it."""
 
-<<<<<<< HEAD
-    rank: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    pod: Annotated[int, Field(ge=0, le=2**31 - 1)]  # its rank
-=======
     rank: Annotated[int, Field(ge=0, lt=MAX_RANKS)]
-    node: Annotated[int, Field(ge=0, lt=MAX_NODES)]
->>>>>>> fix-hostile
+    pod: Annotated[int, Field(ge=0, lt=MAX_NODES)]  # its rank
     own_seconds: Decimal
     others_seconds: Decimal
     step_seconds: Decimal

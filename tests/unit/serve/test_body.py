@@ -57,7 +57,7 @@ def test_metrics() -> None:
         {"slowRanks": [{**SLOW, "rank": rank} for rank in range(9)]},
         {"slowRanks": [SLOW, {**SLOW, "ownSeconds": "0.8"}]},
         {"slowRanks": [{**SLOW, "rank": 2**20}]},
-        {"slowRanks": [{**SLOW, "node": 1024}]},
+        {"slowRanks": [{**SLOW, "pod": 1024}]},
         {"loss": "\N{ARABIC-INDIC DIGIT TWO}"},
         {"secondsPerStep": "\N{FULLWIDTH DIGIT ONE}.5"},
         {"resumedFrom": {"step": 1}},

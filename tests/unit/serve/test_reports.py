@@ -225,7 +225,7 @@ NUMBERS = st.sampled_from(["0", "-1", "0.9", "1e-5", "9" * 30, "1e9999", "-.5", 
 COUNTS = st.one_of(st.integers(-1, 3), st.sampled_from([1023, 1024, 2**20, 2**31 - 1, 2**53]))
 SLOW_RANKS = st.lists(
     st.fixed_dictionaries({
-        "rank": COUNTS, "node": COUNTS, "ownSeconds": NUMBERS, "othersSeconds": NUMBERS, "stepSeconds": NUMBERS,
+        "rank": COUNTS, "pod": COUNTS, "ownSeconds": NUMBERS, "othersSeconds": NUMBERS, "stepSeconds": NUMBERS,
     }),
     max_size=9,
 )  # fmt: skip

@@ -15,13 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-<<<<<<< HEAD
 from holdfast_train.package.document import parse, read_json
 from holdfast_train.package.errors import PackageError, ProblemError
-=======
-from holdfast_train.format.sealed_json import decoded_json
-from holdfast_train.package.errors import PackageError
->>>>>>> fix-hostile
 from holdfast_train.package.problem import Tensor
 
 __all__ = [
@@ -75,7 +70,6 @@ def open_package(folder: str | os.PathLike[str]) -> Opened:
     if len(text) > MOST_BYTES:
         raise PackageError(f"{file} has over {MOST_BYTES >> 20} MiB; it is not of this program")
     try:
-<<<<<<< HEAD
         document = read_json(text)
         version = document.get("v") if isinstance(document, dict) else None
         if version == VERSION:
@@ -85,27 +79,6 @@ def open_package(folder: str | os.PathLike[str]) -> Opened:
     if version != VERSION:
         raise PackageError(f"{file} has the version {version!r:.40}; this program reads version {VERSION}")
     return Opened(place, document, inputs, outputs, dims)
-=======
-        document = decoded_json(text)
-        if not isinstance(document, dict) or document.get("v") != VERSION:
-            found = document.get("v") if isinstance(document, dict) else document
-            raise PackageError(f"{file} has the version {found!r}; this program reads version {VERSION}")
-        problem = document["problem"]
-        opened = Opened(
-            place, document, _tensors(problem["inputs"]), _tensors(problem["outputs"]),
-            {str(name): (int(least), int(most)) for name, (least, most) in problem["dims"].items()},
-        )  # fmt: skip
-        for entry in opened.variants.values():
-            for name in (entry["model"], *entry["files"]):
-                _inside(place, name)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise PackageError(f"{file} is damaged: {type(error).__name__}: {error}") from error
-    return opened
-
-
-def _tensors(entries: Any) -> dict[str, Tensor]:
-    return {one["name"]: Tensor(one["dtype"], tuple(one["shape"])) for one in entries}
->>>>>>> fix-hostile
 
 
 def tensor_entries(tensors: Mapping[str, Tensor]) -> list[dict[str, Any]]:

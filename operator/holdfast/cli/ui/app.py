@@ -11,12 +11,8 @@ from holdfast.api.errors import SpecError
 from holdfast.cli.pages.assets import asset
 from holdfast.cli.ui.actions import act
 from holdfast.cli.ui.cluster import Cluster
-<<<<<<< HEAD
 from holdfast.cli.ui.readings import Readings
-from holdfast.cli.ui.security import Guard, add_headers
-=======
 from holdfast.cli.ui.security import HEADERS, Guard, add_headers
->>>>>>> fix-hostile
 from holdfast.cli.ui.stream import Stream
 from holdfast.cli.ui.views import LONGEST, view_of
 

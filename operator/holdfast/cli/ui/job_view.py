@@ -12,13 +12,7 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.pages.frame import actions
 from holdfast.cli.pages.job_page import job_page
 from holdfast.cli.pages.jobs_page import job_address
-<<<<<<< HEAD
 from holdfast.cli.ui.cluster import Cluster
-=======
-from holdfast.cli.report.gather import read_place
-from holdfast.cli.storage.address import Where, storage_of
-from holdfast.cli.ui.cluster import LONGEST_WHY, Cluster
->>>>>>> fix-hostile
 from holdfast.cli.ui.drawn import Drawn
 from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.ui.readings import Reading, Readings
@@ -68,57 +62,6 @@ class JobView:
         pods = job.status.current.pods if job.status.current else ()
         return actions(job, grid, [pod.node for pod in pods if pod.node])
 
-<<<<<<< HEAD
-=======
-    async def read_more(self) -> None:
-        """Read the nodes and the storage now and then, until this is cancelled."""
-        while True:
-            job = self._cluster.job(*self._place)
-            if job is not None:
-                self._stored = await self._more_of(job)
-                self._cluster.pulse.beat()
-            await asyncio.sleep(EVERY)
-
-    async def _more_of(self, job: TrainingJob) -> JobInputs:
-        """Read the nodes and the storage. Whatever a tenant has put there, only this page says that it is not shown."""
-        try:
-            with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
-                self._nodes = await all_nodes(self._cluster.client)
-            return await self._storage(job)
-        except Exception as error:  # noqa: BLE001 - the other pages go on, and this one says what was wrong
-            why = f"the storage cannot be shown: {type(error).__name__}: {str(error)[:LONGEST_WHY]}"
-            return JobInputs(job, datetime.now(UTC), notes=[why])
-
-    async def _storage(self, job: TrainingJob) -> JobInputs:
-        """What is in the storage, as far as this user's rights reach; a note says what does not."""
-        inputs = JobInputs(job, datetime.now(UTC))
-        try:
-            place = await storage_of(
-                self._cluster.client, job, Where(self._place[1], self._place[0]), trust_endpoint=False
-            )
-        except HoldfastError as error:
-            hint = f" ({error.hint})" if isinstance(error, CliError) and error.hint else ""
-            return replace(inputs, notes=[f"the storage is not seen: {error}{hint}"])
-        return await in_thread(lambda: read_place(inputs, place))
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """The result of work that blocks. The process can end while it goes on, unlike with the threads of asyncio."""
-    loop, results, ended = asyncio.get_running_loop(), concurrent.futures.Future[T](), asyncio.Event()
-
-    def run() -> None:
-        try:
-            results.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
-            results.set_exception(error)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=run, name="holdfast-ui-storage", daemon=True).start()
-    await ended.wait()
-    return results.result()
-
->>>>>>> fix-hostile
 
 @asynccontextmanager
 async def job_view(cluster: Cluster, readings: Readings, namespace: str, name: str) -> AsyncIterator[JobView | None]:

@@ -17,7 +17,7 @@ from holdfast.cli.report.gather import read_place
 from holdfast.cli.storage.address import Where, storage_of
 from holdfast.cli.storage.history import LIMIT, MOST_ROWS
 from holdfast.cli.storage.in_thread import in_thread
-from holdfast.cli.ui.cluster import Cluster
+from holdfast.cli.ui.cluster import LONGEST_WHY, Cluster
 from holdfast.cli.why.reading import all_nodes
 from holdfast.core.observe.nodes import NodeView
 from holdfast.runtime.errors import ApiError
@@ -49,17 +49,26 @@ class Reading:
             await asyncio.sleep(max(self.wait, 0))
             job = self._cluster.job(*self._place)
             if job is not None:
-                with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
-                    self.nodes = await all_nodes(self._cluster.client)
-                self.stored = await self._storage(job)
+                self.stored = await self._read(job)
                 self._cluster.pulse.beat()
             self._read_at = monotonic()
+
+    async def _read(self, job: TrainingJob) -> JobInputs:
+        """Read the nodes and the storage. Whatever a tenant has put there, only this page says that it is not shown."""
+        try:
+            with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
+                self.nodes = await all_nodes(self._cluster.client)
+            return await self._storage(job)
+        except Exception as error:  # noqa: BLE001 - the other pages go on, and this one says what was wrong
+            why = f"the storage cannot be shown: {type(error).__name__}: {str(error)[:LONGEST_WHY]}"
+            return JobInputs(job, datetime.now(UTC), notes=[why])
 
     async def _storage(self, job: TrainingJob) -> JobInputs:
         """What is in the storage, as far as this user's rights reach; a note says what does not."""
         inputs = JobInputs(job, datetime.now(UTC))
         try:
-            place = await storage_of(self._cluster.client, job, Where(self._place[1], self._place[0]))
+            where = Where(self._place[1], self._place[0])
+            place = await storage_of(self._cluster.client, job, where, trust_endpoint=False)
         except HoldfastError as error:
             hint = f" ({error.hint})" if isinstance(error, CliError) and error.hint else ""
             return replace(inputs, notes=[f"the storage is not seen: {error}{hint}"])

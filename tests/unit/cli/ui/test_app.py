@@ -11,15 +11,10 @@ import pytest
 from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
-<<<<<<< HEAD
 from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.storage.address import Found
 from holdfast.cli.ui import app, readings
-=======
-from holdfast.cli.ui import app
-from holdfast.cli.ui.job_view import job_view
 from holdfast.cli.ui.security import HEADERS
->>>>>>> fix-hostile
 
 Started = Callable[[], AbstractAsyncContextManager[Any]]
 JOB = "/jobs/demo/vit-faces"
@@ -265,11 +260,11 @@ async def test_a_job_that_breaks_a_page_does_not_end_the_others(
     def broken(*_: Any) -> None:
         raise OverflowError("too large")
 
-    monkeypatch.setattr("holdfast.cli.ui.job_view.all_nodes", broken)
+    monkeypatch.setattr(readings, "all_nodes", broken)
     async with started() as ui:
         await until_read(ui)
-        async with job_view(ui.cluster, "demo", "vit-faces") as view:
-            await until(lambda: "OverflowError: too large" in str(view._stored.notes), "the note")
+        async with readings.Readings(ui.cluster).of("demo", "vit-faces") as reading:
+            await until(lambda: "OverflowError: too large" in str(reading.stored.notes), "the note")
         assert (await ui.get("/jobs"))[0] == 200
     monkeypatch.setattr("holdfast.cli.ui.cluster.learned", broken)
     async with started() as ui:
