@@ -95,7 +95,7 @@ async def test_tabs_of_a_job_share_one_reading_of_its_storage(
     """Breaks if each tab reads the storage for itself, all rows of it, or if a tab that comes back reads it again."""
     asked: list[dict[str, Any]] = []
 
-    async def place(*_: Any) -> Found:
+    async def place(*_: Any, **__: Any) -> Found:
         return Found("s3://runs/x")
 
     def read_place(inputs: JobInputs, _: Found, **bounds: Any) -> JobInputs:
