@@ -7,7 +7,8 @@ from playwright.sync_api import Browser
 from tests.support.browser import chromium
 
 
-@pytest.fixture(scope="session")
+# Not for the whole run: while playwright runs, no other test of this process can start an event loop.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, without a screen."""
     with chromium() as found:
