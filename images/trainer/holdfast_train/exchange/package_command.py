@@ -91,7 +91,7 @@ def add_test(commands: "Commands") -> None:
     )  # fmt: skip
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder with package.json")
     parser.add_argument("--run-code", action="store_true",
-        help="also test pt2, whose file may contain code: only for packages of people whom you trust")  # fmt: skip
+        help="also test pt2, whose file may contain code: only for packages of people you trust")  # fmt: skip
 
 
 def _package(options: argparse.Namespace) -> CommandCode:

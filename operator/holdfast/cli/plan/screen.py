@@ -12,20 +12,27 @@ from rich.text import Text
 from holdfast.cli.plan.comparison import Comparison
 from holdfast.cli.plan.inputs import Fact
 from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.simulate.plan import LIMIT, Lease, Row
 
-HEADERS = ("POLICY", "DEADLINE", "FINISH", "P95", "COST", "P95", "LOSSES", "LATE")
-OVER = "OVER BUDGET"
+COLUMNS = (
+    Column("POLICY"),
+    Column("DEADLINE", rank=3),
+    Column("FINISH", right=True),
+    Column("P95", rank=5, right=True),
+    Column("COST", right=True),
+    Column("P95", rank=4, right=True),
+    Column("LOSSES", rank=2, right=True),
+    Column("LATE", rank=1, right=True),
+)
+OVER = Column("OVER BUDGET", rank=1, right=True)
 
 
 def show(found: Comparison, out: Console) -> None:
     """Print the table of a job, and below it what the table rests on."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title(found)), title_justify="left")
-    for place, header in enumerate(headers(found)):
-        table.add_column(header, justify="right" if place > 1 else "left", no_wrap=True)
-    for row in lines(found):
-        table.add_row(*row)
-    out.print(table)
+    out.print(Text(f"{title(found)}\n"))
+    out.print(Fitting(_columns(found), [[Text(cell) for cell in line] for line in lines(found)]))
+    out.print()
     for line in lease_words(found):
         out.print(line)
     facts = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="what this rests on", title_justify="left")
@@ -48,14 +55,18 @@ def title(found: Comparison) -> str:
 
 def headers(found: Comparison) -> tuple[str, ...]:
     """The heads of the columns."""
-    return HEADERS if found.budget is None else (*HEADERS, OVER)
+    return tuple(column.title for column in _columns(found))
+
+
+def _columns(found: Comparison) -> tuple[Column, ...]:
+    return COLUMNS if found.budget is None else (*COLUMNS, OVER)
 
 
 def lines(found: Comparison) -> list[tuple[str, ...]]:
     """The cells of the table, one line for each way."""
     wide = len(headers(found))
     rows = [_line(row)[:wide] for row in found.rows]
-    return [*rows, *((*_lease_line(one), *[formats.NOTHING] * (wide - len(HEADERS))) for one in found.leases)]
+    return [*rows, *((*_lease_line(one), *[formats.NOTHING] * (wide - len(COLUMNS))) for one in found.leases)]
 
 
 def lease_words(found: Comparison) -> list[str]:
