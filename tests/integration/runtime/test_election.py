@@ -15,7 +15,7 @@ Make = Callable[..., OperatorProcess]
 def pair(operators: Make) -> tuple[OperatorProcess, OperatorProcess]:
     leader = operators().start()
     follower = operators().start(wait=False)
-    wait_for(follower.health, 20, "the follower to answer")
+    wait_for(follower.health, 60, "the follower to answer")
     return leader, follower
 
 

@@ -17,7 +17,7 @@ def test_rank_0_tells_which_rank_the_others_wait_for(tmp_path: Path) -> None:
     """Breaks if the wait for the slow rank counts as work of the quick one: then both take as long in each step."""
     assert start(2, _train, tmp_path) == [0, 0]
     (slow,) = json.loads((tmp_path / "slow.json").read_text())
-    assert (slow["rank"], slow["node"]) == (1, 1)
+    assert (slow["rank"], slow["pod"]) == (1, 1)
     assert float(slow["ownSeconds"]) > 1.33 * float(slow["othersSeconds"])
 
 
