@@ -109,7 +109,7 @@ def _in_words(wrong: typer.BadParameter) -> str:
 
 
 def complain(error: HoldfastError, *, program: str = "holdfast") -> ExitCode:
-    """Print an error for people, for whom the program has this name; return its exit code."""
+    """Print an error for a person who started `program`. Return its exit code."""
     err, said = error_console(), str if program != kubectl_plugin.PROGRAM else kubectl_plugin.under_its_name
     err.print(Text.assemble(("error: ", "bold red"), said(str(error))))
     if isinstance(error, CliError) and error.hint:

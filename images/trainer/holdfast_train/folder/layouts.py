@@ -10,7 +10,7 @@
 - `checkpoint.pattern`: a file or a folder whose path matches. Each of these files is a whole ZIP archive; if it has
   other files, nothing has changed for 30 s.
 
-A file that still changes is not complete, whatever its layout: `writer` compares two looks.
+A file that still changes is not complete in any layout: `writer` compares two looks.
 """
 
 import json

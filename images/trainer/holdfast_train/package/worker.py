@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> None:
     os.dup2(2, 1)  # what a runtime prints must not stand between the frames
     try:
         run = RUNTIMES[runtime][1](path, inputs.split(","), outputs.split(","))
-    except Exception as error:  # noqa: BLE001 - whatever the runtime says of its file goes to the caller
+    except Exception as error:  # noqa: BLE001 - the caller gets every error of the runtime about its file
         send(answers, error=f"{type(error).__name__}: {error}"[:2000])
         return
     send(answers)
@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
             return
         try:
             send(answers, run(arrays))
-        except Exception as error:  # noqa: BLE001 - whatever the runtime says of a call goes to the caller
+        except Exception as error:  # noqa: BLE001 - the caller gets every error of the runtime about a call
             send(answers, error=f"{type(error).__name__}: {error}"[:2000])
 
 

@@ -85,7 +85,7 @@ def read_history(
     within an attempt, the rows that it trained again take the place of those before. More rows than `most_rows` are
     thinned, to two at least for each attempt. Of more than `most_segments` segments, as many are read as that, spread
     over the steps of each attempt; one of the gaps says it. StorageUnreachableError, and other StorageErrors if the
-    prefix cannot be listed; whatever else cannot be read is a gap.
+    prefix cannot be listed; anything else that cannot be read is a gap.
     """
     gaps: list[str] = []
     listed = list(_sound(storage.entries(FOLDER), gaps))

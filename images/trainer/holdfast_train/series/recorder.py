@@ -1,6 +1,6 @@
 """`SeriesRecorder`: writes the rows of a Run into segments, beside the saves of its checkpoints.
 
-It lives in the writer process, so no thread of the training waits for it. Whatever fails here is said once and tried
+It lives in the writer process, so no thread of the training waits for it. It says each failure once and tries the write
 again later. A commit may wait shortly for its segment, unless the pod has to leave; no checkpoint fails because of one.
 """
 
@@ -141,7 +141,7 @@ class SeriesRecorder:
         return max(0.0, self._due - self._clock())
 
     def _tried(self, rows: Sequence[Row], *, is_last: bool) -> Sequence[Row]:
-        """As `_write`. Whatever fails is said once, and the rows wait."""
+        """As `_write`. A failure is said once, and the rows wait."""
         try:
             left = self._write(rows, is_last=is_last)
         except Exception as error:  # noqa: BLE001 - the thread has to live: each save would wait for it

@@ -52,7 +52,7 @@ _PASSING: Final = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "RequestTimeTooSkewed", "TokenRefreshRequired"}
 )
 # Refusals of the keys, not of a right. They pass too if the keys lie in files and have worked: a kubelet changes the
-# files a minute or two after the Secret. The status 401 is one of them, whatever the code (Cloudflare's R2).
+# files a minute or two after the Secret. Status 401 is one of them with any code (Cloudflare's R2).
 _REPLACED: Final = frozenset({"InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound"})
 _FULL: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507"})
 _BUSY: Final = frozenset(

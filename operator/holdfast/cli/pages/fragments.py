@@ -37,7 +37,7 @@ def pill(text: Text) -> str:
 
 
 def paragraphs(shown: RenderableType | None, names: str = "") -> str:
-    """Each text of a group as a paragraph; whatever else is in it is left out."""
+    """Each text of a group as a paragraph. Other members of the group are left out."""
     found = shown.renderables if isinstance(shown, Group) else [shown]
     opening = f'<p class="{names}">' if names else "<p>"
     return "".join(f"{opening}{html(one)}</p>" for one in found if isinstance(one, str | Text) and str(one))

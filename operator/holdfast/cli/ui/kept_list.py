@@ -1,4 +1,4 @@
-"""A list of the API server that is kept for as long as it is wanted, whatever happens to the server."""
+"""A list of the API server that is kept until it is cancelled, also while the server is away."""
 
 import asyncio
 from collections.abc import Callable, Mapping

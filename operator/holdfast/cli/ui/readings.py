@@ -54,7 +54,7 @@ class Reading:
             self._read_at = monotonic()
 
     async def _read(self, job: TrainingJob) -> JobInputs:
-        """Read the nodes and the storage. Whatever a tenant has put there, only this page says that it is not shown."""
+        """Read the nodes and the storage. If they cannot be read, this page says so, and other pages go on."""
         try:
             with suppress(ApiError):  # the banner says that the API server is away; the nodes stay as they were
                 self.nodes = await all_nodes(self._cluster.client)

@@ -47,7 +47,7 @@ def ui(api: LivingApi, tmp_path_factory: pytest.TempPathFactory, browser: Browse
 
 @pytest.fixture
 def seen(browser: Browser, ui: UiProcess) -> Iterator[Watched]:
-    """A tab with the page of jobs. Whatever the browser complains of fails the test."""
+    """A tab with the page of jobs. Each complaint of the browser fails the test."""
     with tab(browser) as watched:
         watched.page.goto(ui.address)
         expect(watched.page.locator("#live")).to_have_text("live")

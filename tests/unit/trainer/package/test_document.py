@@ -1,4 +1,4 @@
-"""A package from a stranger: whatever package.json and the tests say, the answer is a PackageError."""
+"""A package from a stranger: for all contents of package.json and of the tests, the answer is a PackageError."""
 
 import json
 from collections.abc import Callable, Sequence

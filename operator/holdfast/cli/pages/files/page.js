@@ -229,7 +229,7 @@
     waiting = requestAnimationFrame(resize);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
-  // Paper is white and narrow, whatever the screen is.
+  // Paper is white and narrow, also if the screen is dark or wide.
   addEventListener("beforeprint", () => {
     root.dataset.paper = "";
     document.querySelectorAll("details").forEach((one) => { one.dataset.open = one.open; one.open = true; });

@@ -47,7 +47,7 @@ def test_grafanas_schema_loses_and_changes_nothing(one: Dashboard) -> None:
     assert missing(raw, through_the_schema(raw)) == []
 
 
-# Breaks if the comparison above finds nothing whatever is wrong.
+# Breaks if the comparison above finds nothing although a file is wrong.
 def test_the_schema_loses_a_misspelt_key_and_a_value_of_another_kind() -> None:
     raw = json.loads(files()["holdfast-job.json"])
     raw["panels"][1]["descripton"] = "misspelt"
