@@ -5,13 +5,12 @@ refuse mistakes, are not registered: `jobs.job_set` has all defaults, so JobSet 
 """
 
 import json
-import os
 import subprocess
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
 from tests.support.waiting import wait_for
 
@@ -34,13 +33,12 @@ def version() -> str:
     return toolchain.module_version(toolchain.TOOLS["jobset"])
 
 
-class JobSetController(AbstractContextManager["JobSetController"]):
+class JobSetController(ControllerProcess):
     """The controller's process; use it as a context manager, again and again. ToolError if it cannot be built here."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._folder = cluster.root / "jobset"
-        self._process: subprocess.Popen[bytes] | None = None
         self._binary = toolchain.build("jobset")
         self._module = _module()
 
@@ -50,22 +48,9 @@ class JobSetController(AbstractContextManager["JobSetController"]):
         config = self._folder / "config.yaml"
         config.write_text(yaml.safe_dump(_configuration(self._folder / "certificates")), encoding="utf-8")
         kubeconfig = self._cluster.kubeconfig_for(NAMESPACE, ACCOUNT)
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [str(self._binary), f"--config={config}"], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                cwd=self._folder, env=os.environ | {"KUBECONFIG": str(kubeconfig)}, start_new_session=True,
-            )  # fmt: skip
+        self.log.unlink(missing_ok=True)  # `ready` reads what this process says
+        self._start([str(self._binary), f"--config={config}"], self._folder, {"KUBECONFIG": str(kubeconfig)})
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
 
     @property
     def log(self) -> Path:

@@ -1,14 +1,12 @@
 """Simulated nodes and pods: KWOK with stages of our own."""
 
 import asyncio
-import os
-import subprocess
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from tests.bench.api import Api
+from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
 
 from holdfast.local import toolchain
@@ -115,12 +113,11 @@ def stages() -> list[dict[str, Any]]:
     ]
 
 
-class Kwok(AbstractContextManager["Kwok"]):
+class Kwok(ControllerProcess):
     """The KWOK process; use it as a context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._process: subprocess.Popen[bytes] | None = None
         self._binary = toolchain.build("kwok")
 
     def __enter__(self) -> Self:
@@ -135,22 +132,8 @@ class Kwok(AbstractContextManager["Kwok"]):
             f"--manage-nodes-with-annotation-selector={MANAGED}=fake",
             f"--node-lease-duration-seconds={LEASE_SECONDS}",
         ]
-        with (folder / "kwok.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder,
-                env=os.environ | {"HOME": str(folder)}, start_new_session=True,
-            )  # fmt: skip
+        self._start(command, folder, {"HOME": str(folder)})
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
 
     @property
     def log(self) -> Path:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from aiohttp import web
+from tests.support.http.kubeconfig import write_kubeconfig
 
 T = TypeVar("T")
 PAGE = 500
@@ -77,17 +77,7 @@ class LivingApi:
 
     def kubeconfig(self, path: Path, namespace: str = "demo") -> Path:
         """Write a kubeconfig for this server."""
-        context = {"cluster": "fake", "user": "me", "namespace": namespace}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "fake",
-            "clusters": [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
-            "users": [{"name": "me", "user": {"token": "t"}}],
-            "contexts": [{"name": "fake", "context": context}],
-        }
-        path.write_text(yaml.safe_dump(content))
-        return path
+        return write_kubeconfig(path, self.port, namespace)
 
     def _call(self, work: Callable[[], T]) -> T:
         async def run() -> T:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import yaml
+from tests.support.http.kubeconfig import write_kubeconfig
 
 Answer = dict[str, Any] | Callable[[dict[str, Any] | None], dict[str, Any]]
 
@@ -29,17 +29,7 @@ class FakeApi:
 
     def kubeconfig(self, path: Path, namespace: str | None = "demo") -> Path:
         """Write a kubeconfig for this server."""
-        context = {"cluster": "fake", "user": "me"} | ({"namespace": namespace} if namespace else {})
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "fake",
-            "clusters": [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
-            "users": [{"name": "me", "user": {"token": "t"}}],
-            "contexts": [{"name": "fake", "context": context}],
-        }
-        path.write_text(yaml.safe_dump(content))
-        return path
+        return write_kubeconfig(path, self.port, namespace)
 
     def answer(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
         """Status and body."""
