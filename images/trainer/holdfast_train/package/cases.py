@@ -9,7 +9,7 @@ from holdfast_train.package.problem import Arrays, Problem, check
 __all__ = ["at_sizes", "cases", "resized"]
 
 MOST_BYTES = 256 << 20
-"""A case larger than this is left out, and the report says so."""
+"""A case larger than this is left out, and package.json says so."""
 
 
 def cases(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[list[Arrays], list[str]]:
