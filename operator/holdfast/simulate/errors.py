@@ -37,7 +37,3 @@ class SimulationError(HoldfastError):
 
 class UnfinishedError(SimulationError):
     """A job in the virtual cluster is not over in the time that it may take."""
-
-
-class PlanError(HoldfastError):
-    """A job cannot be planned. The message names the field or option, and says what is allowed."""
