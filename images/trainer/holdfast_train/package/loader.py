@@ -47,13 +47,19 @@ class Model:
         )  # fmt: skip
         self._seconds = seconds
         self._worker: _Worker | None = None
-        self._isolated = isolated
         self._call: Call | None = None
         if isolated:
             self._worker = _Worker(self._arguments)
         else:
-            runtime, path, names, made = self._arguments
-            self._call = worker.RUNTIMES[runtime][1](path, names.split(","), made.split(","))
+            self._call = self._open()
+
+    def _open(self) -> Call:
+        """The model in this process. WorkerError if its runtime refuses the file."""
+        runtime, path, inputs, outputs = self._arguments
+        try:
+            return worker.RUNTIMES[runtime][1](path, inputs.split(","), outputs.split(","))
+        except Exception as error:
+            raise WorkerError(f"variant {self.variant}: {type(error).__name__}: {error}") from error
 
     def __call__(self, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         """Run the model once."""

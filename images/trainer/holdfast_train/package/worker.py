@@ -7,12 +7,13 @@ Standard input and output carry frames: the length of a JSON head and that of th
 the head `{"arrays": [[name, dtype, shape], ...]}` or `{"error": text}`, and the bytes of the arrays, one after another.
 """
 
+import contextlib
 import json
 import math
 import os
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -72,7 +73,8 @@ def open_pt2(path: str, inputs: Sequence[str], outputs: Sequence[str]) -> Run:
     """A program of torch.export on the CPU."""
     import torch  # noqa: PLC0415 - only the runtime of this variant
 
-    module = torch.export.load(path).module()
+    with _without_pickle():
+        module = torch.export.load(path).module()
 
     def run(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
         with torch.no_grad():
@@ -82,6 +84,19 @@ def open_pt2(path: str, inputs: Sequence[str], outputs: Sequence[str]) -> Run:
         return {name: part.numpy() for name, part in zip(outputs, listed, strict=True)}
 
     return run
+
+
+@contextlib.contextmanager
+def _without_pickle() -> Iterator[None]:
+    """Inside, torch.load refuses pickles: torch.export.load falls back to them, and has no option against it."""
+    names = ("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]
+        os.environ.update(before)
 
 
 RUNTIMES: dict[str, tuple[str, Callable[[str, Sequence[str], Sequence[str]], Run]]] = {
@@ -94,8 +109,6 @@ RUNTIMES: dict[str, tuple[str, Callable[[str, Sequence[str], Sequence[str]], Run
 def main(argv: Sequence[str]) -> None:
     """Answer calls until standard input ends. The first frame says that the model is loaded."""
     runtime, path, inputs, outputs = argv
-    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch.export.load falls back to pickle otherwise
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a runtime prints must not stand between the frames
     try:

@@ -101,10 +101,11 @@ def test_a_variant_that_failed_is_not_chosen(make: Callable[..., Path]) -> None:
         load(folder)
 
 
-def test_a_file_that_is_no_model_is_said(make: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("isolated", [True, False])
+def test_a_file_that_is_no_model_is_said(make: Callable[..., Path], isolated: bool) -> None:
     folder = make(operator="NoSuchOperator")
     with pytest.raises(WorkerError, match="NoSuchOperator"):
-        load(folder)
+        load(folder, isolated=isolated)
 
 
 # Breaks if the loader imports torch: a machine that runs ONNX has none.

@@ -91,11 +91,15 @@ def test_pt2_is_not_chosen(package: Path) -> None:
         load(package)
 
 
-# Breaks if the process of the model lets torch.export fall back to pickle.
-def test_pickle_in_pt2_does_not_run(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# Breaks if the process of the model, or this one, lets torch.export fall back to pickle.
+@pytest.mark.parametrize("isolated", [True, False])
+def test_pickle_in_pt2_does_not_run(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     poisoned(package, tmp_path / "mark")
     listed(package)
     with pytest.raises(WorkerError):
-        load(package, "pt2")
+        load(package, "pt2", isolated=isolated)
     assert not (tmp_path / "mark").exists()
+    assert os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") is None
