@@ -3,10 +3,10 @@
 A pace that was measured wins. `capacity.tiers[].pace` states the pace of a tier on which the job has not trained yet.
 Stated paces are scaled so that they agree with what was measured, so then only their ratios count. Before anything was
 measured, those that are written in the job itself count as they are. Without either, a tier with a CPU counts as far
-slower than accelerators. Among accelerators, the price is the only hint: a tier that costs
-less is assumed to be slower, but still cheaper for each unit of work, so that the job tries it where there is time. A
-Spot tier that costs more than the known Spot tiers is assumed to be faster than they are, or a job whose first node is
-slow would never try it. No tier is assumed to be faster than the fastest known one.
+slower than accelerators. Among accelerators, the price is the only hint: a tier that costs less is assumed to be
+slower, but still cheaper for each unit of work, so that the job tries it where there is time. A Spot tier that costs
+more than the known Spot tiers is assumed to be faster than they are, or a job whose first node is slow would never try
+it. No tier is assumed to be faster than the fastest known one.
 """
 
 from collections.abc import Mapping, Sequence
