@@ -40,6 +40,8 @@ def test_notices_for_half_of_four_and_a_new_pod_is_lost_while_they_train(
     assert set(pods) == {"1", "3"}
     node = job.node_of(pods["3"])
     take(cluster, node)
+    # The node comes back only after the operator saw it gone: the end of a pod on a node that is back is ContainerLost.
+    job.wait("its new pod is lost", lambda status: bool(status.get("history")), 60)
     cluster.restore(node)
     cluster.kubectl("label", "node", node, f"test/gang={six['nodeSelector']['test/gang']}")
 
