@@ -33,6 +33,7 @@ from tests.bench.figures import (
     silent,
     strangers,
     switch,
+    ui,
 )
 from tests.bench.goals import Measured
 from tests.support import guard
@@ -50,6 +51,7 @@ FIGURES: dict[str, Measure] = {
     "several-losses": several_losses.measure,
     "several-meeting": several_meeting.measure,
     "scrape": lambda bench: scrape.measure(bench.quick),
+    "ui": lambda bench: ui.measure(bench.quick),
     "several-decide": lambda bench: several_decide.measure(bench.quick),
     "several-endpoint": several_endpoint.measure,
     "several-in-place": lambda bench: several_in_place.measure(bench.quick),

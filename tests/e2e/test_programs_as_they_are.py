@@ -3,6 +3,7 @@
 With checkpoint.folder they lose their nodes, and end as if they had not.
 """
 
+import csv
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from rich.console import Console
+from tests.e2e.programs.test_guards_and_branches import holdfast
 from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.as_it_is import SAVE_STEPS
@@ -96,6 +98,14 @@ def notes_of(notes: Path) -> list[tuple[str, int]]:
     return [(one.partition("\n")[0].strip(), one.count("step")) for one in starts]
 
 
+def history(job: Job, file: Path) -> list[tuple[int, int, bool]]:
+    """Each attempt and step whose loss is in the history, and whether the step was lost."""
+    holdfast(job, "checkpoints", "history", job.name, "--csv", str(file))
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["loss"]]
+    return [(int(row["attempt"]), int(row["step"]), row["lost"] == "1") for row in rows]
+
+
 def shown(job: Job) -> str:
     console = Console(width=160, force_terminal=False)
     with console.capture() as screen:
@@ -135,6 +145,11 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
     assert len(twice) == LOSSES
     # On SIGTERM the Trainer saves in the middle of a step, ends that step, and leaves.
     assert all(0 <= steps <= (1 if mode else SAVE_STEPS) for steps in twice), twice
+    drawn = history(job, tmp_path / "history.csv")
+    kept = [step for _, step, is_lost in drawn if not is_lost]
+    assert kept == sorted(set(kept))
+    # The Trainer tells its loss at most once in 5 s, and an attempt runs for longer.
+    assert {attempt for attempt, _, _ in drawn} == {record["number"] for record in ran}
     told = [record.get("stepsLost") for record in ran[:-1]]
     assert all(
         (one is None and not mode) or (one is not None and min(steps, 0 if mode else 1) <= one <= steps)

@@ -13,6 +13,7 @@ from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import Unit, metrics_of
 from holdfast_train.folder.reading import Reading, UnitChangedError
+from holdfast_train.folder.reported import Reported
 from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage
@@ -27,7 +28,8 @@ THREADS: Final = 2  # parts in memory at once, of 64 MiB each
 class FolderCommits:
     """Commits checkpoints of the folder `root`. `before`: the index of the newest commit, None without one.
 
-    `check` is called before each part, and ends the commit with the error that it raises.
+    `check` is called before each part, and ends the commit with the error that it raises. Commits name the segments of
+    the history that `reported` writes, if it is set.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class FolderCommits:
         self._rate = rate
         self._check = check
         self.before: Index | None = None
+        self.reported: Reported | None = None
 
     def commit(self, unit: Unit) -> Saved:
         """Upload and commit `unit`. UnitChangedError or OSError if it cannot be read as a whole; StorageErrors.
@@ -55,6 +58,8 @@ class FolderCommits:
         name = CheckpointName.new(unit.step or 0, attempt)
         fresh = CheckpointName.new(unit.step or 0, attempt)
         self._checkpoints.prepare()
+        if self.reported is not None:
+            self.reported.request()
         try:
             with Reading(self._root, unit.files) as reading:
                 first, parts = self._upload(unit, reading, name, fresh)
@@ -73,11 +78,14 @@ class FolderCommits:
                 ranks=(),
             )
             used = any(CheckpointName.of_key(part.key) == fresh for part in parts)
-            saved = self._checkpoints.publish(written, begun, fresh if used else None)
+            segments = () if self.reported is None else self.reported.written()
+            saved = self._checkpoints.publish(written, begun, fresh if used else None, series=segments)
         except (HoldfastTrainError, UnitChangedError, OSError):
             self._checkpoints.discard(name)
             self._checkpoints.discard(fresh)
             raise
+        if self.reported is not None:
+            self.reported.mark_named(segments)
         self.before = Index(unit, parts)
         self._checkpoints.sweep()
         return saved

@@ -34,6 +34,7 @@ from holdfast_train.folder.layouts import Unit
 from holdfast_train.folder.look import TooManyFilesError
 from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
 from holdfast_train.folder.reading import UnitChangedError
+from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.watch import Watch
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 from holdfast_train.pod.reporter import Order, Reporter
@@ -68,6 +69,7 @@ class FolderWriter:
         self._watch = Watch(root, pattern)
         self._progress = Progress()
         self._progress.folder = True
+        self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
@@ -85,6 +87,7 @@ class FolderWriter:
         """The program has ended, and the writer has `seconds` more. Any thread may call this."""
         self.deadline = math.inf if seconds is None else time.monotonic() + seconds
         self._rate.limit = None
+        self._reported.hurry()
 
     # Before the program starts.
 
@@ -113,6 +116,7 @@ class FolderWriter:
     def _take_over(self) -> None:
         """Go on in the place of a writer that has ended: what it has committed is not committed again."""
         checkpoints = self._start()
+        self._reported.resumed = None
         with self._storage.within(PATIENCE_SECONDS):
             known = self._newest_index(checkpoints)
         assert self._commits is not None
@@ -140,6 +144,7 @@ class FolderWriter:
             )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
         self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
+        self._commits.reported = self._reported
         return checkpoints
 
     def _report(self) -> None:
@@ -174,6 +179,7 @@ class FolderWriter:
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
         if unit.step is not None:
             self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
+            self._reported.resumed = unit.step
 
     # Beside the program.
 
@@ -185,6 +191,7 @@ class FolderWriter:
             try:
                 command = self.inbox.get(timeout=pause)
             except queue.Empty:
+                self._reported.collect()
                 self._look(is_last=False)
                 pause = self._watch.pause
                 continue
@@ -245,12 +252,10 @@ class FolderWriter:
         self._watch.note_committed(unit)
         self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
         self._progress.save_error = None
-        mib = saved.uploaded / (1 << 20)
-        what = f"the checkpoint {unit.name} (step {_words(unit.step)}) is"
-        say(
-            f"{what if unit.name else f'the checkpoint files (step {_words(unit.step)}) are'} saved: "
-            f"{mib:.1f} MiB uploaded, {saved.reused / (1 << 20):.1f} MiB were there, {saved.seconds:.1f} s"
-        )
+        step = f"(step {_words(unit.step)})"
+        what = f"the checkpoint {unit.name} {step} is" if unit.name else f"the checkpoint files {step} are"
+        new, old = (f"{size / (1 << 20):.1f} MiB" for size in (saved.uploaded, saved.reused))
+        say(f"{what} saved: {new} uploaded, {old} were there, {saved.seconds:.1f} s")
         if unit.step is not None:
             self._progress.checkpoint = {
                 "step": unit.step,
@@ -293,13 +298,13 @@ class FolderWriter:
             self._progress.state = "completed"
             message = f"the program ended with exit code 0; saved step: {step}"
             self._write_verdict("completed", message, "Completed", step=self._saved_step)
+        self._reported.end(self.deadline - time.monotonic())
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
 
     def _last_step(self) -> int:
         assert self._checkpoints is not None
-        commits = self._checkpoints.log.state.commits
-        return commits[-1].step if commits else 0
+        return max((commit.step for commit in self._checkpoints.log.state.commits[-1:]), default=0)
 
     def _commit_rest(self, *, clean: bool) -> bool:
         """Commit until nothing is left, or a try fails. True if nothing is left."""

@@ -10,6 +10,7 @@ _PARTS: Final = {
     "page.js": ("page.js",),
     "uplot.js": (f"{UPLOT}/uPlot.iife.min.js",),
     "live.js": ("live.js",),
+    "enter.js": ("enter.js",),
     "live.css": ("live.css",),
 }
 

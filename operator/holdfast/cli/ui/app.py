@@ -53,7 +53,7 @@ class Pages:
         routes: list[tuple[str, Handler]] = [
             ("/", self._home),
             *((path, self._document) for path in ("/jobs", "/tiers", job)),
-            *((f"/{name}", self._file(name)) for name in ("page.js", "uplot.js", "live.js", "page.css")),
+            *((f"/{name}", self._file(name)) for name in ("page.js", "uplot.js", "live.js", "enter.js", "page.css")),
             ("/favicon.ico", self._icon),
             ("/events", self._events),
         ]
@@ -98,7 +98,7 @@ class Pages:
                 response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
                 try:
                     await response.prepare(request)
-                    await Stream(response, self._cluster, view).run(self._guard.post_token, stamp)
+                    await Stream(response, self._cluster, view).run(stamp)
                 except ClientConnectionResetError:  # the tab is closed
                     pass
                 except TimeoutError:

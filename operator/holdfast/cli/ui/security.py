@@ -3,7 +3,10 @@
 The server listens on the loopback interface, where every program of the machine and every page in its browsers can
 send requests. So each request needs the name of this server in Host (a page elsewhere that points its own name to
 127.0.0.1 sends its own), and a cookie that only the printed address gives. A request that changes something also needs
-the Origin of these pages and a second secret, which the pages read from their stream.
+the Origin of these pages and a second secret. Browsers send a cookie to all ports of a host, so a server of another
+user of this machine sees the cookie if this browser opens one of its pages. The second secret is therefore in no
+cookie: it is the fragment of the printed address, which browsers send to nobody, and the pages keep it in the storage
+of their origin, to which the port belongs.
 """
 
 import secrets
@@ -26,6 +29,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_ENTER: Final = '<!DOCTYPE html><title>Opening Holdfast</title><script src="/enter.js"></script>\n'
 _OWN: Final = ("same-origin", "none")  # values of Sec-Fetch-Site of requests that no other site began
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -41,8 +45,8 @@ class Guard:
 
     @property
     def address(self) -> str:
-        """The address that opens the pages. It holds the secret."""
-        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+        """The address that opens the pages. It holds both secrets."""
+        return f"http://127.0.0.1:{self.port}/?token={self.token}#{self.post_token}"
 
     def middleware(self) -> Middleware:
         """Refuses a request before anything else reads it."""
@@ -59,7 +63,9 @@ class Guard:
                 return _refusal(401, "open the address that `holdfast ui` has printed: it lets this browser in")
             if request.method == hdrs.METH_POST:
                 if not self._knows(request.headers.get(POST_TOKEN, ""), self.post_token):
-                    return _refusal(403, f"the header {POST_TOKEN} is missing or wrong: load the page again")
+                    return _refusal(
+                        403, "this browser may look and not act: open the address that `holdfast ui` has printed"
+                    )
                 if request.content_type != _FORM:
                     return _refusal(415, f"the body must be {_FORM}")
             return await handler(request)
@@ -82,7 +88,7 @@ class Guard:
         return ""
 
     def _enter(self, request: web.Request) -> web.Response:
-        """Give the cookie. The browser then loads a page by itself, which replaces this address in its history.
+        """Give the cookie, and a page whose script keeps the other secret and replaces this address in the history.
 
         A redirect would not do: after a link of another site, browsers do not send a strict cookie with it.
         """
@@ -90,7 +96,7 @@ class Guard:
             return _refusal(
                 401, "the token is not that of this server: open the address that `holdfast ui` has printed"
             )
-        answer = web.Response(text="Opening Holdfast ...\n", headers={"Refresh": "0; url=/jobs"})
+        answer = web.Response(text=_ENTER, content_type="text/html", charset="utf-8")
         answer.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict", path="/")
         return answer
 

@@ -37,9 +37,9 @@ class Stream:
         self._charts = ""
         self._sent_at = 0.0
 
-    async def run(self, token: str, stamp: str) -> None:
+    async def run(self, stamp: str) -> None:
         """Send changes until the browser goes, or is too slow. `stamp` is of the state that the browser has."""
-        await self._send("hello", json.dumps({"token": token}))
+        await self._send("hello", "{}")
         self._sent_at = monotonic()
         while True:
             seen = self._cluster.pulse.count

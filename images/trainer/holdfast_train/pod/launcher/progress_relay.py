@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .noted_progress import Note, note_of
 from .output import OnData
 
 SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
@@ -37,19 +38,20 @@ def progress(
 
     Once the program has reported by the protocol, its output is not read.
     """
+    note = note_of(environment, folder)
     if not environment.get(PATTERNS):
-        with progress_relay(environment, folder) as variables:
+        with progress_relay(environment, folder, note) as variables:
             yield variables, (None, None)
         return
     from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
 
-    output = output_progress(environment)
+    output = output_progress(environment, note)
     if output is None:
-        with progress_relay(environment, folder) as variables:
+        with progress_relay(environment, folder, note) as variables:
             yield variables, (None, None)
         return
     try:
-        with progress_relay(environment, folder, output.give_way) as variables:
+        with progress_relay(environment, folder, note, output.give_way) as variables:
             yield variables, (output.add_out, output.add_err)
     finally:
         output.finish()
@@ -57,11 +59,14 @@ def progress(
 
 @contextlib.contextmanager
 def progress_relay(
-    environment: Mapping[str, str], folder: str | None, on_report: Callable[[], None] = lambda: None
+    environment: Mapping[str, str],
+    folder: str | None,
+    note: Note | None = None,
+    on_report: Callable[[], None] = lambda: None,
 ) -> Iterator[dict[str, str]]:
     """Relay the progress of one program. Yields the program's environment. `folder`: where the token file is written.
 
-    `on_report` is called with each report, and must not block.
+    `note` gets each status, and `on_report` is called with each; they must not block.
 
     The port is open to all containers of the pod, and the token only to this one.
     """
@@ -79,6 +84,8 @@ def progress_relay(
 
         def take(status: dict[str, Any]) -> None:
             on_report()
+            if note is not None:
+                note(status)
             forwarder.offer(status)
 
         server = StatusServer(ADDRESS, forwarder.path, token, take)

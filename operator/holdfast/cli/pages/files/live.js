@@ -4,7 +4,6 @@
   const live = document.getElementById("live");
   const said = document.getElementById("said");
   let stamp = live.dataset.stamp;
-  let token = "";
   let source = null;
   let retry = 0;
 
@@ -127,10 +126,7 @@
     const address = `/events?${new URLSearchParams({ page, stamp })}`;
     const own = new EventSource(address);
     source = own;
-    own.addEventListener("hello", (event) => {
-      token = JSON.parse(event.data).token;
-      state("", "this page shows changes at once");
-    });
+    own.addEventListener("hello", () => state("", "this page shows changes at once"));
     own.addEventListener("change", (event) => apply(JSON.parse(event.data)));
     own.addEventListener("error", () => {
       own.close();
@@ -186,7 +182,7 @@
     try {
       const answer = await fetch(form.getAttribute("action"), {
         method: "POST",
-        headers: { "X-Holdfast-Token": token },
+        headers: { "X-Holdfast-Token": localStorage.getItem("holdfast") ?? "" },
         body: new URLSearchParams(new FormData(form)),
       });
       const text = await answer.text();

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from ..noted_progress import Note
 from ..progress_relay import PATTERNS
 from ..status_forwarder import StatusForwarder
 from ..verdict_files import say
@@ -162,8 +163,11 @@ class OutputProgress:
             self._offer({"trainerStatus": {"lastUpdatedTime": now, "metrics": metrics}})
 
 
-def output_progress(environment: Mapping[str, str]) -> OutputProgress | None:
-    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first."""
+def output_progress(environment: Mapping[str, str], note: Note | None = None) -> OutputProgress | None:
+    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first.
+
+    `note` gets each status too, and must not block.
+    """
     given = environment.get(PATTERNS)
     if not given or not all(map(environment.get, _NEEDED)) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
         return None
@@ -173,4 +177,10 @@ def output_progress(environment: Mapping[str, str]) -> OutputProgress | None:
         say(f"{PATTERNS} is not a list of patterns ({error}); no progress is read from the output")
         return None
     forwarder = StatusForwarder(environment)
-    return OutputProgress(patterns, forwarder.offer, forwarder.finish)
+
+    def offer(status: dict[str, Any]) -> None:
+        if note is not None:
+            note(status)
+        forwarder.offer(status)
+
+    return OutputProgress(patterns, offer, forwarder.finish)

@@ -1,0 +1,168 @@
+"""The history of programs that know nothing of Holdfast: what they report becomes rows, which commits name."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.trainer.folders import hugging_face, identity
+
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.layouts import find
+from holdfast_train.folder.look import look
+from holdfast_train.folder.reported import Reported, row_of
+from holdfast_train.pod.launcher.noted_progress import FILE, NotedProgress, note_of
+from holdfast_train.series.history import read_history
+from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.retrying import RetryingStorage
+
+
+def status(step: int, **metrics: object) -> dict[str, Any]:
+    given = {"current_step": step, "total_steps": 100, **metrics}
+    return {"trainerStatus": {"metrics": [{"name": name, "value": str(value)} for name, value in given.items()]}}
+
+
+def line(**metrics: object) -> bytes:
+    return json.dumps({"at": 5.5, **status(3, **metrics)["trainerStatus"]}).encode()
+
+
+class Attempt:
+    """One attempt: what its program reports, and what is committed of its folder."""
+
+    def __init__(self, place: Path, number: int, resumed: int | None) -> None:
+        self.store = FolderStorage(place / "store")
+        self.root, verdicts = place / f"outputs-{number}", place / f"verdicts-{number}"
+        verdicts.mkdir()
+        self.note = NotedProgress(str(verdicts)).note
+        self.reported = Reported(str(verdicts), RetryingStorage(self.store), identity(number))
+        self.reported.resumed = resumed
+        self.checkpoints = Checkpoints(self.store, identity(number), Keep())
+        self.checkpoints.start("Auto")
+        self.commits = FolderCommits(self.checkpoints, self.store, self.root)
+        self.commits.reported = self.reported
+
+    def train(self, *steps: int) -> None:
+        for step in steps:
+            self.note(status(step, loss=1 / step))
+
+    def commit(self, step: int) -> tuple[str, ...]:
+        hugging_face(self.root, step)
+        self.commits.commit(find(look(self.root))[0])
+        return self.checkpoints.log.state.commits[-1].series
+
+
+def test_two_attempts_have_one_history_that_tells_lost_from_kept(tmp_path: Path) -> None:
+    """Breaks if a row is lost or counted twice, if a commit names no rows, or if lost steps look kept."""
+    first = Attempt(tmp_path, 1, 0)
+    first.train(1, 2, 3)
+    assert len(first.commit(3)) == 1
+    first.train(4, 5)
+    first.reported.end(20)
+    second = Attempt(tmp_path, 2, 3)
+    second.train(4, 5, 6)
+    assert len(second.commit(6)) == 1
+    second.reported.end(20)
+
+    history = read_history(second.store)
+    assert history.gaps == []
+    assert [
+        (part.attempt, [row.step for row in part.kept], [row.step for row in part.lost]) for part in history.parts
+    ] == [
+        (1, [1, 2, 3], [4, 5]),
+        (2, [4, 5, 6], []),
+    ]
+    assert history.parts[1].rows[0].values == {"loss": 0.25}
+
+
+@pytest.mark.parametrize(("resumed", "lost"), [(10, [11]), (None, []), (0, [4, 11])])
+def test_a_program_that_begins_anew_has_lost_all(tmp_path: Path, resumed: int | None, lost: list[int]) -> None:
+    """Breaks if rows look kept of which the next start knows nothing. None: another writer, beside the same program."""
+    first = Attempt(tmp_path, 1, 0)
+    first.train(4, 11)
+    first.reported.end(20)
+    second = Attempt(tmp_path, 2, resumed)
+    second.train(12)
+    second.reported.end(20)
+    assert [row.step for row in read_history(second.store).parts[0].lost] == lost
+
+
+@pytest.mark.parametrize(
+    ("metrics", "wanted"),
+    [
+        ({"loss": 2.5, "learning_rate": "1e-3"}, {"loss": 2.5, "learning_rate": 0.001}),
+        ({"train_loss": 2.5, "eval/acc %": 1}, {"loss": 2.5, "eval/acc__": 1.0}),
+        ({"loss": "inf"}, {"loss": math.inf}),
+        ({"loss": 0, "grad_norm": "inf"}, {"loss": math.inf, "grad_norm": math.inf}),
+        ({"loss": "much", "note": "text"}, None),
+        ({}, None),
+        ({f"m{n}": n for n in range(300)}, {f"m{n}": n for n in range(16)}),
+    ],
+    ids=["figures", "names", "inf", "norm", "texts", "step alone", "many"],
+)
+def test_the_values_of_a_row(metrics: dict[str, object], wanted: dict[str, float] | None) -> None:
+    row = row_of(line(**metrics))
+    assert (row and row.values) == wanted
+    assert row is None or (row.step, row.at) == (3, 5.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"[]", b"null", b'{"at": 1}', b'{"at": "x", "metrics": []}', b'{"at": 1, "metrics": [1]}',
+     b'{"at": 1, "metrics": [{"name": "step", "value": "-4"}, {"name": "loss", "value": "1"}]}',
+     b'{"at": 1, "metrics": [{"name": ["step"], "value": "4"}]}',
+     b'{"at": 1e300, "metrics": [{"name": "step", "value": "4"}, {"name": "loss", "value": "1"}]}',
+     b'{"at": 1, "metrics": [{"name": "step", "value": "9999999999999999"}, {"name": "loss", "value": "1"}]}',
+     b"[" * 100_000, b"\xff\xfe"],
+    ids=range(13),
+)  # fmt: skip
+def test_what_is_no_report_is_no_row(text: bytes) -> None:
+    """Breaks if a program that writes into the file ends the process that saves its checkpoints."""
+    assert row_of(text) is None
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_something_else_in_place_of_the_file(tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Breaks if a program makes the writer read another file, or wait for ever."""
+    (tmp_path / "secret").write_bytes(line(loss=7))
+    path = tmp_path / FILE
+    if kind == "link":
+        path.symlink_to(tmp_path / "secret")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    store = FolderStorage(tmp_path / "store")
+    reported = Reported(str(tmp_path), RetryingStorage(store), identity())
+    reported.collect()
+    reported.end(20)
+    assert read_history(store).parts == []
+    assert kind == "pipe" or "the history of the training is not written" in capfd.readouterr().err
+
+
+def test_a_file_that_nobody_takes_away_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_train.pod.launcher.noted_progress.MOST_BYTES", 1000)
+    noted = NotedProgress(str(tmp_path))
+    for step in range(1, 100):
+        noted.note(status(step, loss=1))
+        noted.note(status(step, loss=1))
+    lines = (tmp_path / FILE).read_bytes().splitlines()
+    assert len(set(lines)) == len(lines)
+    assert len(b"\n".join(lines)) < 1300
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"trainerStatus": None}, {"trainerStatus": 4}, {"trainerStatus": {"metrics": []}}]
+)
+def test_a_status_without_metrics_is_not_noted(tmp_path: Path, given: dict[str, Any]) -> None:
+    NotedProgress(str(tmp_path)).note(given)
+    assert not (tmp_path / FILE).exists()
+
+
+def test_only_a_job_with_a_folder_is_noted(tmp_path: Path) -> None:
+    assert note_of({}, str(tmp_path)) is None
+    assert note_of({"HOLDFAST_CHECKPOINT_FOLDER": "/outputs"}, None) is None
+    assert note_of({"HOLDFAST_CHECKPOINT_FOLDER": "/outputs"}, str(tmp_path)) is not None
