@@ -110,14 +110,14 @@ def test_other_fragments_than_before_load_the_page_again() -> None:
 async def test_a_browser_that_has_the_state_is_sent_nothing_but_a_greeting() -> None:
     """Breaks if each page is drawn twice, which takes the focus away."""
     world = World()
-    task = asyncio.create_task(world.stream().run("secret", world.now.stamp("")))  # type: ignore[union-attr]
+    task = asyncio.create_task(world.stream().run(world.now.stamp("")))  # type: ignore[union-attr]
     async with asyncio.timeout(20):
         await world.has_sent(1)
         world.now = drawn("b")
         world.pulse.beat()
         await world.has_sent(2)
     task.cancel()
-    assert "secret" in world.sent[0]
+    assert world.sent[0].startswith("event: hello\n")
     assert json.loads(world.sent[1].partition("data: ")[2])["fragments"] == {"head": "b"}
 
 
@@ -128,7 +128,7 @@ async def test_a_browser_that_reads_nothing_is_dropped(monkeypatch: pytest.Monke
     world.reads.clear()
     async with asyncio.timeout(20):
         with pytest.raises(TimeoutError):
-            await world.stream().run("secret", "")
+            await world.stream().run("")
 
 
 async def test_a_job_that_is_gone_is_said_once() -> None:

@@ -15,7 +15,7 @@ from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look
 from holdfast_train.folder.reported import Reported, row_of
-from holdfast_train.pod.launcher.noted_progress import FILE, NotedProgress, note_of
+from holdfast_train.pod.launcher.noted_progress import FILE, NotedProgress
 from holdfast_train.series.history import read_history
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage
@@ -160,9 +160,3 @@ def test_a_file_that_nobody_takes_away_stays_small(tmp_path: Path, monkeypatch: 
 def test_a_status_without_metrics_is_not_noted(tmp_path: Path, given: dict[str, Any]) -> None:
     NotedProgress(str(tmp_path)).note(given)
     assert not (tmp_path / FILE).exists()
-
-
-def test_only_a_job_with_a_folder_is_noted(tmp_path: Path) -> None:
-    assert note_of({}, str(tmp_path)) is None
-    assert note_of({"HOLDFAST_CHECKPOINT_FOLDER": "/outputs"}, None) is None
-    assert note_of({"HOLDFAST_CHECKPOINT_FOLDER": "/outputs"}, str(tmp_path)) is not None

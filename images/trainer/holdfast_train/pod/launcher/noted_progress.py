@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .verdict_files import say
 
-Note = Callable[[Mapping[str, Any]], None]
 FILE = "progress.jsonl"  # beside the verdicts; the writer takes it away, with the lines that are in it
 MOST_BYTES = 4 << 20  # what is reported while nobody takes the file away is left out
 
@@ -41,10 +40,3 @@ class NotedProgress:
             if not self._has_complained:
                 self._has_complained = True
                 say(f"the history of the training lacks what the program reports: {error}")
-
-
-def note_of(environment: Mapping[str, str], folder: str | None) -> Note | None:
-    """What notes each status; None for a job without `checkpoint.folder`: nobody writes its history here."""
-    if folder is None or not environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
-        return None
-    return NotedProgress(folder).note

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .noted_progress import Note, note_of
 from .output import OnData
 
 SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
@@ -20,6 +19,7 @@ _GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
 _NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
 _PROXIES, _NO_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), ("no_proxy", "NO_PROXY")
 TOKEN_FILE = "progress-token"  # noqa: S105 - a name; a file beside the verdicts
+Note = Callable[[Mapping[str, Any]], None]
 PATTERNS = "HOLDFAST_PROGRESS_PATTERNS"
 ADDRESS = "127.0.0.1"
 
@@ -38,7 +38,11 @@ def progress(
 
     Once the program has reported by the protocol, its output is not read.
     """
-    note = note_of(environment, folder)
+    note = None
+    if environment.get("HOLDFAST_CHECKPOINT_FOLDER") and folder is not None:
+        from .noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
+
+        note = NotedProgress(folder).note
     if not environment.get(PATTERNS):
         with progress_relay(environment, folder, note) as variables:
             yield variables, (None, None)

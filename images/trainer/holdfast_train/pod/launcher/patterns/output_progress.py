@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ..noted_progress import Note
-from ..progress_relay import PATTERNS
+from ..progress_relay import PATTERNS, Note
 from ..status_forwarder import StatusForwarder
 from ..verdict_files import say
 from .pattern import Pattern, patterns_of
