@@ -9,6 +9,7 @@ class Measured:
     """One figure as it was measured.
 
     `beside` is batch/v1 Job in the same run, `limit` a bound that was measured in the same run; in the goal's unit.
+    `run`: when an earlier run measured it, and beside which load; empty in the run that measures it.
     """
 
     goal: str
@@ -16,6 +17,7 @@ class Measured:
     beside: float | None = None
     limit: float | None = None
     note: str = ""
+    run: str = ""
 
 
 Check = Callable[[Measured], bool]

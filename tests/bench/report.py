@@ -83,8 +83,9 @@ def show(results: Sequence[Measured], console: Console) -> None:
 
 def as_json(results: Sequence[Measured]) -> dict[str, Any]:
     """Everything, for programs."""
+    around = surroundings()
     return {
-        **surroundings(),
+        **around,
         "figures": [
             {
                 "figure": m.goal,
@@ -98,6 +99,7 @@ def as_json(results: Sequence[Measured]) -> dict[str, Any]:
                 "met": met(m),
                 "ratio": BY_KEY[m.goal].ratio(m),
                 "note": m.note,
+                "run": m.run or _run(around),
             }
             for m in results
         ],
@@ -112,7 +114,13 @@ def write_json(results: Sequence[Measured], path: Path) -> None:
 def read_json(path: Path) -> list[Measured]:
     """The figures of an earlier run, from a file of `write_json`."""
     figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
-    return [Measured(one["figure"], one["holdfast"], one["job"], one["limit"], one["note"]) for one in figures]
+    return [
+        Measured(one["figure"], one["holdfast"], one["job"], one["limit"], one["note"], one["run"]) for one in figures
+    ]
+
+
+def _run(around: dict[str, str]) -> str:
+    return f"{around['date']}, load {around['load']}"
 
 
 def write_pages(results: Sequence[Measured], folder: Path) -> None:
@@ -140,9 +148,11 @@ def markdown(results: Sequence[Measured], heading: str) -> str:
         "See also: [one node](benchmarks.md), [several nodes](benchmarks-several-nodes.md),",
         "[checkpoints](benchmarks-checkpoint.md).",
         "",
-        f"Run on {around['date']}: {around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
-        f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included; "
-        f"the load average of the last 15 minutes was {around['load']}.",
+        f"{around['machine']}; Holdfast {around['holdfast']}, Python {around['python']}, "
+        f"Kubernetes {around['kubernetes']}, KWOK {around['kwok']}. All parts share these cores, the load included.",
+        "The load is the average of the last 15 minutes.",
+        "",
+        *_runs(results, _run(around)),
         "",
         f"| {' | '.join(HEADINGS)} |",
         f"|{'---|' * len(HEADINGS)}",
@@ -154,7 +164,17 @@ def markdown(results: Sequence[Measured], heading: str) -> str:
         "",
         "## Details",
         "",
-        *(f"- **{BY_KEY[m.goal].title}**: {m.note}" for m in results if m.note),
+        *(f"- `{m.goal}` **{BY_KEY[m.goal].title}**: {m.note}" for m in results if m.note),
         "",
     ]
     return "\n".join(lines)
+
+
+def _runs(results: Sequence[Measured], this: str) -> list[str]:
+    """Which figures are of which run."""
+    runs: dict[str, list[str]] = {}
+    for one in results:
+        runs.setdefault(one.run or this, []).append(one.goal)
+    if len(runs) == 1:
+        return [f"Run on {run}." for run in runs]
+    return [f"- Run on {run}: {', '.join(f'`{name}`' for name in names)}." for run, names in sorted(runs.items())]
