@@ -122,7 +122,10 @@ class FencedError(HoldfastTrainError):
 
 
 class AlreadyCompleteError(HoldfastTrainError):
-    """The log of the prefix `uri` records that this job's training is complete at `step`."""
+    """The log of the prefix `uri` records that this job's training is complete at `step`.
+
+    `step` is 0 if no name of a program's checkpoint says it.
+    """
 
     reason = "AlreadyComplete"
     outcome = "completed"
@@ -134,8 +137,9 @@ class AlreadyCompleteError(HoldfastTrainError):
         self.uri = uri
 
     def __str__(self) -> str:
+        where = f" at step {self.step}" if self.step else ""
         return (
-            f"training was completed at step {self.step}, by the checkpoint log; to continue it, start a job on "
+            f"training was completed{where}, by the checkpoint log; to continue it, start a job on "
             f"another prefix with checkpoint.resume: {self.uri}"
         )
 

@@ -12,6 +12,7 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import Unit, metrics_of
+from holdfast_train.folder.pointers import pointers_to
 from holdfast_train.folder.reading import Reading, UnitChangedError
 from holdfast_train.folder.reported import Reported
 from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
@@ -118,7 +119,7 @@ class FolderCommits:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         reading.check_unchanged()
-        data = index.encode(unit)
+        data = index.encode(unit, pointers_to(self._root, unit))
         sums = chunk_sums(data)
         self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
         return Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums), parts

@@ -10,6 +10,7 @@ from typing import Final
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.folder.layouts import Layout, Unit
 from holdfast_train.folder.look import File
+from holdfast_train.folder.pointers import Pointer, pointers_of
 from holdfast_train.format.manifest import PART_BYTES, Part
 from holdfast_train.format.sealed_json import decoded_json
 
@@ -37,10 +38,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Index:
-    """The `unit` that was committed, and its `parts` as in the manifest, without that of the index itself."""
+    """The `unit` that was committed, and its `parts` as in the manifest, without that of the index itself.
+
+    `pointers`: links and small files beside it that named it.
+    """
 
     unit: Unit
     parts: tuple[Part, ...]
+    pointers: tuple[Pointer, ...] = ()
 
     def known(self) -> Mapping[tuple[tuple[str, int, int], ...], Part]:
         """The parts that a later checkpoint may use, by the bytes of files that they have."""
@@ -76,10 +81,10 @@ def cut(files: Sequence[File]) -> list[Piece]:
     return [*pieces, Piece(tuple(small))] if small else pieces
 
 
-def encode(unit: Unit) -> bytes:
+def encode(unit: Unit, pointers: Sequence[Pointer] = ()) -> bytes:
     """The bytes of the index. Names that are not UTF-8 keep their bytes."""
     files = [[f.path, f.size, f.mtime_ns, f.mode, f.link] for f in unit.files]
-    body = {
+    body: dict[str, object] = {
         "v": 1,
         "name": unit.name,
         "layout": unit.layout,
@@ -87,6 +92,8 @@ def encode(unit: Unit) -> bytes:
         "isFolder": unit.is_folder,
         "files": files,
     }
+    if pointers:  # an earlier version reads the index without them
+        body["pointers"] = [[p.path, p.is_link, p.text] for p in pointers]
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
@@ -100,6 +107,7 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
         layout: Layout = body["layout"]
         step = None if body["step"] is None else int(body["step"])
         unit = Unit(str(body["name"]), layout, step, files, bool(body["isFolder"]))
+        pointers = pointers_of(unit, body.get("pointers", ()))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointCorruptError(f"the index of its files cannot be read: {error}") from error
     for path in _paths(unit):
@@ -110,7 +118,7 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
     sizes = [piece.size for piece in cut(files)]
     if sizes != [part.size for part in parts] or not math.isfinite(sum(sizes)):
         raise CheckpointCorruptError("the index does not fit the parts of the checkpoint")
-    return Index(unit, tuple(parts))
+    return Index(unit, tuple(parts), pointers)
 
 
 def _paths(unit: Unit) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 - Hugging Face Trainer: a folder `checkpoint-N`. `trainer_state.json` is JSON, and no `checkpoint-is-incomplete.txt` is
   there.
-- Accelerate: a folder `checkpoint_N`. It has `random_states_0.pkl`.
+- Accelerate: a folder of any name that has `random_states_0.pkl`, or is named `checkpoint_N`: Accelerate counts its
+  checkpoints so, and N is no step.
 - torch.distributed.checkpoint: a folder with `.metadata`.
 - Orbax: a folder with `_CHECKPOINT_METADATA`; a name with `.orbax-checkpoint-tmp` never is one.
 - Lightning, torch.save: the `.ckpt`, `.pt` and `.pth` files of one folder, those with the newest number and those
@@ -30,13 +31,17 @@ Layout = Literal["HuggingFace", "Accelerate", "Distributed", "Orbax", "Files", "
 
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"  # Hugging Face keeps it in a folder while it saves on SIGTERM
 STATE: Final = "trainer_state.json"  # the last file that the Trainer writes
+RANDOM_STATES: Final = "random_states_0.pkl"  # the last file of Accelerate, but for a program's own objects
 STATE_BYTES: Final = 64 << 20  # a longer one is not read
 SUFFIXES: Final = (".ckpt", ".pt", ".pth")
 
 _NAMED: Final = re.compile(r"checkpoint([-_])(\d{1,15})")
-_NUMBER: Final = r"[-_=]?(\d{1,15})(?!\d|\.\d)"
+_NUMBER: Final = r"[-_= ]?(\d{1,15})(?!\d|\.\d|-of-)"  # model-00001-of-00002 is one of two files, and of no step
 _STEP: Final = re.compile(rf"(?i)steps?{_NUMBER}")
 _OTHER: Final = re.compile(rf"(?i)(?:iter(?:ation)?|checkpoint|ckpt|model|optimi[sz]er|optim|state){_NUMBER}")
+_FOLDER: Final = re.compile(rf"(?i)(?:.*[-_=])?(?:steps?|iter(?:ation)?){_NUMBER}")  # step1_warmup says none
+_TIME: Final = 1_000_000_000  # as seconds since 1970 and more: no step, but a time in a name
+_ASIDE: Final = re.compile(r".*\.incomplete-[0-9a-f]{8}")  # what `put_back` has renamed
 _METRIC: Final = re.compile(r"[\w./-]{1,64}")
 
 
@@ -70,9 +75,19 @@ def step_of(name: str) -> int | None:
     for suffix in SUFFIXES:
         stem = stem.removesuffix(suffix)
     if stem.isdecimal() and len(stem) <= 15:
-        return int(stem)
+        return _unless_time(int(stem))
     found = _STEP.search(stem) or _OTHER.search(stem)
-    return int(found[1]) if found else None
+    return _unless_time(int(found[1])) if found else None
+
+
+def _unless_time(number: int) -> int | None:
+    return number if number < _TIME else None
+
+
+def _step_of_folder(name: str, layout: Layout) -> int | None:
+    if layout == "Accelerate" and (named := _NAMED.fullmatch(name)) is not None and named[1] == "_":
+        return None
+    return step_of(name)
 
 
 def find(files: Mapping[str, File], pattern: str | None = None) -> list[Unit]:
@@ -89,7 +104,7 @@ def find(files: Mapping[str, File], pattern: str | None = None) -> list[Unit]:
         elif path.endswith(SUFFIXES):
             loose.append(file)
     units = [
-        Unit(root, layout, step_of(PurePosixPath(root).name), tuple(inside[root]), True)
+        Unit(root, layout, _step_of_folder(PurePosixPath(root).name, layout), tuple(inside[root]), True)
         for root, layout in sorted(roots.items())
     ]
     # Beside folders of checkpoints, a file is a model to use or an asset, and no state to resume from.
@@ -113,11 +128,17 @@ def _roots(files: Mapping[str, File]) -> dict[str, Layout]:
             continue
         if named is not None:
             found.setdefault(named, "HuggingFace" if "checkpoint-" in named.rpartition("/")[2] else "Accelerate")
+        elif folder and name == RANDOM_STATES:
+            found[folder] = "Accelerate"
         elif folder and name == ".metadata":
             found.setdefault(folder, "Distributed")
         elif folder and name == "_CHECKPOINT_METADATA":
             found[folder] = "Orbax"
-    return {root: layout for root, layout in found.items() if not any(upper in found for upper in _uppers(root))}
+    roots = {root: layout for root, layout in found.items() if not any(upper in found for upper in _uppers(root))}
+    for root in roots:  # programs that use Accelerate alone name their folders as the Trainer does
+        if f"{root}/{RANDOM_STATES}" in files and f"{root}/{STATE}" not in files:
+            roots[root] = "Accelerate"
+    return roots
 
 
 def _of_files(loose: Iterable[File]) -> list[Unit]:
@@ -137,7 +158,9 @@ def _of_files(loose: Iterable[File]) -> list[Unit]:
         chosen = [*by_step.get(None, ()), *(by_step[newest] if newest is not None else ())]
         names = {file.path for file in chosen}
         chosen += [link for link in links if f"{link.path.rpartition('/')[0]}/{link.link}".lstrip("/") in names]
-        units.append(Unit(folder, "Files", newest, tuple(sorted(chosen, key=lambda f: f.path)), False))
+        of_folder = _FOLDER.fullmatch(PurePosixPath(folder).name) if newest is None else None
+        step = newest if of_folder is None else _unless_time(int(of_folder[1]))
+        units.append(Unit(folder, "Files", step, tuple(sorted(chosen, key=lambda f: f.path)), False))
     return units
 
 
@@ -145,6 +168,8 @@ def _matching(files: Mapping[str, File], pattern: tuple[str, ...]) -> list[Unit]
     found: dict[str, list[File]] = {}
     for path, file in sorted(files.items()):
         parts = path.split("/")[: len(pattern)]
+        if any(map(_ASIDE.fullmatch, parts)):
+            continue
         if len(parts) == len(pattern) and all(map(fnmatchcase, parts, pattern)):
             found.setdefault("/".join(parts), []).append(file)
     return [
@@ -161,7 +186,7 @@ def is_marked(root: Path, unit: Unit) -> bool:
     if unit.layout == "HuggingFace":
         return STATE in names and _state(root, unit) is not None
     if unit.layout == "Accelerate":
-        return "random_states_0.pkl" in names
+        return RANDOM_STATES in names
     if unit.layout == "Distributed":
         return ".metadata" in names
     if unit.layout == "Orbax":

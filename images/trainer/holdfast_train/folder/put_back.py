@@ -14,6 +14,7 @@ from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
 from holdfast_train.folder.layouts import INCOMPLETE, Unit, find, is_marked
 from holdfast_train.folder.look import OWN, File, look
+from holdfast_train.folder.pointers import put_pointers_back
 from holdfast_train.format.manifest import OF_FOLDER, Part, check_chunks
 from holdfast_train.storage.base import Storage
 
@@ -89,6 +90,7 @@ def put_back(storage: Storage, known: Index, root: Path) -> bool:
             _move_folder(stage, root, unit)
         else:
             _move_files(stage, root, unit, present)
+        put_pointers_back(root, unit, known.pointers)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFullError(

@@ -44,12 +44,14 @@ class Watch:
         """Take what is in the folder before the program runs. The newest complete checkpoint, if it is not `resumed`.
 
         What is older than `resumed` is never committed: after it, it would be the newest checkpoint of the log. Times
-        of another machine are compared here and not later, because its clock may be ahead.
+        of another machine are compared here and not later, because its clock may be ahead. What has no mark may be half
+        a checkpoint of a program that was killed: it is left alone until it changes.
         """
         newest = None
         for unit in find(look(self._root), self._pattern):
             is_older = resumed is not None and unit.newest <= resumed.newest
-            if is_older or (resumed is not None and unit.signature == resumed.signature):
+            is_same = resumed is not None and unit.signature == resumed.signature
+            if is_older or is_same or not _has_mark(unit):
                 self._done[unit.name] = unit.signature
             elif is_marked(self._root, unit) and (newest is None or unit.newest > newest.newest):
                 newest = unit
@@ -87,8 +89,7 @@ class Watch:
             return False
         if not is_last and before != signature:
             return False
-        has_mark = unit.layout != "Pattern" or all(file.path.endswith(SUFFIXES) for file in unit.files)
-        if not has_mark and now - since < QUIET_SECONDS and not clean:
+        if not _has_mark(unit) and now - since < QUIET_SECONDS and not clean:
             return False
         try:
             return is_marked(self._root, unit)
@@ -97,3 +98,7 @@ class Watch:
         except OSError as error:
             self.complaint = f"checkpoint.folder: {unit.name!r} cannot be read: {error}"
             return False
+
+
+def _has_mark(unit: Unit) -> bool:
+    return unit.layout != "Pattern" or all(file.path.endswith(SUFFIXES) for file in unit.files)

@@ -28,6 +28,7 @@ from holdfast_train.errors import (
     StorageError,
     StorageUnreachableError,
 )
+from holdfast_train.folder import words
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.index import Index, escapes
 from holdfast_train.folder.layouts import Unit
@@ -75,6 +76,7 @@ class FolderWriter:
         self._commits: FolderCommits | None = None
         self._retry_at = 0.0
         self._saved: Saved | None = None  # by this attempt
+        self._has_saved = False
         self._saved_step: int | None = None
         self._saved_at = 0.0  # when the program wrote that checkpoint, in seconds since 1970
 
@@ -124,7 +126,8 @@ class FolderWriter:
         self._watch.begin(None if known is None else known.unit)
         attempt = self._environment.identity.attempt
         mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
-        self._saved_step = mine[-1] if mine else None
+        self._has_saved = bool(mine)
+        self._saved_step = mine[-1] or None if mine else None  # 0 in the log: the name says no step
         self._report()
 
     def _newest_index(self, checkpoints: Checkpoints) -> Index | None:
@@ -166,7 +169,7 @@ class FolderWriter:
             self._commits.before = known if found.uri.startswith(f"{self._storage.uri}/") else None
             newer = self._watch.begin(known.unit)
             what = "is put back" if is_new else "is there already"
-            say(f"the checkpoint {known.unit.name or 'files'} (step {_words(known.unit.step)}) {what} in {self._root}")
+            say(f"the checkpoint {known.unit.name or 'files'} {words.of_step(known.unit.step)} {what} in {self._root}")
             if newer is not None:
                 say(f"{newer.name or 'a file'} in {self._root} is newer, and complete: the program may resume from it")
             self._resume_at(newer or known.unit, found.uri if newer is None else f"file://{self._root}", note)
@@ -251,8 +254,9 @@ class FolderWriter:
     def _take(self, unit: Unit, saved: Saved) -> None:
         self._watch.note_committed(unit)
         self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
+        self._has_saved = True
         self._progress.save_error = None
-        step = f"(step {_words(unit.step)})"
+        step = words.of_step(unit.step)
         what = f"the checkpoint {unit.name} {step} is" if unit.name else f"the checkpoint files {step} are"
         new, old = (f"{size / (1 << 20):.1f} MiB" for size in (saved.uploaded, saved.reused))
         say(f"{what} saved: {new} uploaded, {old} were there, {saved.seconds:.1f} s")
@@ -285,7 +289,6 @@ class FolderWriter:
         left = self.deadline - time.monotonic()
         with self._storage.within(min(PATIENCE_SECONDS, max(left, 0.0)), at_most=left):
             is_all = self._commit_rest(clean=code == 0)
-        step = _words(self._saved_step)
         if signalled_at is not None:
             self._leave(signalled_at)
         elif code == 0 and not is_all:
@@ -296,7 +299,8 @@ class FolderWriter:
             with self._storage.within(PATIENCE_SECONDS):
                 self._checkpoints.complete(self._saved_step or self._last_step())
             self._progress.state = "completed"
-            message = f"the program ended with exit code 0; saved step: {step}"
+            have = words.newest(self._saved_step, is_there=self._has_saved)
+            message = f"the program ended with exit code 0; {have}"
             self._write_verdict("completed", message, "Completed", step=self._saved_step)
         self._reported.end(self.deadline - time.monotonic())
         if self._reporter is not None:
@@ -319,14 +323,10 @@ class FolderWriter:
         """Write the verdict and hand over. A program that saves on the signal loses no step, others may lose some."""
         assert self._checkpoints is not None
         self._progress.state = "left"
-        step = _words(self._saved_step)
         if self._saved is not None and self._saved_at >= signalled_at:
-            message = f"notice to leave: the checkpoint of step {step}, which the program wrote then, is saved"
-            self._write_verdict("saved", message, step=self._saved_step)
+            self._write_verdict("saved", words.saved_on_notice(self._saved_step), step=self._saved_step)
         else:
-            have = "none" if self._saved_step is None else f"that of step {step}"
-            message = f"notice to leave: the program wrote no checkpoint then; the newest of this attempt is {have}"
-            self._write_verdict("left", message)
+            self._write_verdict("left", words.left(self._saved_step, is_there=self._has_saved))
         left = min(HAND_OVER_SECONDS, max(0.0, self.deadline - time.monotonic()))
         try:
             with self._storage.within(left, at_most=left):
@@ -346,10 +346,6 @@ class FolderWriter:
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
         return error.exit_code
-
-
-def _words(step: int | None) -> str:
-    return "unknown" if step is None else str(step)
 
 
 def _listen(writer: FolderWriter) -> None:

@@ -76,7 +76,7 @@ def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None
 def cells(row: Row, now: datetime) -> list[Text]:
     """The cells of COLUMNS."""
     return [
-        Text(formats.count(row.name.step)),
+        Text(formats.count(row.name.step) if row.name.step else formats.NOTHING),  # its name may say no step
         Text(str(row.name.attempt)),
         Text(formats.span(now - row.at if row.at else None)),
         Text(format_size(row.size)),
@@ -99,7 +99,7 @@ def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
         "logRecords": prefix.state.seq,
         "checkpoints": [
             {
-                "step": row.name.step,
+                "step": row.name.step or None,
                 "attempt": row.name.attempt,
                 "at": format_time(row.at) if row.at else None,
                 "size": row.size,

@@ -43,7 +43,8 @@ def heading(uri: str, state: LogState) -> list[Text]:
 
 def _now(state: LogState) -> Text:
     if state.complete is not None:
-        return Text(f"complete at step {state.complete:,}", style="green")
+        step = f" at step {state.complete:,}" if state.complete else ""  # 0: no checkpoint's name says a step
+        return Text(f"complete{step}", style="green")
     if state.fence is None:
         return Text("no attempt of this job has raised its fence yet")
     last = state.rollbacks[-1] if state.rollbacks else None

@@ -28,7 +28,7 @@ def figures_of(inputs: JobInputs) -> list[Figure]:
     parts, found = _parts(inputs), []
     state = inputs.checkpoints[0].state if inputs.checkpoints else None
     rows = [row for part in parts for row in part.kept]
-    if state and state.complete is not None:
+    if state and state.complete:  # 0: no checkpoint's name says a step
         found.append(Figure("Steps", formats.count(state.complete), "complete"))
     elif rows:
         found.append(Figure("Steps", formats.count(rows[-1].step), f"at {formats.moment(_time(rows[-1]))}"))
@@ -41,7 +41,13 @@ def figures_of(inputs: JobInputs) -> list[Figure]:
         found.append(Figure("Attempts", formats.count(len(parts)), f"{formats.count(lost)} steps lost"))
     if state and state.commits:
         last = state.commits[-1]
-        found.append(Figure("Checkpoint", f"step {formats.count(last.step)}", f"of {len(state.every)} that are kept"))
+        found.append(
+            Figure(
+                "Checkpoint",
+                f"step {formats.count(last.step)}" if last.step else "no step in its name",
+                f"of {len(state.every)} that are kept",
+            )
+        )
     return found
 
 

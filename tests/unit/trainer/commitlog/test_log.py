@@ -112,6 +112,14 @@ def test_what_is_complete_says_how_to_train_on() -> None:
     )
 
 
+def test_what_is_complete_at_a_step_that_nobody_knows() -> None:
+    """A file such as ckpt.pt says no step, and the training was not complete at step 0."""
+    storage = MemoryStorage()
+    started(storage, identity(1)).complete(0)
+    with pytest.raises(AlreadyCompleteError, match=r"^training was completed, by the checkpoint log"):
+        started(storage, identity(2))
+
+
 def test_lost_answer_is_recognised_as_our_own_record() -> None:
     """Otherwise a commit would be written twice, or taken for the commit of another attempt."""
     storage = MemoryStorage()

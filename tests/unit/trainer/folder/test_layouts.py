@@ -43,8 +43,25 @@ def torn_archive(root: Path) -> None:
             lambda root: write(root, "checkpoint-9/pytorch_model_fsdp_0/.metadata", "model.pt"),
             [("checkpoint-9", "HuggingFace", 9, False)],
         ),
-        (lambda root: write(root, "checkpoint_3/model.bin"), [("checkpoint_3", "Accelerate", 3, False)]),
-        (lambda root: write(root, "checkpoint_3/random_states_0.pkl"), [("checkpoint_3", "Accelerate", 3, True)]),
+        # Accelerate counts its checkpoints: the third one is not that of step 3.
+        (lambda root: write(root, "checkpoint_3/model.bin"), [("checkpoint_3", "Accelerate", None, False)]),
+        (lambda root: write(root, "checkpoint_3/random_states_0.pkl"), [("checkpoint_3", "Accelerate", None, True)]),
+        (lambda root: write(root, "step_40/optimizer.bin"), []),
+        (
+            lambda root: write(root, "step_40/model.safetensors", "step_40/random_states_0.pkl"),
+            [("step_40", "Accelerate", 40, True)],
+        ),
+        (lambda root: write(root, "epoch_0/random_states_0.pkl"), [("epoch_0", "Accelerate", None, True)]),
+        (
+            lambda root: write(root, "checkpoint-9/model.safetensors", "checkpoint-9/random_states_0.pkl"),
+            [("checkpoint-9", "Accelerate", 9, True)],
+        ),
+        (
+            lambda root: archive(root / "global_step40/mp_rank_00_model_states.pt"),
+            [("global_step40", "Files", 40, True)],
+        ),
+        (lambda root: archive(root / "step1_warmup/weights.pt"), [("step1_warmup", "Files", None, True)]),
+        (lambda root: archive(root / "api/1764054000123/optim.pt"), [("api/1764054000123", "Files", None, True)]),
         (lambda root: write(root, "step-40/__0_0.distcp"), []),
         (lambda root: write(root, "step-40/__0_0.distcp", "step-40/.metadata"), [("step-40", "Distributed", 40, True)]),
         (lambda root: write(root, "12/_CHECKPOINT_METADATA", "12/d/x"), [("12", "Orbax", 12, True)]),
@@ -67,6 +84,14 @@ def test_files_of_one_step(tmp_path: Path) -> None:
         archive(tmp_path / name)
     (unit,) = find(look(tmp_path))
     assert (unit.step, [f.path for f in unit.files]) == (20, ["best.pt", "model-20.pt", "optim-20.pt"])
+
+
+# Breaks if one of the files that are one model together is not saved.
+def test_files_that_are_one_model(tmp_path: Path) -> None:
+    for number in (1, 2):
+        archive(tmp_path / f"model-0000{number}-of-00002.pt")
+    (unit,) = find(look(tmp_path))
+    assert (unit.step, len(unit.files)) == (None, 2)
 
 
 # Breaks if the files of Lightning with save_last="link" are never saved, or are put back without the link.
@@ -103,6 +128,9 @@ def test_pattern(tmp_path: Path) -> None:
         ("epoch=4.ckpt", None),
         ("model_0.5.pt", None),
         ("last.ckpt", None),
+        ("model-00001-of-00002.pt", None),
+        ("1764054000123", None),
+        ("ckpt_1764054000.pt", None),
         ("resnet50.pt", None),
     ],
 )

@@ -75,6 +75,22 @@ def test_beginning(tmp_path: Path) -> None:
     assert Watch(tmp_path, None).begin(None) == units[30]
 
 
+# Breaks if half a checkpoint that a killed program left on a volume is saved, or is said to be complete.
+def test_what_a_killed_program_left_without_a_mark(tmp_path: Path) -> None:
+    now = 0.0
+    (tmp_path / "step-50").mkdir()
+    (tmp_path / "step-50" / "half.bin").write_bytes(b"content")
+    watch = Watch(tmp_path, "step-*", clock=lambda: now)
+    assert watch.begin(None) is None
+    now = 2 * QUIET_SECONDS
+    assert watch.next_unit() is None
+    assert watch.next_unit(is_last=True, clean=True) is None
+    (tmp_path / "step-50" / "other.bin").write_bytes(b"content")
+    assert watch.next_unit(is_last=True, clean=True) is not None
+    (tmp_path / "step-50").rename(tmp_path / "step-50.incomplete-0123abcd")
+    assert watch.next_unit(is_last=True, clean=True) is None
+
+
 def test_no_folder(tmp_path: Path) -> None:
     watch = Watch(tmp_path / "gone", None)
     assert watch.next_unit() is None

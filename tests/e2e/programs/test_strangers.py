@@ -1,0 +1,123 @@
+"""Programs in the style of strangers lose a node with a notice, and one without: nothing is lost that need not be."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.programs.test_guards_and_branches import holdfast
+from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, submit
+from tests.support.trainer.stores import REPOSITORY
+from tests.support.waiting import wait_for
+
+from holdfast.local.cluster import Cluster
+
+pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
+PROGRAMS = REPOSITORY / "tests/support/trainer/strangers"
+ACCELERATE = ["accelerate", "launch", "--cpu", "--num_processes", "1", "--mixed_precision", "no"]
+SAVE_STEPS = 10
+STEPS = 90
+
+
+def command(program: str, folder: str, seconds: float) -> list[str]:
+    start = [*ACCELERATE, "--dynamo_backend", "no"] if program == "with_accelerate" else ["python"]
+    return [*start, str(PROGRAMS / f"{program}.py"), folder, str(STEPS), str(seconds)]
+
+
+def result(output: str) -> str:
+    return next(line for line in output.splitlines() if line.startswith("RESULT "))
+
+
+def alone(program: str, folder: Path) -> str:
+    """The digest of the program that nobody interrupts."""
+    folder.mkdir()
+    start, *rest = command(program, str(folder), 0)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBEFLOW_")}
+    made = subprocess.run(
+        [str(Path(sys.executable).with_name(start)), *rest],
+        env=environment, capture_output=True, encoding="utf-8", errors="replace", check=True, timeout=240,
+    )  # fmt: skip
+    return result(made.stdout)
+
+
+def starts(notes: Path) -> list[tuple[int, int]]:
+    """Of each start of the program: the step at which it began, and the last step that it saved."""
+    found = []
+    for one in notes.read_text(encoding="utf-8").split("start ")[1:]:
+        first, *saved = one.replace("saved ", "").split()
+        found.append((int(first), int(saved[-1]) if saved else int(first)))
+    return found
+
+
+def saved(job: Job, attempt: int) -> int:
+    """How many checkpoints an attempt has saved."""
+    return kinds(storage_log(job.cluster, f"{job.namespace}/{job.name}")).count(("commit", attempt))
+
+
+def take_nodes(cluster: Cluster, job: Job) -> None:
+    """One with a notice, and one without, each after the attempt on it has saved a checkpoint."""
+    for count in range(2):
+        status = job.wait("a node", lambda s: s.get("phase") == "Running" and restarts(s)[0] == count, 120)  # noqa: B023
+        attempt = status["attempt"]
+        wait_for(lambda: saved(job, attempt) > 0, 120, f"a checkpoint of attempt {attempt}")  # noqa: B023
+        node = job.status()["node"]
+        if count:
+            cluster.crash(node)
+            cluster.kubectl("delete", "node", node)
+        else:
+            cluster.reclaim(node, timedelta(seconds=25))
+        job.wait(f"loss {count + 1}", lambda s: restarts(s)[0] > count, 90)  # noqa: B023
+
+
+# Breaks if a program's own checkpoints are not recognised, or not put back so that it finds them; if a notice costs a
+# checkpoint that was written; or if a step is shown that no name says.
+@pytest.mark.parametrize(
+    ("program", "pattern", "lines", "says_step"),
+    [
+        pytest.param("in_place", None, "tqdm", False, id="tqdm-in-place"),
+        pytest.param("with_accelerate", None, "tqdm", True, id="accelerate-launch", marks=pytest.mark.thorough),
+        pytest.param("with_lightning", None, "lightning", True, id="lightning-trainer", marks=pytest.mark.thorough),
+        pytest.param(
+            "stubborn", "*/step *", "loss={loss} at {step} of {total}", True, id="ignores-sigterm",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)  # fmt: skip
+def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
+    cluster: Cluster,
+    namespace: str,
+    pool: Pool,
+    tmp_path: Path,
+    *,
+    program: str,
+    pattern: str | None,
+    lines: str,
+    says_step: bool,
+) -> None:
+    notes, folder = tmp_path / "notes", "/outputs"
+    checkpoint: dict[str, Any] = {"folder": folder, **({"pattern": pattern} if pattern else {})}
+    job = submit(
+        cluster, namespace, [pool.tier(kind) for kind in ("spot", "dedicated", "cpu")],
+        command(program, folder, 0.35), checkpoint=checkpoint, goal={"steps": STEPS}, progress={"patterns": [lines]},
+        trainer={
+            "volumes": [{"name": "outputs", "mountPath": folder, "emptyDir": {}}],
+            "env": [{"name": "NOTES", "value": str(notes)}],
+        },
+    )  # fmt: skip
+    take_nodes(cluster, job)
+    done = job.wait_phase("Completed", "Failed", timeout=180)
+    assert (done["phase"], restarts(done)) == ("Completed", (2, 0, 0)), done["history"]
+    (_, noticed), (second, crashed), (third, last) = starts(notes)
+    torn = SAVE_STEPS if program == "in_place" else 0  # the signal may come while it writes over its only file
+    assert noticed - torn <= second <= noticed, starts(notes)
+    assert 0 < third <= crashed, starts(notes)
+    assert (last, done["progress"]["step"]) == (STEPS, STEPS)
+    assert ("checkpoint" in done) == says_step
+    assert not says_step or done["checkpoint"]["step"] == STEPS
+    listed = holdfast(job, "checkpoints", job.name)
+    assert ("complete at step" in listed) == says_step
+    assert "loss" in holdfast(job, "checkpoints", "history", job.name)
+    assert result(job.logs(done["attempt"])) == alone(program, tmp_path / "alone")
