@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast_train.folder.layouts import SUFFIXES, Unit, find, is_marked
 from holdfast_train.folder.look import TooManyFilesError, look
+from holdfast_train.folder.unknown import Unknown
 
 __all__ = ["Watch"]
 
@@ -27,7 +28,8 @@ class Watch:
         ] = {}  # by name: signature, and since when it is this one
         self._done: dict[str, tuple[object, ...]] = {}  # committed, or refused
         self._newest = 0  # the time of the newest commit's youngest file
-        self.complaint = ""  # why the last look failed
+        self._unknown = Unknown(pattern, clock)
+        self.complaint = ""  # why the last look failed, or why nothing is saved
         self.pause = LOOK_SECONDS
 
     @property
@@ -44,16 +46,16 @@ class Watch:
         """Take what is in the folder before the program runs. The newest complete checkpoint, if it is not `resumed`.
 
         What is older than `resumed` is never committed: after it, it would be the newest checkpoint of the log. Times
-        of another machine are compared here and not later, because its clock may be ahead. What has no mark may be half
-        a checkpoint of a program that was killed: it is left alone until it changes.
+        of another machine are compared here and not later, because its clock may be ahead. What is not complete, or has
+        no mark, may be half a checkpoint of a program that was killed: it is left alone until it changes.
         """
         newest = None
         for unit in find(look(self._root), self._pattern):
             is_older = resumed is not None and unit.newest <= resumed.newest
             is_same = resumed is not None and unit.signature == resumed.signature
-            if is_older or is_same or not _has_mark(unit):
+            if is_older or is_same or not _has_mark(unit) or not is_marked(self._root, unit):
                 self._done[unit.name] = unit.signature
-            elif is_marked(self._root, unit) and (newest is None or unit.newest > newest.newest):
+            elif newest is None or unit.newest > newest.newest:
                 newest = unit
         return newest
 
@@ -68,7 +70,8 @@ class Watch:
         """
         started = self._clock()
         try:
-            units = find(look(self._root), self._pattern)
+            files = look(self._root)
+            units = find(files, self._pattern)
         except (OSError, TooManyFilesError) as error:
             self.complaint = f"checkpoint.folder: {self._root} cannot be read: {error}; looking again"
             return None
@@ -78,7 +81,19 @@ class Watch:
         for name in gone:
             del self._seen[name]
         self.pause = max(LOOK_SECONDS, SHARE * (self._clock() - started))
-        return max(ready, key=lambda unit: (unit.newest, unit.name), default=None)
+        found = max(ready, key=_age, default=None)
+        if found is None and not is_last and not self.complaint:
+            waiting = max(units, key=_age, default=None)
+            self.complaint = self._unknown.said(files, units, waiting if waiting and self._is_stuck(waiting) else None)
+        return found
+
+    def _is_stuck(self, unit: Unit) -> bool:
+        if self._done.get(unit.name) == unit.signature or unit.newest < self._newest:
+            return False
+        try:
+            return not is_marked(self._root, unit)
+        except OSError:
+            return False
 
     def _is_ready(self, unit: Unit, *, is_last: bool, clean: bool) -> bool:
         signature, now = unit.signature, self._clock()
@@ -98,6 +113,10 @@ class Watch:
         except OSError as error:
             self.complaint = f"checkpoint.folder: {unit.name!r} cannot be read: {error}"
             return False
+
+
+def _age(unit: Unit) -> tuple[int, str]:
+    return unit.newest, unit.name
 
 
 def _has_mark(unit: Unit) -> bool:

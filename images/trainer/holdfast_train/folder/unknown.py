@@ -1,0 +1,58 @@
+"""What lies in a folder for a while and is never saved, and why: so that nobody believes that it is."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from holdfast_train.folder.layouts import Unit
+from holdfast_train.folder.look import File
+
+__all__ = ["WEIGHTS", "Unknown"]
+
+SECONDS: Final = 60.0  # without a change, before it is said
+WEIGHTS: Final = (
+    ".safetensors", ".bin", ".npz", ".npy", ".pkl", ".msgpack", ".h5", ".keras", ".tar",
+    ".ckpt", ".pt", ".pth", ".distcp",
+)  # fmt: skip
+_WHY: Final = {
+    "HuggingFace": "its trainer_state.json is missing or torn",
+    "Accelerate": "it has no random_states_0.pkl",
+    "Distributed": "it has no .metadata",
+    "Orbax": "it has no _CHECKPOINT_METADATA",
+    "Files": "one of its files is no whole archive of torch.save",
+    "Pattern": "one of its files is no whole archive of torch.save",
+}
+
+
+class Unknown:
+    """Asked after each look. `pattern` is that of the job."""
+
+    def __init__(self, pattern: str | None, clock: Callable[[], float]) -> None:
+        self._pattern = pattern
+        self._clock = clock
+        self._seen: tuple[object, float] = (None, 0.0)
+
+    def said(self, files: Mapping[str, File], units: Iterable[Unit], waiting: Unit | None) -> str:
+        """Why nothing of the folder is saved, empty if that is not so. `waiting`: the newest unit, not complete."""
+        units = list(units)
+        found = [] if units else [file for file in files.values() if file.path.lower().endswith(WEIGHTS)]
+        newest = max(found, key=lambda file: (file.mtime_ns, file.path), default=None)
+        what = waiting.signature if waiting is not None else newest.signature if newest is not None else None
+        if self._seen[0] != what:
+            self._seen = (what, self._clock())
+        if what is None or self._clock() - self._seen[1] < SECONDS:
+            return ""
+        if waiting is not None:
+            name = f"the checkpoint {_short(waiting.name)}" if waiting.name else "the checkpoint files"
+            return f"{name} did not change for {SECONDS:.0f} s, and cannot be saved: {_WHY[waiting.layout]}"
+        if newest is None:
+            return ""
+        if self._pattern is not None:
+            return f"no path fits checkpoint.pattern {_short(self._pattern)}; {_short(newest.path)} is not saved"
+        return (
+            f"{_short(newest.path)} is not saved: it is no checkpoint of a kind that Holdfast knows; name the paths of "
+            "checkpoints in checkpoint.pattern"
+        )
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 60 else f"...{name[-57:]}")
