@@ -117,7 +117,7 @@ def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
     assert (last, done["progress"]["step"]) == (STEPS, STEPS)
     assert ("checkpoint" in done) == says_step
     assert not says_step or done["checkpoint"]["step"] == STEPS
-    listed = holdfast(job, "checkpoints", job.name)
+    listed = holdfast(job, "checkpoints", "list", job.name)
     assert ("complete at step" in listed) == says_step
     assert "loss" in holdfast(job, "checkpoints", "history", job.name)
     assert result(job.logs(done["attempt"])) == alone(program, tmp_path / "alone")
