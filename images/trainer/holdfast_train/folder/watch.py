@@ -82,18 +82,21 @@ class Watch:
             del self._seen[name]
         self.pause = max(LOOK_SECONDS, SHARE * (self._clock() - started))
         found = max(ready, key=_age, default=None)
-        if found is None and not is_last and not self.complaint:
+        if found is not None:
+            self._unknown.forget()
+        elif not is_last and not self.complaint:
             waiting = max(units, key=_age, default=None)
-            self.complaint = self._unknown.said(files, units, waiting if waiting and self._is_stuck(waiting) else None)
+            if waiting and (self._done.get(waiting.name) == waiting.signature or waiting.newest < self._newest):
+                waiting = None
+            is_whole = waiting is not None and self._is_whole(waiting)
+            self.complaint = self._unknown.said(files, units, waiting, is_whole=is_whole)
         return found
 
-    def _is_stuck(self, unit: Unit) -> bool:
-        if self._done.get(unit.name) == unit.signature or unit.newest < self._newest:
-            return False
+    def _is_whole(self, unit: Unit) -> bool:
         try:
-            return not is_marked(self._root, unit)
+            return is_marked(self._root, unit)
         except OSError:
-            return False
+            return True  # it vanished, or cannot be read: the next look tells
 
     def _is_ready(self, unit: Unit, *, is_last: bool, clean: bool) -> bool:
         signature, now = unit.signature, self._clock()

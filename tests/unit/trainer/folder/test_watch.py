@@ -1,10 +1,8 @@
 """Which checkpoint is committed next."""
 
 import os
-import re
 from pathlib import Path
 
-import pytest
 from tests.support.trainer.folders import archive, hugging_face
 
 from holdfast_train.folder.layouts import find
@@ -91,45 +89,6 @@ def test_what_a_killed_program_left_without_a_mark(tmp_path: Path) -> None:
     assert watch.next_unit(is_last=True, clean=True) is not None
     (tmp_path / "step-50").rename(tmp_path / "step-50.incomplete-0123abcd")
     assert watch.next_unit(is_last=True, clean=True) is None
-
-
-# Breaks if a program runs for days and nobody says that nothing of it is saved, or if that is said of what is saved.
-@pytest.mark.parametrize(
-    ("name", "pattern", "said"),
-    [
-        ("step_40/model.safetensors", None, "'step_40/model.safetensors' is not saved: it is no checkpoint of a kind"),
-        ("ckpt.pt", None, "the checkpoint files did not change for 60 s, and cannot be saved: one of its files"),
-        ("checkpoint-4/model.bin", None, "'checkpoint-4' did not change for 60 s, and cannot be saved: its trainer_st"),
-        ("a/ckpt.pt", "b/*", r"no path fits checkpoint.pattern 'b/\*'; 'a/ckpt.pt' is not saved"),
-        ("metrics.csv", None, "^$"),
-    ],
-)
-def test_what_is_never_saved(tmp_path: Path, name: str, pattern: str | None, said: str) -> None:
-    time = [0.0]
-    watch = Watch(tmp_path, pattern, clock=lambda: time[0])
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_bytes(b"no archive")
-    for time[0] in (0.0, 59.0):
-        assert watch.next_unit() is None
-        assert not watch.complaint
-    time[0] = 61.0
-    assert watch.next_unit() is None
-    assert re.search(said, watch.complaint)
-    assert len(watch.complaint) <= 256
-    archive(tmp_path / "b/step-50.pt")
-    watch.next_unit()
-    saved = watch.next_unit()
-    if name == "checkpoint-4/model.bin":  # files beside folders of checkpoints are not saved
-        hugging_face(tmp_path, 50)
-        watch.next_unit()
-        saved = watch.next_unit()
-    assert saved is not None
-    watch.note_committed(saved)
-    assert watch.next_unit() is None
-    os.utime(tmp_path / name, (1, 1))
-    for time[0] in (200.0, 300.0):
-        watch.next_unit()
-        assert not watch.complaint
 
 
 def test_no_folder(tmp_path: Path) -> None:
