@@ -67,8 +67,8 @@ for step, inputs in enumerate(loader, first + 1):
         latest.unlink(missing_ok=True)
         latest.symlink_to(path.name)
         note(f"saved {step}")
-        if old != path and old.name.startswith("step ") and step > 30:
-            shutil.rmtree(old.with_name(f"step {step - 30}"), ignore_errors=True)
+        if old != path and old.name.startswith("step ") and step > 60:
+            shutil.rmtree(old.with_name(f"step {step - 60}"), ignore_errors=True)
 print(
     "\nRESULT", hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
 )
