@@ -49,6 +49,7 @@ for step, (inputs,) in enumerate(accelerator.skip_first_batches(loader, first), 
     schedule.step()
     optimizer.zero_grad()
     bar.update(1)
+    bar.set_postfix(loss=loss.item())
     time.sleep(seconds)
     if step % 10 == 0:
         accelerator.save_state(str(folder / f"step_{step}"))

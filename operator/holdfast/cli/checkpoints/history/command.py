@@ -49,7 +49,10 @@ def history(
     """
     found = read_history(at.storage, most_rows=most)
     if not found.parts:
-        why = "; ".join(found.gaps) or "no attempt with holdfast_train.Run has written one yet, or the prefix is wrong"
+        why = "; ".join(found.gaps) or (
+            "no attempt has written one yet, or the prefix is wrong; an attempt writes one if its program uses "
+            "holdfast_train.Run, or if checkpoint.folder is set and the program reports or prints its loss"
+        )
         raise CliError(f"there is no history below {at.storage.uri}: {why}", code=ExitCode.NOT_FOUND)
     screen.notes(found.gaps)
     if csv is not None:
