@@ -20,6 +20,7 @@ PATIENCE: Final = 5.0  # seconds that the storage may not answer
 LIMIT: Final = 60.0  # seconds for all of the checkpoints
 PODS_LIMIT: Final = 150.0  # seconds until pods have ended: a grace period, and some more
 LOOK_EVERY: Final = 0.5  # seconds
+PAUSES: Final = (1.0, 3.0, 0.0)  # seconds after each try to remove the probes in the end
 _OVER: Final = ("Completed", "Failed")  # phases of a job
 _ENDED: Final = ("Succeeded", "Failed")  # phases of a pod
 
@@ -48,6 +49,22 @@ class Cleaner:
         await asyncio.gather(*(self.remove(raw) for raw in items))
         await self._empty_storage()
         return len(items)
+
+    async def remove_in_the_end(self) -> None:
+        """As `remove_all`; several times if the cluster does not answer. What cannot be removed is a note."""
+        for pause in PAUSES:
+            try:
+                await self.remove_all()
+            except ApiError as error:
+                trouble = error
+                await asyncio.sleep(pause)
+            else:
+                return
+        selector = f"-n {self.namespace} -l {self.selector['labelSelector']}"
+        self.notes.append(
+            f"the probes cannot be deleted ({trouble.message}); the operator ends and deletes them, "
+            f"or: kubectl delete trainingjobs {selector}"
+        )
 
     async def remove(self, raw: Mapping[str, Any]) -> None:
         """Delete one probe, and wait until its name is free and none of its pods can write. Raises ApiError."""

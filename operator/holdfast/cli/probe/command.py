@@ -149,7 +149,7 @@ async def _run(asked: Asked, target: Target, endpoint: str | None) -> Found:
             raise
         finally:
             if not asked.keep:
-                await cleaner.remove_all()
+                await cleaner.remove_in_the_end()
             found.notes += cleaner.notes
         for raw, tier in chosen:
             if lacking := left_out(raw):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from itertools import pairwise
 from statistics import median
 from typing import Any, Final, Literal
 
@@ -19,8 +18,10 @@ from holdfast.core.capacity.knowledge import pace_of
 from holdfast_train.series.feed import SAMPLES
 from holdfast_train.series.rows import Row
 
-FEWEST: Final = 5  # steps of which a median is made
+FEWEST: Final = 5  # steps, or spans of steps, of which a median is made
+WINDOW: Final = 0.1  # seconds: a hundred times what the clock of a row can tell
 HOUR: Final = 3600
+_FIGURES: Final = ("samplesPerSecond", "peakMemory", "dataWait")
 MILLION: Final = 1_000_000
 
 
@@ -89,12 +90,19 @@ class Scaling:
     by: Literal["samples", "steps"]
 
 
-def judge(probe: Probe, job: TrainingJob, raw: Mapping[str, Any], outcome: Outcome, limits: tuple[str, str]) -> Result:
-    """The result of a probe without its pace. `raw`: the status as it is. `limits`: for a node and for the run."""
+def figures(raw: Mapping[str, Any]) -> dict[str, object]:
+    """The figures of a progress as it is that a probe shows, where they are known. Some last only while it trains."""
+    progress = (raw.get("status") or {}).get("progress")
+    progress = progress if isinstance(progress, Mapping) else {}
+    return {name: progress[name] for name in _FIGURES if progress.get(name) is not None}
+
+
+def judge(
+    probe: Probe, job: TrainingJob, seen: Mapping[str, object], outcome: Outcome, limits: tuple[str, str]
+) -> Result:
+    """The result of a probe without its pace. `seen`: the newest `figures`. `limits`: for a node and for the run."""
     status = job.status
     acquire, start = _times(status)
-    progress = raw.get("progress")
-    progress = progress if isinstance(progress, Mapping) else {}
     return Result(
         tier=probe.tier.name,
         accelerators=probe.accelerators,
@@ -103,11 +111,11 @@ def judge(probe: Probe, job: TrainingJob, raw: Mapping[str, Any], outcome: Outco
         outcome=outcome,
         message=_message(outcome, status, limits),
         steps=status.progress.step,
-        samples_per_second=_positive(status.progress.samples_per_second),
+        samples_per_second=_positive(seen.get("samplesPerSecond")),
         acquire=acquire,
         start=start,
-        peak_memory=_bytes(progress.get("peakMemory")),
-        data_wait=_share(progress.get("dataWait")),
+        peak_memory=_bytes(seen.get("peakMemory")),
+        data_wait=_share(seen.get("dataWait")),
     )
 
 
@@ -133,13 +141,22 @@ def has_waited_in_vain(job: TrainingJob) -> Outcome | None:
 
 
 def pace_of_rows(rows: Sequence[Row]) -> Pace | None:
-    """The median time of a step over the last half of the steps; None if too few steps have a row."""
+    """The median time of a step over the last half of the steps; None if too few steps have a row.
+
+    The clock of a row has milliseconds. So short steps are timed together, in spans of WINDOW; steps that take less
+    than some spans are one span.
+    """
     half = _last_half(rows)
-    times = [
-        (late.at - early.at) / (late.step - early.step) for early, late in pairwise(half) if late.step > early.step
-    ]
-    found = median(times) if len(times) >= FEWEST else 0.0
-    return Pace(found, "median") if found > 0 else None
+    if len(half) <= FEWEST or half[-1].at <= half[0].at:
+        return None
+    spans, begin = [], half[0]
+    for row in half[1:]:
+        if row.at - begin.at >= WINDOW:
+            spans.append((row.at - begin.at) / (row.step - begin.step))
+            begin = row
+    if len(spans) < FEWEST:
+        spans = [(half[-1].at - half[0].at) / (half[-1].step - half[0].step)]
+    return Pace(median(spans), "median")
 
 
 def pace_of_status(status: TrainingJobStatus) -> Pace | None:
@@ -178,7 +195,7 @@ def scaling(results: Sequence[Result]) -> list[Scaling]:
 
 
 def _last_half(rows: Sequence[Row]) -> list[Row]:
-    ordered = sorted(rows, key=lambda row: row.step)
+    ordered = sorted({row.step: row for row in rows}.values(), key=lambda row: row.step)
     if not ordered:
         return []
     middle = (ordered[0].step + ordered[-1].step) / 2
@@ -232,8 +249,8 @@ def _short(value: timedelta) -> str:
     return format_duration(timedelta(seconds=round(value.total_seconds())))
 
 
-def _positive(text: str | None) -> float | None:
-    value = number(text)
+def _positive(text: object) -> float | None:
+    value = number(text) if isinstance(text, str) else None
     return value if value and value > 0 else None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from holdfast.cli.probe.measure import (
     Outcome,
     Result,
     ending,
+    figures,
     has_waited_in_vain,
     judge,
     limits_in_words,
@@ -45,6 +47,7 @@ class Running:
         self._keep = keep
         self._live = LiveList(self._client, job_api.jobs_path(cleaner.namespace), cleaner.selector, self._note)
         self._seen: dict[str, dict[str, Any]] = {}  # by UID: the newest version of each probe, also of one that is gone
+        self._figures: dict[str, dict[str, object]] = {}  # by UID
 
     async def run(self, probes: Sequence[Probe]) -> list[Result]:
         """The results, in the order of the probes. Raises CliError and ApiError."""
@@ -66,10 +69,11 @@ class Running:
         raw = self._seen.get(uid, made)
         job = _parse(raw)
         limits = limits_in_words(self._limits.acquire, self._limits.run)
-        result = await self._with_pace(judge(probe, job, raw.get("status") or {}, outcome, limits), job)
+        result = await self._with_pace(judge(probe, job, self._figures.get(uid, {}), outcome, limits), job)
         self._say(probe.name, "measured" if outcome is Outcome.MEASURED else result.message.splitlines()[0])
         if not self._keep:  # at once: its node is paid for, and the next probe of the tier may need it
-            await self._cleaner.remove(raw)
+            with suppress(ApiError):  # all are removed once more in the end
+                await self._cleaner.remove(raw)
         return result
 
     async def _create(self, probe: Probe) -> dict[str, Any]:
@@ -126,7 +130,9 @@ class Running:
 
     def _note(self) -> None:
         for raw in self._live.objects:
-            self._seen[str(raw["metadata"]["uid"])] = raw
+            uid = str(raw["metadata"]["uid"])
+            self._seen[uid] = raw
+            self._figures[uid] = self._figures.get(uid, {}) | figures(raw)
 
     def _check(self) -> None:
         """Raise the trouble of the watch if it lasts."""

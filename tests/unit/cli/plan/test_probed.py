@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from holdfast.cli.probe.patch import as_json
 
 
 def probed(tmp_path: Path) -> str:
-    times = {"acquire": timedelta(seconds=20), "start": timedelta(seconds=95)}
+    times: dict[str, Any] = {"acquire": timedelta(seconds=20), "start": timedelta(seconds=95)}
     spot = [
         Result("spot", number, 1, None, Outcome.MEASURED, pace=Pace(seconds, "median"), **times)
         for number, seconds in ((1, 5.0), (4, 2.0))

@@ -144,6 +144,16 @@ def test_a_tier_without_a_node_is_no_error_but_a_failure_is(api: FakeApi, file: 
     assert world.jobs == {}
 
 
+# Breaks if a cluster that refuses the deletion takes the result along, or what is left is not said.
+def test_probes_that_cannot_be_deleted_are_said(api: FakeApi, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "PAUSES", (0.0, 0.0))
+    World(api, {"vit-probe-spot": DONE})
+    api.answers["DELETE", f"{JOBS}/vit-probe-spot"] = {**failure(403, "Forbidden", "you may not"), "code": 403}
+    result = probe(file, "--tier", "spot", "-o", "yaml")
+    assert yaml.safe_load(result.stdout)["paces"] == {"spot": "1s"}
+    assert "kubectl delete trainingjobs -n vision -l holdfast.dev/probe-of=vit" in result.stderr
+
+
 def test_keep_leaves_the_probes(api: FakeApi, file: str) -> None:
     world = World(api, {"vit-probe-spot": DONE})
     probe(file, "--tier", "spot", "--keep")

@@ -15,6 +15,7 @@ from holdfast.cli.probe.measure import (
     Pace,
     Result,
     ending,
+    figures,
     has_waited_in_vain,
     judge,
     limits_in_words,
@@ -70,6 +71,13 @@ def rows(*seconds: float, samples: float = 0.0) -> list[Row]:
     return found
 
 
+def median_of(some: list[Row]) -> float:
+    found = pace_of_rows(some)
+    assert found is not None
+    assert found.kind == "median"
+    return found.seconds
+
+
 def measured(accelerators: int, seconds: float, samples: float | None = None) -> Result:
     pace = Pace(seconds, "median")
     return Result("spot", accelerators, 1, None, Outcome.MEASURED, pace=pace, samples_per_second=samples)
@@ -77,12 +85,20 @@ def measured(accelerators: int, seconds: float, samples: float | None = None) ->
 
 # Breaks if slow steps at the start, or one that saves, count.
 def test_the_pace_is_the_median_of_the_last_half() -> None:
-    assert pace_of_rows(rows(*[9.0] * 15, *[2.0] * 7, 30.0, *[2.0] * 8)) == Pace(pytest.approx(2.0), "median")
+    assert median_of(rows(*[9.0] * 15, *[2.0] * 7, 30.0, *[2.0] * 8)) == pytest.approx(2.0)
 
 
 def test_rows_of_only_some_steps_count_by_step() -> None:
     some = [row for row in rows(*[0.5] * 60) if row.step % 3 == 0]
-    assert pace_of_rows(some) == Pace(pytest.approx(0.5), "median")
+    assert median_of(some) == pytest.approx(0.5)
+
+
+# Breaks if steps of a few milliseconds are timed one by one, by a clock that has milliseconds.
+@pytest.mark.parametrize("seconds", [0.0034, 0.0503, 0.2], ids=str)
+def test_short_steps_are_timed_together(seconds: float) -> None:
+    exact = rows(*[seconds] * 59)
+    rounded = [Row(row.step, round(row.at, 3), {}) for row in exact]
+    assert median_of(rounded) == pytest.approx(seconds, rel=0.015)
 
 
 @pytest.mark.parametrize("few", [[], rows(), rows(*[1.0] * 8), rows(*[0.0] * 30)], ids=["no", "one", "few", "no-time"])
@@ -101,10 +117,12 @@ def test_without_a_series_the_pace_is_the_mean_of_the_status() -> None:
 
 
 def test_times_costs_and_known_figures_are_taken_from_the_status() -> None:
-    raw = {"progress": {"peakMemory": 5 << 30, "dataWait": "0.41"}}
-    found = judge(PROBE, job(**DONE), raw, Outcome.MEASURED, WORDS)
+    seen = {"peakMemory": 5 << 30, "dataWait": "0.41", "samplesPerSecond": "120.5"}
+    assert figures({"status": {"progress": {**seen, "loss": "1", "eta": None}}}) == seen
+    found = judge(PROBE, job(**DONE), seen, Outcome.MEASURED, WORDS)
     assert (found.acquire, found.start) == (timedelta(seconds=7), timedelta(seconds=23))
-    assert (found.peak_memory, found.data_wait, found.steps, found.message) == (5 << 30, 0.41, 60, "")
+    assert (found.peak_memory, found.data_wait, found.samples_per_second) == (5 << 30, 0.41, 120.5)
+    assert (found.steps, found.message) == (60, "")
     assert measured(1, 2.0).cost_of_million_steps is None
     priced = Result("spot", 1, 2, Decimal("3.6"), Outcome.MEASURED, pace=Pace(0.5, "mean"), samples_per_second=100.0)
     assert priced.cost_of_million_steps == Decimal(1000)
@@ -114,12 +132,20 @@ def test_times_costs_and_known_figures_are_taken_from_the_status() -> None:
 # Breaks if a status of another version, or a hostile one, ends the command.
 @pytest.mark.parametrize(
     "progress",
-    [{}, {"peakMemory": "5", "dataWait": 0.4}, {"peakMemory": -1, "dataWait": "nan"}, {"dataWait": "7"}, [], "x", None],
+    [
+        {},
+        {"peakMemory": "5", "dataWait": 0.4},
+        {"peakMemory": -1, "dataWait": "nan"},
+        {"dataWait": "7", "samplesPerSecond": 3},
+        [],
+        "x",
+        None,
+    ],
     ids=str,
 )
 def test_odd_figures_are_not_known(progress: Any) -> None:
-    found = judge(PROBE, job(**DONE), {"progress": progress}, Outcome.MEASURED, WORDS)
-    assert (found.peak_memory, found.data_wait) == (None, None)
+    found = judge(PROBE, job(**DONE), figures({"status": {"progress": progress}}), Outcome.MEASURED, WORDS)
+    assert (found.peak_memory, found.data_wait, found.samples_per_second) == (None, None, None)
 
 
 FAILURE = {**RUN, "kind": "Failure", "reason": "ExitCode", "message": "exit code 1\nCUDA out of memory"}
@@ -176,7 +202,8 @@ def test_what_went_wrong_is_said(outcome: Outcome, status: dict[str, Any], words
 def test_scaling_is_by_samples_if_they_are_known() -> None:
     (by_samples,) = scaling([measured(4, 1.1, 360.0), measured(1, 1.0, 100.0)])
     assert (by_samples.base, by_samples.accelerators, by_samples.by) == (1, 4, "samples")
-    assert (by_samples.speedup, by_samples.efficiency) == (3.6, pytest.approx(0.9))
+    assert by_samples.speedup == 3.6
+    assert by_samples.efficiency == pytest.approx(0.9)
     (by_steps,) = scaling([measured(1, 1.0), measured(2, 0.625)])
     assert (by_steps.speedup, by_steps.efficiency, by_steps.by) == (1.6, 0.8, "steps")
 

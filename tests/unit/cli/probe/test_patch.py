@@ -1,6 +1,7 @@
 """The paces as a patch of a manifest, and the answer for programs."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +10,10 @@ from holdfast.api.scalars import parse_duration
 from holdfast.cli.probe.measure import Outcome, Pace, Result
 from holdfast.cli.probe.patch import as_json, as_patch, pace_text, paces, patch_file
 
-TIERS = [{"name": "spot", "kind": "Spot", "pace": "9s", "nodeSelector": {"pool": "spot"}}, {"name": "cpu"}]
+TIERS: list[dict[str, Any]] = [
+    {"name": "spot", "kind": "Spot", "pace": "9s", "nodeSelector": {"pool": "spot"}},
+    {"name": "cpu"},
+]
 
 
 def result(tier: str, accelerators: int = 1, seconds: float | None = 2.0) -> Result:
