@@ -24,6 +24,7 @@ from holdfast.cli.probe.measure import Outcome, Result, scaling
 from holdfast.cli.probe.patch import as_json, as_patch, paces, patch_file
 from holdfast.cli.probe.running import Running
 from holdfast.cli.probe.target import Grid, counts, grid_of, read_job
+from holdfast.cli.probe.teller import Teller
 from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal.console import console, error_console
 from holdfast.cli.terminal.formats import money
@@ -132,16 +133,10 @@ async def _run(asked: Asked, target: Target, endpoint: str | None) -> Found:
             err.print(f"removed {left} of an earlier probe")
         cleaner.notes.clear()  # what cannot be removed now is said in the end
         err.print(Text(_announcement(asked, probes)))
-        said: dict[str, str] = {}
-
-        def say(name: str, text: str) -> None:
-            if said.get(name) != text:
-                said[name] = text
-                err.print(Text(f"{name}: {text}"))
-
         found = Found(grid)
         try:
-            found.results = await Running(cleaner, asked.limits, say, keep=asked.keep).run(probes)
+            with Teller(err) as teller:
+                found.results = await Running(cleaner, asked.limits, teller.tell, keep=asked.keep).run(probes)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
         except asyncio.CancelledError:
@@ -173,7 +168,8 @@ def _answer(asked: Asked, found: Found, output: Literal["table", "json", "yaml"]
 
 def _announcement(asked: Asked, probes: Sequence[Probe]) -> str:
     """How many probes run, and what they cost at most."""
-    hours = Decimal(asked.limits.deadline.total_seconds()) / 3600
+    longest = asked.limits.deadline + asked.job.spec.checkpoint.grace_period
+    hours = Decimal(longest.total_seconds()) / 3600
     prices = [one.tier.price_per_node_hour or Decimal(0) for one in probes]
     most = sum(prices, Decimal(0)) * asked.job.spec.trainer.nodes * hours
     runs = "1 probe" if len(probes) == 1 else f"{len(probes)} probes"

@@ -95,7 +95,7 @@ def _manifest(raw: Raw, name: str, tier: Raw, limits: Limits, *, keep: bool) -> 
     meta, spec = raw["metadata"], deepcopy(dict(raw["spec"]))
     spec.pop("suspend", None)
     spec["goal"] = {**(spec.get("goal") or {}), "steps": limits.steps}
-    spec["capacity"] = {"tiers": [tier], "policy": "Ordered", "returnPolicy": "Never"}
+    spec["capacity"] = {"tiers": [tier], "policy": "Ordered", "returnPolicy": "Never", "maxOverlap": "0s"}
     _below(spec["checkpoint"]["storage"], f"{FOLDER}/{name}")
     if not isinstance(spec["checkpoint"].get("resume"), Mapping):  # a warm start begins at step 0 too
         spec["checkpoint"]["resume"] = "Never"

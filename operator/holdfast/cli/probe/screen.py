@@ -25,6 +25,7 @@ COLUMNS: Final = (
     Column("DATA WAIT", rank=6, right=True),
     Column("RESULT", loose=True),
 )
+STARVED: Final = 0.2  # share of the time
 _ALWAYS: Final = ("TIER", "PACE", "RESULT")
 _WORDS: Final = {
     Outcome.MEASURED: "measured",
@@ -56,9 +57,14 @@ def table(results: Sequence[Result]) -> Fitting:
 
 
 def words(results: Sequence[Result]) -> list[str]:
-    """What went wrong, each in its own words; and which paces are means."""
+    """What went wrong, each in its own words; which programs wait for data; and which paces are means."""
     said = [f"{_name(one, results)}: {one.message}" for one in results if one.message]
     means = [_name(one, results) for one in results if one.pace and one.pace.kind == "mean"]
+    said += [
+        f"{_name(one, results)}: waits {one.data_wait:.0%} of the time for data: more workers that load it, or more cpu"
+        for one in results
+        if one.data_wait is not None and one.data_wait > STARVED
+    ]
     if means:
         said.append(f"{', '.join(means)}: the pace is the mean of all steps after the first, saves included")
     return said

@@ -109,7 +109,7 @@ def test_every_tier_is_measured_and_removed(api: FakeApi, file: str, tmp_path: P
     assert world.jobs == {}
     assert "note:  what the probes stored stays" in result.stderr
     assert "note:  the times of single steps cannot be read" in result.stderr
-    assert "2 probes of 60 steps, which cost at most 0.5333" in result.stderr
+    assert "2 probes of 60 steps, which cost at most 0.5611" in result.stderr
     assert "kubectl patch trainingjob vit -n vision --type=merge --patch-file paces.yaml" in patch.read_text()
     assert [one["pace"] for one in yaml.safe_load(patch.read_text())["spec"]["capacity"]["tiers"]] == ["1s", "1s"]
 

@@ -63,7 +63,7 @@ def test_a_probe_is_the_job_on_one_tier_with_an_end_and_a_prefix_of_its_own() ->
         },
         "spec": {
             "trainer": {"image": "train:1", "command": ["train"], "acceleratorsPerNode": 2},
-            "capacity": {"tiers": [SPOT], "policy": "Ordered", "returnPolicy": "Never"},
+            "capacity": {"tiers": [SPOT], "policy": "Ordered", "returnPolicy": "Never", "maxOverlap": "0s"},
             "checkpoint": {
                 "storage": {"s3": {"bucket": "runs", "prefix": "team/vit/probes/vit-probe-spot"}},
                 "every": "5m",
