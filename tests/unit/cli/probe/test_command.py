@@ -144,6 +144,18 @@ def test_a_tier_without_a_node_is_no_error_but_a_failure_is(api: FakeApi, file: 
     assert world.jobs == {}
 
 
+# Breaks if the command waits for a probe that somebody else deleted.
+def test_a_probe_that_somebody_deletes_is_said(api: FakeApi, file: str) -> None:
+    world = World(api, {"vit-probe-spot": ACQUIRING})
+
+    def take_away() -> None:
+        gone = world.jobs["vit-probe-spot"]
+        api.watches[JOBS].append([{"type": "DELETED", "object": gone}])
+
+    world.on_create = take_away
+    assert "spot: the probe was deleted by somebody else" in probe(file, "--tier", "spot", code=1).stdout
+
+
 # Breaks if a cluster that refuses the deletion takes the result along, or what is left is not said.
 def test_probes_that_cannot_be_deleted_are_said(api: FakeApi, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "PAUSES", (0.0, 0.0))
