@@ -57,6 +57,7 @@ ELSEWHERE = (
     Elsewhere("cli/pages", "page", "only fields", "tests/unit/cli/pages/test_document.py"),
     Elsewhere("cli/plan", "as_json as_page comparison", TYPED, "tests/unit/cli/plan"),
     Elsewhere("cli/plan", "request screen values", TYPED, "tests/unit/cli/plan"),
+    Elsewhere("cli/probe", "cleaning running target", TYPED, "tests/unit/cli/probe/test_command.py"),
     Elsewhere("cli/report", "command gather", TYPED, "tests/unit/cli/report/test_report.py"),
     Elsewhere("cli/storage", "in_thread options", TYPED, "tests/unit/cli/storage/test_history.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),

@@ -19,6 +19,9 @@ LABEL_TIER: Final = "holdfast.dev/tier"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "holdfast"
 
+# Label on a TrainingJob that `holdfast probe` makes: the name of the job that it measures.
+LABEL_PROBE_OF: Final = "holdfast.dev/probe-of"
+
 # Labels on the operator's own pods. The leader has LABEL_LEADER="true": the Service `holdfast` selects by it.
 OPERATOR_LABELS: Final = {"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "operator"}
 LABEL_LEADER: Final = "holdfast.dev/leader"

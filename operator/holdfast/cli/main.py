@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "holdfast.cli.plan.command:plan",
         "Show what a job is going to cost, and when it will be done.",
     ),
+    "probe": Place(
+        "holdfast.cli.probe.command:probe",
+        "Train a few steps of a job on each tier, and measure them.",
+    ),
     "demo": Place("holdfast.cli.demo.command:demo", "Watch a training lose three nodes and finish."),
     "simulate": Place(
         "holdfast.cli.simulate:run",

@@ -20,6 +20,7 @@ from holdfast.cli.plan.as_json import as_json
 from holdfast.cli.plan.as_page import as_page
 from holdfast.cli.plan.comparison import Comparison, compare
 from holdfast.cli.plan.inputs import prepare, without
+from holdfast.cli.plan.probed import read_probe
 from holdfast.cli.plan.request import ByTier, Task, grid, make_task
 from holdfast.cli.plan.screen import show
 from holdfast.cli.plan.sources import ask_cluster, read_files
@@ -71,6 +72,10 @@ Like = Annotated[
     Span,
     typer.Option("--from", help="Use what this job measured.", metavar="JOB", autocompletion=completion.jobs),
 ]
+FromProbe = Annotated[
+    Path | None,
+    typer.Option("--from-probe", help="Use what holdfast probe -o json wrote into this file.", metavar="FILE"),
+]
 Restore = Annotated[Span, typer.Option(help="Part of the start that reads a checkpoint. Default: 30s.")]
 Save = Annotated[Span, typer.Option(help="Time to save and leave. Default: 30s.")]
 Notice = Annotated[Span, typer.Option(help="Warning before Spot is taken. Default: 30s.")]
@@ -100,6 +105,7 @@ def plan(
     nodes: Nodes = None,
     without_: Without = None,
     like: Like = None,
+    from_probe: FromProbe = None,
     cluster: Annotated[bool, typer.Option("--cluster", help="Read profiles from the cluster.")] = False,
     draws: Annotated[int, typer.Option(min=1, max=1000, help="How often markets are drawn.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the markets.")] = 1,
@@ -121,11 +127,12 @@ def plan(
       holdfast plan examples/plan.yaml --losses spot-v100=2/day --month v100=1100
       holdfast plan examples/plan.yaml --html plan.html
     """
-    if html and output:
-        raise typer.BadParameter("give --html or --output, not both", param_hint="--html")
+    _refuse_both("--html", "--output", html and output)
+    _refuse_both("--from-probe", "--from", from_probe and like)
     given = read_files([file, *(profile_file or [])])
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
+    known = read_probe(from_probe) if from_probe else given.like
     by_tier = ByTier(pace or [], losses or [], out or [], start or [], acquire or [], traces or [], month or [])
     texts = {"restore": restore, "save": save, "notice": notice}
     spans = {name: duration(f"--{name}", text) for name, text in texts.items() if text is not None}
@@ -135,9 +142,15 @@ def plan(
     for job in given.jobs:
         narrowed, profile = without(job, given.profile_of(job), without_ or [])
         tiers = grid(narrowed, profile)
-        basis = prepare(narrowed, profile, given.like, by_tier.wishes(tiers, spans, numbers))
+        basis = prepare(narrowed, profile, known, by_tier.wishes(tiers, spans, numbers))
         tasks.append(make_task(basis, job, deadline or [], chosen, by_tier.monthly(tiers)))
     _print(_simulate(tasks, workers), output, html)
+
+
+def _refuse_both(one: str, other: str, both: object) -> None:
+    """Raise typer.BadParameter if two options that exclude each other were given."""
+    if both:
+        raise typer.BadParameter(f"give {one} or {other}, not both", param_hint=one)
 
 
 def _simulate(tasks: Sequence[Task], workers: int) -> list[Comparison]:

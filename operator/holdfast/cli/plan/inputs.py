@@ -47,6 +47,20 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was measured before. `steps`: of the whole training, None if that is not known; `source`: by what."""
+
+    tiers: Sequence[TierKnowledge]
+    source: str
+    steps: int | None = None
+
+    @classmethod
+    def of(cls, job: TrainingJob) -> "Measurements":
+        """What a job has measured."""
+        return cls(job.status.tiers, f"TrainingJob {job.metadata.name}", job.status.progress.steps)
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One figure that the plan rests on. `tier` is empty for one of the whole job."""
 
@@ -98,32 +112,36 @@ def without(
     return job.model_copy(update={"spec": job.spec.model_copy(update={"capacity": capacity})}), None
 
 
-def prepare(job: TrainingJob, profile: CapacityProfile | None, like: TrainingJob | None, wishes: Wishes) -> Basis:
-    """The plan of a job, and what it rests on. Raises CliError, which names what is missing and how to give it."""
+def prepare(
+    job: TrainingJob, profile: CapacityProfile | None, like: TrainingJob | Measurements | None, wishes: Wishes
+) -> Basis:
+    """The plan of a job, and what it rests on. Raises CliError, which names what is missing and how to give it.
+
+    `like`: a job that trained before, or what a probe measured.
+    """
+    known = Measurements.of(like) if isinstance(like, TrainingJob) else like or Measurements((), "")
     trainer = job.spec.trainer
     if wishes.nodes is not None:
         trainer = trainer.model_copy(update={"nodes": wishes.nodes})
-    steps = job.spec.goal.steps or (like.status.progress.steps if like else None)
+    steps = job.spec.goal.steps or known.steps
     if steps is None:
         raise CliError(f"{job.metadata.name}: spec.goal.steps: not set; plan needs the number of steps of the training")
     goal = job.spec.goal.model_copy(update={"steps": steps})
     spec = job.spec.model_copy(update={"trainer": trainer, "goal": goal})
     meta = job.metadata.model_copy(update={"namespace": job.metadata.namespace or "default", "uid": "plan"})
     job = TrainingJob(metadata=meta, spec=spec)
-    return _Preparation(job, profile, like, wishes).basis()
+    return _Preparation(job, profile, known, wishes).basis()
 
 
 class _Preparation:
     """One plan in the making."""
 
-    def __init__(
-        self, job: TrainingJob, profile: CapacityProfile | None, like: TrainingJob | None, wishes: Wishes
-    ) -> None:
+    def __init__(self, job: TrainingJob, profile: CapacityProfile | None, known: Measurements, wishes: Wishes) -> None:
         self.job, self.profile, self.wishes = job, profile, wishes
         self.tiers: Sequence[Tier] = profile.spec.tiers if profile else job.spec.capacity.tiers
         self.facts: list[Fact] = []
-        self.measured = {one.tier: one for one in like.status.tiers} if like else {}
-        self.measurer = f"TrainingJob {like.metadata.name}" if like else ""
+        self.measured = {one.tier: one for one in known.tiers}
+        self.measurer = known.source
         self.shared = {one.tier: one for one in profile.status.tiers} if profile else {}
 
     def basis(self) -> Basis:
@@ -190,7 +208,7 @@ class _Preparation:
             raise CliError(
                 f"{self.job.metadata.name}: the time of a step is not known on {', '.join(unknown)}{why}",
                 hint=f"give --pace {unknown[0]}=12s, or capacity.tiers[].pace in the job, or --from JOB, which trained "
-                f"there; --without {unknown[-1]} leaves a tier out",
+                f"there, or --from-probe FILE; --without {unknown[-1]} leaves a tier out",
             )
         paces = {
             name: max(timedelta(seconds=speeds.pace / speed), LEAST_PACE) for name, speed in speeds.by_tier.items()
