@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
-from holdfast_train.exchange import data_command, package_command
+from holdfast_train.exchange import data_command, evaluate_command, package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
@@ -89,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_import(commands, storage)
     package_command.add_package(commands, storage)
     package_command.add_test(commands)
+    evaluate_command.add_evaluate(commands)
     data_command.add_data(commands)
     return parser
 
@@ -173,6 +174,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode | None]]] =
     "export": _export,
     "import": _import,
     **package_command.COMMANDS,
+    **evaluate_command.COMMANDS,
     **data_command.COMMANDS,
 }
 EXTRAS: Final = {

@@ -11,6 +11,8 @@ __all__ = ["Bin", "bar", "matrix", "reliability"]
 CELL: Final = 30
 ABOVE: Final = 96
 BESIDE: Final = 120
+RIGHT: Final = 64
+"""Room for the name of the last column, which is turned."""
 NAME: Final = 15
 """Characters of a name in a drawing; the rest is cut."""
 Bin = tuple[int, float, float]
@@ -30,8 +32,8 @@ def matrix(names: Sequence[str], counts: Sequence[Sequence[int]]) -> Markup:
     """A confusion matrix: a row for each true class, a column for each predicted one, darker for larger shares."""
     side = CELL * len(names)
     parts = [
-        f'<svg class="matrix" viewBox="0 0 {BESIDE + side + 2} {ABOVE + side + 2}" '
-        f'width="{BESIDE + side + 2}" role="img" aria-label="confusion matrix">',
+        f'<svg class="matrix" viewBox="0 0 {BESIDE + side + RIGHT} {ABOVE + side + 2}" '
+        f'width="{BESIDE + side + RIGHT}" role="img" aria-label="confusion matrix">',
         f'<text class="axis" x="0" y="{ABOVE - 8}">true class</text>',
         f'<text class="axis" x="{BESIDE}" y="11">predicted class</text>',
     ]
