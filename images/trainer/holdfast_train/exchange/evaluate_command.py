@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from holdfast_train.errors import CommandCode
 from holdfast_train.exchange.progress_bar import ProgressBar, format_count
@@ -217,12 +217,13 @@ def _show(comparison: "Comparison", folder: Path) -> None:
         _print(f"damaged samples, which are left out: {len(comparison.damaged):,}; the first: {name}: {why}")
     _print(f"wrote {folder / PAGE} and {folder / JSON}")
     for one in comparison.failed:
-        sys.stderr.write(f"holdfast-train evaluate: {one.candidate.name} {one.candidate.variant}: {one.why}\n")
+        _print(f"holdfast-train evaluate: {one.candidate.name} {one.candidate.variant}: {one.why}", sys.stderr)
 
 
-def _print(text: str) -> None:
+def _print(text: str, file: TextIO | None = None) -> None:
+    """One line. Names may have bytes that are not text, and signs that drive a terminal."""
     said = text.encode("utf-8", "backslashreplace").decode()
-    sys.stdout.write("".join(c if c.isprintable() else "?" for c in said) + "\n")
+    (file or sys.stdout).write("".join(c if c.isprintable() else "?" for c in said) + "\n")
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode]]] = {"evaluate": _evaluate}

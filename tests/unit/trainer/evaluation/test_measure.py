@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.trainer.packages import NOT_NUMBERS, load_here, rows, write_package
+from tests.support.packages import NOT_NUMBERS, load_here, rows, write_package
 
 from holdfast_train.evaluation.comparison import Comparison
 from holdfast_train.evaluation.data import ArrayData

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.support.trainer.packages import NOT_NUMBERS, colours, load_here, rows
+from tests.support.packages import NOT_NUMBERS, colours, load_here, rows
 
 from holdfast_train.exchange.command import main
 
