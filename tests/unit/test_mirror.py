@@ -31,6 +31,7 @@ TRAINED = "trainings with the library itself"
 PANELS = "every panel and query is looked at"
 PAGE = "sections of the page of a job"
 PAGES = "what the pages show over HTTP"
+SURVEYED = "data sets of each kind"
 PODS = "a part of the node agent, which needs a control plane"
 
 ELSEWHERE = (
@@ -88,7 +89,14 @@ ELSEWHERE = (
     Elsewhere("trainer", "errors", EXCEPTIONS, "tests/unit/trainer"),
     Elsewhere("trainer/pod/launcher/hang", "case keep", TRAINED, "tests/integration/trainer/faults/test_hang.py"),
     Elsewhere("trainer", "progress", "the numbers that are reported", "tests/unit/trainer/pod/test_reporter.py"),
+    Elsewhere("trainer/census", "errors", EXCEPTIONS, "tests/unit/trainer/census"),
+    Elsewhere("trainer/census", "folder manifest parquet", SURVEYED, "tests/unit/trainer/census/test_survey.py"),
+    Elsewhere("trainer/census", "identical sample", SURVEYED, "tests/unit/trainer/census/test_survey.py"),
+    Elsewhere("trainer/census", "as_page", TYPED, "tests/unit/trainer/exchange/test_data_command.py"),
     Elsewhere("trainer/commitlog", "rules", "each record, each state", "tests/unit/trainer/commitlog/test_records.py"),
+    Elsewhere("trainer/evaluation", "errors", EXCEPTIONS, "tests/unit/trainer/evaluation"),
+    Elsewhere("trainer/evaluation", "comparison task", "of variants", "tests/unit/trainer/evaluation/test_measure.py"),
+    Elsewhere("trainer/evaluation", "as_page", TYPED, "tests/unit/trainer/exchange/test_evaluate_command.py"),
     Elsewhere("trainer/examples", "images", "pictures", "tests/unit/trainer/examples/test_vision_transformer.py"),
     Elsewhere("trainer/exchange", "package_command", TYPED, "tests/integration/trainer/package/test_package.py"),
     Elsewhere("trainer/exchange", "safetensors_files torch_files", "written and read", "tests/unit/trainer/exchange"),

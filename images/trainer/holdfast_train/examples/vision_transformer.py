@@ -188,6 +188,7 @@ def problem(*arguments: str) -> packages.Problem:
         calibration=lambda: [pictures(train, 16 * number, 16) for number in range(8)],
         score=packages.Score("accuracy", measure, max_drop=0.01, samples=tested),
         classes=classes,
+        pixels=packages.Pixels(mean=(0.5,), std=(0.5,)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The command holdfast-train: exports and imports checkpoints, and makes packages of trained models."""
+"""The command holdfast-train: checkpoints in other formats, packages of trained models, and what data contains."""
 
 import argparse
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
-from holdfast_train.exchange import package_command
+from holdfast_train.exchange import data_command, evaluate_command, package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
@@ -78,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="holdfast-train",
-        description="Export checkpoints of Holdfast to other formats, import them, and make packages of models.",
+        description="Export and import checkpoints, make and evaluate packages of models, and look at data sets.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     storage = argparse.ArgumentParser(add_help=False)
@@ -89,6 +89,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_import(commands, storage)
     package_command.add_package(commands, storage)
     package_command.add_test(commands)
+    evaluate_command.add_evaluate(commands)
+    data_command.add_data(commands)
     return parser
 
 
@@ -172,7 +174,13 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode | None]]] =
     "export": _export,
     "import": _import,
     **package_command.COMMANDS,
+    **evaluate_command.COMMANDS,
+    **data_command.COMMANDS,
 }
+EXTRAS: Final = {
+    "PIL": "evaluate", "pyarrow": "parquet", "package": "package", "test-package": "package", "evaluate": "evaluate",
+}  # fmt: skip
+"""Module that is missing, or command -> the extra that has what it needs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -184,7 +192,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"holdfast-train {options.command}: {error}\n")
         return error.command_code
     except ModuleNotFoundError as error:
-        extra = "package" if options.command in package_command.COMMANDS else "torch"
+        missing = (error.name or "").partition(".")[0]
+        extra = EXTRAS.get(missing) or EXTRAS.get(options.command, "torch")
         sys.stderr.write(
             f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`\n"
         )

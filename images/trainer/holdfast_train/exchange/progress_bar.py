@@ -1,4 +1,4 @@
-"""A progress bar of bytes on a terminal, and nothing elsewhere."""
+"""A progress bar on a terminal, and nothing elsewhere."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-__all__ = ["ProgressBar", "format_size"]
+__all__ = ["ProgressBar", "format_count", "format_size"]
 
 WIDTH: Final = 30
 EVERY: Final = 0.1  # seconds between two updates
@@ -21,11 +21,20 @@ def format_size(count: float) -> str:
     return f"{count:.0f} B" if units[0] == "B" else f"{count:.1f} {units[0]}"
 
 
-class ProgressBar:
-    """Shows on standard error how many bytes are done. Any thread may call `advance`."""
+def format_count(count: float) -> str:
+    """`12,000`."""
+    return f"{count:,.0f}"
 
-    def __init__(self, what: str) -> None:
+
+class ProgressBar:
+    """Shows on standard error how much is done. Any thread may call `advance`.
+
+    `shown`: how an amount is written, by default in bytes.
+    """
+
+    def __init__(self, what: str, shown: Callable[[float], str] = format_size) -> None:
         self._what = what
+        self._format = shown
         self._total = 1
         self._done = 0
         self._began = self._shown_at = 0.0
@@ -38,23 +47,27 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         self._write("\r\x1b[K")
 
-    def begin(self, total: int) -> Callable[[int], None]:
-        """Begin at 0 of `total` bytes, once more if the first checkpoint was corrupt. Return `advance`."""
-        self._total, self._done, self._began = max(total, 1), 0, time.monotonic()
+    def begin(self, total: int | None, what: str = "") -> Callable[[int], None]:
+        """Begin at 0 of `total`, once more if the first checkpoint was corrupt. Return `advance`.
+
+        `total`: None if it is not known. `what`: another name of what is done now.
+        """
+        self._what = what or self._what
+        self._total, self._done, self._began = 0 if total is None else max(total, 1), 0, time.monotonic()
         return self.advance
 
     def advance(self, count: int) -> None:
-        """`count` more bytes are done."""
+        """`count` more is done."""
         with self._lock:
             self._done += count
             now = time.monotonic()
             if not self._is_shown or now < self._shown_at + EVERY:
                 return
             self._shown_at = now
-            part = min(self._done / self._total, 1.0)
-            rate = format_size(self._done / max(now - self._began, 1e-3))
-            filled = "━" * round(part * WIDTH)
-            self._write(f"\r\x1b[K{self._what} {filled:<{WIDTH}} {part:4.0%}  {format_size(self._done)}  {rate}/s")
+            done, rate = self._format(self._done), self._format(self._done / max(now - self._began, 1e-3))
+            part = min(self._done / self._total, 1.0) if self._total else 0.0
+            filled = f"{'━' * round(part * WIDTH):<{WIDTH}} {part:4.0%}  " if self._total else ""
+            self._write(f"\r\x1b[K{self._what} {filled}{done}  {rate}/s")
 
     def _write(self, text: str) -> None:
         if self._is_shown:

@@ -12,7 +12,7 @@ Layers: below exchange, which has the commands; above run and restore.
 
 from holdfast_train.package.errors import InputError, PackageError, ProblemError, WorkerError
 from holdfast_train.package.loader import Model, load, placeholder
-from holdfast_train.package.problem import Arrays, Call, Problem, Score, Tensor
+from holdfast_train.package.problem import Arrays, Call, Pixels, Problem, Score, Tensor
 
 __all__ = [
     "Arrays",
@@ -20,6 +20,7 @@ __all__ = [
     "InputError",
     "Model",
     "PackageError",
+    "Pixels",
     "Problem",
     "ProblemError",
     "Score",

@@ -32,7 +32,7 @@ from holdfast_train.package.folder import (
 )  # fmt: skip
 from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
-from holdfast_train.package.problem import Arrays, Problem, check
+from holdfast_train.package.problem import Arrays, Pixels, Problem, check
 from holdfast_train.package.selftest import Assessment, Bar, judge
 from holdfast_train.package.variants import FIXED, VARIANTS, WEIGHTS, Source, Variant, call_of, tied_names
 
@@ -289,6 +289,7 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
             "outputs": tensor_entries(problem.outputs),
             "dims": {symbol: list(limits) for symbol, limits in problem.dims.items()},
             **({"classes": list(problem.classes)} if problem.classes else {}),
+            **({"pixels": _pixels(problem.pixels)} if problem.pixels else {}),
         },
         "tests": tests,
         "variants": dict(variants),
@@ -299,6 +300,10 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
         if problem.score.samples:
             document["score"]["samples"] = problem.score.samples
     return document
+
+
+def _pixels(pixels: Pixels) -> dict[str, list[str]]:
+    return {"mean": [f"{one:g}" for one in pixels.mean], "std": [f"{one:g}" for one in pixels.std]}
 
 
 def _versions() -> dict[str, str]:

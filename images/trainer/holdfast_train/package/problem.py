@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast_train.package.errors import InputError, ProblemError
 
-__all__ = ["Arrays", "Call", "Problem", "Score", "Tensor", "check", "check_tensors"]
+__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_tensors"]
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
@@ -43,6 +43,24 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Pixels:
+    """How values of a picture, from 0 to 1, become those of an input: (value - mean) / std.
+
+    Each has one number, or one for each channel. ProblemError if they have not.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            if len(numbers) not in (1, 3) or not all(abs(one) < 1e6 for one in numbers):  # also refuses NaN
+                raise ProblemError(f"pixels.{name} is {numbers}; allowed: one number, or three for red, green and blue")
+        if not all(one > 1e-6 for one in self.std):
+            raise ProblemError(f"pixels.std is {self.std}; allowed: numbers above 0")
+
+
+@dataclass(frozen=True)
 class Problem:
     """All that a package needs besides the weights. ProblemError says what contradicts itself."""
 
@@ -60,6 +78,8 @@ class Problem:
     score: Score | None = None
     classes: Sequence[str] = ()
     """Names of the last dimension's entries, for a model that chooses one of them."""
+    pixels: Pixels | None = None
+    """For a model of pictures: `holdfast-train evaluate` makes its inputs of picture files by it."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Path in safetensors/ -> text, such as config.json of a Hugging Face model."""
     rename: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None

@@ -1,0 +1,120 @@
+"""The summary of a data set as a page."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast_train.census.summary import Summary, evenness
+from holdfast_train.pages.document import document
+from holdfast_train.pages.drawings import bar
+from holdfast_train.pages.fragments import Figure, Markup, figures, note, paragraph, table, title
+
+__all__ = ["NOTES", "as_page", "split_name"]
+
+MOST_CLASSES: Final = 200
+NOTES: Final = {
+    "empty": "files without a byte",
+    "hidden": "hidden files, which are not counted",
+    "linked folders": "links to folders, which are not followed",
+    "links": "links to files, which are counted as files",
+    "listed twice": "samples that the list has twice, with the same split and label",
+    "remote": "samples whose files are not on this machine; they are not compared",
+    "special": "devices, pipes and sockets, which are not counted",
+    "unreadable": "files or folders that cannot be read",
+}
+
+
+def as_page(summary: Summary) -> str:
+    """One HTML file."""
+    totals = summary.totals()
+    return document(
+        f"Data set {summary.place}",
+        [_heading(summary), _splits(summary), _classes(summary, totals), _twins(summary), _seen(summary)],
+    )
+
+
+def split_name(split: str) -> str:
+    """For people."""
+    return split or "all"
+
+
+def _heading(summary: Summary) -> str:
+    totals, wrong = summary.totals(), list(summary.wrong())
+    found = [
+        Figure("samples", f"{summary.samples:,}", _unlabelled(summary)),
+        Figure("classes", f"{len(totals):,}"),
+        Figure("evenness", _share(evenness(totals)), "100% if all classes have as many samples"),
+    ]
+    if totals and (classes := summary.classes):
+        largest, smallest = classes[0], classes[-1]
+        found += [
+            Figure("largest class", f"{totals[largest]:,}", largest[:60]),
+            Figure("smallest class", f"{totals[smallest]:,}", smallest[:60]),
+        ]
+    found.append(Figure("in more than one split", f"{summary.twins.across:,}", "samples with the same bytes"))
+    state = "".join(map(note, wrong)) or paragraph("Nothing is wrong that can be seen from names and bytes.", "good")
+    return title("Data set", f"{summary.place}, read as {summary.layout}") + state + figures(found)
+
+
+def _unlabelled(summary: Summary) -> str:
+    count = sum(summary.unlabelled.values())
+    return f"{count:,} without a label" if count else "all have a label"
+
+
+def _splits(summary: Summary) -> str:
+    names, missing, rows = list(summary.totals()), summary.missing(), []
+    for split, one in summary.counts.items():
+        counts = {name: one.get(name, 0) for name in names}
+        there = [name for name in counts if counts[name]]
+        least, most = (min(there, key=counts.__getitem__), max(there, key=counts.__getitem__)) if there else ("", "")
+        rows.append([
+            split_name(split), f"{sum(counts.values()) + summary.unlabelled.get(split, 0):,}",
+            f"{summary.unlabelled.get(split, 0):,}", f"{len(there):,}", f"{len(missing.get(split, [])):,}",
+            _share(evenness(counts)),
+            f"{most[:30]}: {counts[most]:,}" if there else "", f"{least[:30]}: {counts[least]:,}" if there else "",
+        ])  # fmt: skip
+    columns = ["split", "samples", "no label", "classes", "missing classes", "evenness", "largest", "smallest"]
+    return "<h2>Splits</h2>" + table(columns, rows)
+
+
+def _classes(summary: Summary, totals: Mapping[str, int]) -> str:
+    classes, splits = summary.classes, list(summary.counts)
+    if not classes:
+        return ""
+    shown = classes if len(classes) <= MOST_CLASSES else [*classes[: MOST_CLASSES // 2], *classes[-MOST_CLASSES // 2 :]]
+    most = max(totals.values()) or 1
+    rows = [
+        [name, bar(totals[name] / most), f"{totals[name]:,}",
+         *([_count(summary.counts[split].get(name, 0)) for split in splits] if len(splits) > 1 else [])]
+        for name in shown
+    ]  # fmt: skip
+    columns = ["class", "", "samples", *([split_name(split) for split in splits] if len(splits) > 1 else [])]
+    left = len(classes) - len(shown)
+    more = paragraph(f"{left:,} classes in the middle are not shown; --json has all.", "quiet") if left else ""
+    return "<h2>Classes</h2>" + table(columns, rows, left=2) + more
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count else Markup('<span class="bad">0</span>')
+
+
+def _twins(summary: Summary) -> str:
+    if not summary.twins.examples:
+        return ""
+    rows = [[kind, ", ".join(names)] for kind, names in summary.twins.examples]
+    text = (
+        f"Across splits: {summary.twins.across:,}. With different labels: {summary.twins.conflicts:,}. "
+        f"Repeated within a split: {summary.twins.within:,}."
+    )
+    return "<h2>Samples with the same bytes</h2>" + paragraph(text) + table(["where", "samples"], rows, left=2)
+
+
+def _seen(summary: Summary) -> str:
+    rows = [
+        [NOTES[kind], f"{count:,}", ", ".join(summary.seen.names.get(kind, [])[:5])]
+        for kind, count in sorted(summary.seen.counts.items())
+    ]
+    return "<h2>Also seen</h2>" + table(["what", "number", "first ones"], rows, left=3) if rows else ""
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

@@ -1,0 +1,22 @@
+"""Errors of data sets.
+
+HoldfastTrainError
++-- DataSetError
+    +-- DataSetNotFoundError
+"""
+
+from holdfast_train.errors import CommandCode, HoldfastTrainError
+
+__all__ = ["DataSetError", "DataSetNotFoundError"]
+
+
+class DataSetError(HoldfastTrainError):
+    """A data set cannot be read, or has nothing that can be counted."""
+
+    reason = "DataSetInvalid"
+
+
+class DataSetNotFoundError(DataSetError):
+    """There is no such file or folder."""
+
+    command_code = CommandCode.NOT_FOUND

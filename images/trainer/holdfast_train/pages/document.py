@@ -1,0 +1,51 @@
+"""The frame of a page, and the file that it is written to."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Final
+
+__all__ = ["document", "write_whole"]
+
+SHELL: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src {hash}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{sections}
+</main>
+</body>
+</html>
+"""
+
+
+def document(title: str, sections: Iterable[str]) -> str:
+    """The whole page. `sections`: HTML. The browser runs no script of it, and asks nothing of any network."""
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    sealed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    body = "\n".join(f"<section>{section}</section>" for section in sections if section)
+    return SHELL.format(hash=f"'sha256-{sealed}'", title=escape(title), style=style, sections=body)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write the file whole or not at all, also if the program is interrupted."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may be any bytes
+        fresh.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink()
+        raise

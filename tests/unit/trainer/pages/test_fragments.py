@@ -1,0 +1,36 @@
+"""Pieces of HTML escape every text."""
+
+import pytest
+
+from holdfast_train.pages.drawings import bar, matrix
+from holdfast_train.pages.fragments import (
+    Figure,
+    Markup,
+    figures,
+    folded,
+    note,
+    pairs,
+    paragraph,
+    picture,
+    table,
+    title,
+)
+
+BAD = '<b>"&'
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        title(BAD, BAD), paragraph(BAD), note(BAD), pairs([(BAD, BAD)]), table([BAD], [[BAD]]), folded(BAD, ""),
+        figures([Figure(BAD, BAD, BAD)]), picture(b"x", BAD, BAD, [BAD]), matrix([BAD], [[3]]),
+    ],
+)  # fmt: skip
+def test_every_text_is_escaped(made: str) -> None:
+    assert "<b>" not in made
+    assert "&lt;b&gt;&quot;&amp;" in made
+
+
+def test_markup_is_not_escaped_again() -> None:
+    assert "<svg" in table(["x"], [[bar(0.5)]])
+    assert Markup("<i>") in pairs([("x", Markup("<i>"))])
