@@ -27,7 +27,8 @@ COMMANDS: Final = {
     "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now and print its step."),
     "checkpoints": Place(
         "holdfast.cli.checkpoints.app:app",
-        "List, show, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a cluster.",
+        "List, show, export, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a "
+        "cluster.",
     ),
     "evidence": Place(
         "holdfast.cli.evidence:evidence",
