@@ -129,7 +129,7 @@ def build(
                 shutil.rmtree(place / VARIANTS[name].model.split("/")[0], ignore_errors=True)
             else:
                 entries[name] = maker.entry(name, note, tested)
-        document = _document(folder.name, origin, maker, entries, left_out)
+        document = _document(folder.name, origin, maker, entries, left_out) | ({"failed": failed} if failed else {})
         (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
         write_json(place, document)
     package = open_package(folder)
