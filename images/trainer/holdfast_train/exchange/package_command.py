@@ -42,6 +42,8 @@ examples:
   holdfast-train package /mnt/runs/vit-faces vit-faces --problem train:problem --variant onnx --variant onnx-int8
   holdfast-train package s3://runs/vision/vit-faces vit-faces --problem train:problem --fix batch=1
   holdfast-train package s3://runs/vision/vit-faces s3://runs/packages/vit-faces --problem train:problem
+  holdfast-train package s3://runs/vision/vit-faces vit-faces --problem train:problem --fix batch=1 \\
+    --convert 'tflite=/opt/tflite/bin/python to_tflite.py {pt2-fixed} {calibration} {out}'
 """
 TEST: Final = """\
 Test a package where it is used: the hashes of all files, and the outputs of each variant whose runtime is installed
@@ -85,6 +87,12 @@ def add_package(commands: "Commands", storage: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", metavar="SYMBOL=SIZE", type=fixed_size, action="append", default=[],
         help="also make onnx-fixed, in which this symbol has one size, for compilers of chips; may be "
         "repeated")  # fmt: skip
+    parser.add_argument("--convert", metavar="NAME=COMMAND", action="append", default=[],
+        help="also make the variant NAME with a command, which gets paths for {out}, and for what it names of {pt2}, "
+        "{pt2-fixed}, {onnx}, {onnx-fixed}, {safetensors} and {calibration}; no shell; may be repeated")  # fmt: skip
+    parser.add_argument("--run", metavar="NAME=COMMAND", action="append", default=[],
+        help="test the variant NAME with this worker, which gets the path for {file} and speaks the frames of "
+        "holdfast_train/package/worker.py; may be repeated")  # fmt: skip
     parser.add_argument("--keep-failed", action="store_true",
         help="leave variants that failed their test in the package, marked as failed")  # fmt: skip
 
@@ -102,14 +110,18 @@ def add_test(commands: "Commands") -> None:
 
 def _package(options: argparse.Namespace) -> CommandCode:
     from holdfast_train.package.build import build, choose  # noqa: PLC0415 - see above
+    from holdfast_train.package.convert import conversions  # noqa: PLC0415
     from holdfast_train.package.publish import check_free, publish, published  # noqa: PLC0415
+    from holdfast_train.package.variants import VARIANTS  # noqa: PLC0415
 
+    converted = conversions(options.convert, options.run, list(VARIANTS))
+    known = _known() | {one.name for one in converted}
     problem = _problem(options.problem, options.argument)
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
     module = problem.model()
     place, target = _destination(options)
     fixed = dict(options.fix)
-    steps = _Steps(2 * len(choose(problem, options.variant, fixed)) + 3)
+    steps = _Steps(2 * len([*choose(problem, options.variant, fixed, converted), *converted]) + 3)
 
     def read(found: Found) -> "Origin":
         fill_model(module, storage, found, options.name)
@@ -124,17 +136,18 @@ def _package(options: argparse.Namespace) -> CommandCode:
             if there is not None and there["from"].get("sha256") == origin.sha256:
                 _print(f"{target.uri} is there already, from the same checkpoint")
                 return _tell(there)
-            check_free(target, _known())
+            check_free(target, known)
     with tempfile.TemporaryDirectory(prefix="holdfast-package-") as temporary:
         folder = place if target is None else Path(temporary) / place.name
         built = build(
             problem, _whole(module), origin, folder,
-            variants=options.variant, fixed=fixed, keep_failed=options.keep_failed, progress=steps.say,
+            variants=options.variant, fixed=fixed, converted=converted, keep_failed=options.keep_failed,
+            progress=steps.say,
         )  # fmt: skip
         if target is not None:
             steps.say("copying the package")
             with target.within(PATIENCE_SECONDS):
-                publish(folder, target, _known())
+                publish(folder, target, known)
     _print(str(place) if target is None else target.uri)
     return _tell(built.package.document)
 
@@ -165,9 +178,10 @@ def _tell(document: Mapping[str, Any]) -> CommandCode:
     origin, failed = document["from"], document.get("failed", {})
     _print(f"step {origin['step']:,} of {origin['manifest']}")
     for variant, entry in document["variants"].items():
-        tested = entry["tested"]
+        tested = entry["tested"] or {}
+        result = "not tested" if not tested else "passed" if tested["passed"] else "FAILED"
         figures = [f"{key} {tested[key]}" for key in ("largest", "agreement", "score") if key in tested]
-        _print(f"  {variant:<12} {'passed' if tested['passed'] else 'FAILED'}  {', '.join(figures)}".rstrip())
+        _print(f"  {variant:<12} {result}  {', '.join(figures)}".rstrip())
     for variant, why in failed.items():
         sys.stderr.write(f"holdfast-train package: {variant} did not pass: {why}\n")
     return CommandCode.FAILED if failed else CommandCode.OK

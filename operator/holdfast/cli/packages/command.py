@@ -49,6 +49,10 @@ Arguments = Annotated[Several, _again("An argument for this function.", "TEXT")]
 Name = Annotated[str, typer.Option(help="Dotted name of the model in the checkpoint.")]
 Variants = Annotated[Several, _again("Make only this variant, such as onnx-int8.", "NAME")]
 Fixed = Annotated[Several, _again("Also make onnx-fixed, with one size for a symbol.", "SYMBOL=SIZE")]
+Convert = Annotated[
+    Several, _again("Also make a variant with a command of the image; see holdfast-train package.", "NAME=COMMAND")
+]
+Run = Annotated[Several, _again("Test that variant with this worker.", "NAME=COMMAND")]
 To = Annotated[
     str | None,
     typer.Option(
@@ -93,6 +97,8 @@ def package(
     name: Name = "model",
     variant: Variants = None,
     fix: Fixed = None,
+    convert: Convert = None,
+    run: Run = None,
     to: To = None,
     cpu: Cpu = None,
     memory: Memory = None,
@@ -124,6 +130,7 @@ def package(
     options = [
         *(f"--argument={text}" for text in argument or ()), *([f"--name={name}"] if name != "model" else []),
         *(f"--variant={text}" for text in variant or ()), *(f"--fix={text}" for text in fix or ()),
+        *(f"--convert={text}" for text in convert or ()), *(f"--run={text}" for text in run or ()),
     ]  # fmt: skip
     resources = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None}
     where = Where(job, namespace, kubeconfig, endpoint, region)

@@ -96,12 +96,15 @@ def holdfast(*args: str) -> Result:
 
 
 def test_print_creates_nothing(cluster: Cluster) -> None:
-    result = holdfast(*ARGS, "--print", "--fix", "batch=1", "--variant", "onnx", "--name", "ema", "--cpu", "2")
+    convert = ("--convert", "tflite=to {pt2} {out}", "--run", "tflite=run {file}")
+    result = holdfast(
+        *ARGS, "--print", "--fix", "batch=1", "--variant", "onnx", "--name", "ema", "--cpu", "2", *convert
+    )
     assert result.exit_code == 0, result.output
     trainer = yaml.safe_load(result.stdout)["spec"]["trainer"]
     assert trainer["command"] == [
         "holdfast-train", "package", CHECKPOINT, PLACE, "--problem", "train:problem",
-        "--name=ema", "--variant=onnx", "--fix=batch=1",
+        "--name=ema", "--variant=onnx", "--fix=batch=1", "--convert=tflite=to {pt2} {out}", "--run=tflite=run {file}",
     ]  # fmt: skip
     assert trainer["resources"]["cpu"] == "2"
     assert json.loads(holdfast(*ARGS, "--print", "-o", "json").stdout)["metadata"]["name"] == "job-package"
