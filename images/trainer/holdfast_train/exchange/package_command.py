@@ -167,10 +167,10 @@ def _destination(options: argparse.Namespace) -> tuple[Path, RetryingStorage | N
 
 def _known() -> set[str]:
     """Files and folders that a package may have, besides package.json."""
-    from holdfast_train.package.folder import TESTS  # noqa: PLC0415 - see above
+    from holdfast_train.package.folder import REPORT, TESTS  # noqa: PLC0415 - see above
     from holdfast_train.package.variants import VARIANTS  # noqa: PLC0415
 
-    return {TESTS, "README.md", *(variant.model.split("/")[0] for variant in VARIANTS.values())}
+    return {TESTS, REPORT, "README.md", *(variant.model.split("/")[0] for variant in VARIANTS.values())}
 
 
 def _tell(document: Mapping[str, Any]) -> CommandCode:

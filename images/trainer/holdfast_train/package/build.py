@@ -22,6 +22,7 @@ from holdfast_train.package.cases import cases
 from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import (
+    REPORT,
     TESTS,
     VERSION,
     Opened,
@@ -34,6 +35,7 @@ from holdfast_train.package.folder import (
 from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
 from holdfast_train.package.problem import Arrays, Problem, check
+from holdfast_train.package.report_page import report_page
 from holdfast_train.package.selftest import Assessment, Bar, judge
 from holdfast_train.package.variants import (
     FIXED,
@@ -164,6 +166,7 @@ def build(
                 entries.pop(name, None)
         document = _document(folder.name, origin, maker, entries, left_out) | ({"failed": failed} if failed else {})
         (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
+        (place / REPORT).write_text(report_page(document, failed), encoding="utf-8")
         write_json(place, document)
     package = open_package(folder)
     for entry in package.variants.values():
