@@ -103,7 +103,7 @@ ELSEWHERE = (
     Elsewhere("trainer/format", "selection", "loading a part", "tests/unit/trainer/restore/test_load.py"),
     Elsewhere("trainer/format", "sharding", "sharded trainings", "tests/integration/trainer/test_exact.py"),
     Elsewhere("trainer/frameworks", "prepared trainer_loop", TRAINED, "tests/integration/trainer/frameworks"),
-    Elsewhere("trainer/package", "model_card variants", "real exports", "tests/integration/trainer/package"),
+    Elsewhere("trainer/package", "model_card variants versions", "real exports", "tests/integration/trainer/package"),
     Elsewhere("trainer/package", "errors", EXCEPTIONS, "tests/unit/trainer/package"),
     Elsewhere("trainer/package", "folder", "what is no package", "tests/unit/trainer/package/test_loader.py"),
     Elsewhere("trainer/restore", "into_objects", "runs that resume", "tests/unit/trainer/run/test_run.py"),

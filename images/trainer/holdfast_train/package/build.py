@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from holdfast_train.package.cases import cases
 from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import (
+    FILE,
     REPORT,
     TESTS,
     VERSION,
@@ -47,10 +47,10 @@ from holdfast_train.package.variants import (
     make_by_command,
     tied_names,
 )
+from holdfast_train.package.versions import library_versions
 
 __all__ = ["Built", "Origin", "build", "choose"]
 
-LIBRARIES: Final = ("torch", "onnx", "onnxruntime", "onnxscript", "safetensors", "numpy", "holdfast-train")
 CALL_SECONDS: Final = 600.0
 
 
@@ -168,6 +168,7 @@ def build(
         (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
         (place / REPORT).write_text(report_page(document, failed), encoding="utf-8")
         write_json(place, document)
+        _let_others_read(place)
     package = open_package(folder)
     for entry in package.variants.values():
         verify(package, entry["files"])
@@ -186,6 +187,14 @@ def _place(folder: Path) -> Iterator[Path]:
             os.rename(place, folder)  # noqa: PTH104 - Path.rename is the same; this one fails on a folder that is not empty
         except OSError as error:
             raise PackageError(f"{folder} was made by another process meanwhile") from error
+
+
+def _let_others_read(place: Path) -> None:
+    """Give every file what the umask gives: some libraries write files that only their owner can read."""
+    mode = (place / FILE).stat().st_mode
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.chmod(path.stat().st_mode | mode)
 
 
 @contextmanager
@@ -363,7 +372,7 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
         "v": VERSION,
         "name": name,
         "from": origin.entry(),
-        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()},
+        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": library_versions()},
         "problem": {
             "inputs": tensor_entries(problem.inputs),
             "outputs": tensor_entries(problem.outputs),
@@ -379,13 +388,3 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
         if problem.score.samples:
             document["score"]["samples"] = problem.score.samples
     return document
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -43,13 +43,13 @@ def report_page(document: Mapping[str, Any], failed: Mapping[str, str]) -> str:
 
 def _heading(document: Mapping[str, Any]) -> str:
     origin, score = document["from"], document.get("score")
-    figures = [("step", f"{origin['step']:,}")]
+    figures = [("step", f"{origin['step']:,}", "")]
     if score:
         samples = f"on {score['samples']:,} samples" if "samples" in score else ""
         figures.append((f"{score['name']} in torch", score["reference"], samples))
-    figures += [(name, value) for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
+    figures += [(name, value, "") for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
     shown = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{_small(*more)}</dd></div>" for name, value, *more in figures
+        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{_small(more)}</dd></div>" for name, value, more in figures
     )
     return (
         f"<h1>{_text(document['name'])}</h1>"
@@ -167,7 +167,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _small(text: str = "") -> str:
+def _small(text: str) -> str:
     return f"<small>{_text(text)}</small>" if text else ""
 
 
