@@ -49,6 +49,7 @@ def test_a_package_is_made_although_its_node_is_taken_away(
     finally:
         asked.kill()
     assert asked.returncode == 0, said + complained
+    assert "of 7 on spot" in complained, "what it does now is shown"
     assert "onnx         passed" in said
     assert "attempt 1 ended" in complained
     assert not making.exists(), "the job that made the package is deleted"

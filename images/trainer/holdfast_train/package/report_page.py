@@ -5,6 +5,7 @@ Every text may come from a stranger, and is escaped. The rule for the browser al
 
 import base64
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib import resources
@@ -47,7 +48,7 @@ def _heading(document: Mapping[str, Any]) -> str:
     if score:
         samples = f"on {score['samples']:,} samples" if "samples" in score else ""
         figures.append((f"{score['name']} in torch", score["reference"], samples))
-    figures += [(name, value, "") for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
+    figures += [(name, _short(value), "") for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
     shown = "".join(
         f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{_small(more)}</dd></div>" for name, value, more in figures
     )
@@ -108,7 +109,7 @@ def _drop(scored: str | None, score: Mapping[str, Any] | None) -> str:
 def _bar(part: float, kind: str) -> str:
     """A bar of which `part`, 0 to 1, is filled; more than 1 fills it in another colour."""
     over = " over" if kind == "used" and not part <= 1 else ""
-    width = 100 * min(max(part, 0.0), 1.0) if part == part else 100.0  # noqa: PLR0124 - not a number
+    width = 100.0 if math.isnan(part) else 100 * min(max(part, 0.0), 1.0)
     return (
         '<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="whole" width="100" height="4"/><rect class="{kind}{over}" width="{width:.2f}" height="4"/></svg>'
@@ -165,6 +166,12 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     top = "".join(f"<th>{_text(one)}</th>" for one in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _short(value: str) -> str:
+    """A number with at most six digits: a float has up to seventeen. Other text as it is."""
+    number = _number(value)
+    return f"{number:.6g}" if math.isfinite(number) else value
 
 
 def _small(text: str) -> str:

@@ -18,7 +18,7 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace, NoWait
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.packages.manifest import Wish, address, job_name, package_job, root
+from holdfast.cli.packages.manifest import Wish, address, job_name, lasting_places, package_job, root
 from holdfast.cli.packages.stored import fetch, read_package, refuse_existing
 from holdfast.cli.packages.waiting import final, wait, why_failed
 from holdfast.cli.storage.address import PATIENCE, Found, Where, explained, storage_of
@@ -32,6 +32,7 @@ from holdfast.runtime.errors import ApiError
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import join_uri
+from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
 
 GONE_WITHIN: Final = 60.0  # seconds for the deletion of an earlier job of the same name
@@ -185,6 +186,10 @@ async def _prepare(client: Client, job: TrainingJob, asked: Asked) -> tuple[dict
             f"the storage of {name} is a PersistentVolumeClaim, which only pods can mount", hint="leave out --to"
         )
     place = address(job, step) if asked.to is None or asked.folder else asked.to.rstrip("/")
+    if not place.startswith(tuple(lasting := lasting_places(job))):
+        raise CliError(f"--to {place}: a package there is lost with the pod; allowed: {', '.join(lasting)}, or a path")
+    with explained():
+        open_storage(place)  # says what is wrong with an address
     wish = replace(asked.wish, checkpoint=checkpoint, destination=place)
     manifest = package_job(job, await job_api.grid(client, job), wish, datetime.now(UTC))
     TrainingJob.parse(manifest)  # names each wrong field before anything is created

@@ -55,6 +55,15 @@ def address(job: TrainingJob, step: int) -> str:
     return f"{root(job)}/packages/{job.metadata.name}-{step:012d}"
 
 
+def lasting_places(job: TrainingJob) -> list[str]:
+    """The beginnings of addresses that outlive a pod: S3, and the folders of claims. The pod's own disk does not."""
+    claims = [volume for volume in job.spec.trainer.volumes if volume.persistent_volume_claim and not volume.read_only]
+    folders = [volume.mount_path for volume in claims]
+    if job.spec.checkpoint.storage.volume_claim:
+        folders.append(names.CHECKPOINT_PATH)
+    return ["s3://", *(f"file://{folder}/" for folder in folders)]
+
+
 def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: datetime) -> dict[str, Any]:
     """The manifest. `tiers`: those of `job`; those of kind CPU come first, for packaging uses no accelerator.
 

@@ -185,6 +185,8 @@ def changed(cluster: Cluster, **spec: Any) -> dict[str, Any]:
 
 def test_what_cannot_be_packaged(cluster: Cluster, tmp_path: Path) -> None:
     assert "needs the wait" in holdfast(*ARGS, "--no-wait", "--to", str(tmp_path / "x")).output
+    assert "lost with the pod; allowed: s3://, or a path" in holdfast(*ARGS, "--to", "file:///tmp/x").output
+    assert "is not an address" in holdfast(*ARGS, "--to", "s3:///x").output
     changed(cluster)["status"].pop("checkpoint")
     assert holdfast(*ARGS).exit_code == ExitCode.NOT_FOUND
     claim = {"storage": {"volumeClaim": {"name": "runs", "path": "job"}}}

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.cli.packages.manifest import Wish, address, job_name, package_job
+from holdfast.cli.packages.manifest import Wish, address, job_name, lasting_places, package_job
 
 NOW = datetime(2026, 11, 25, 6, 0, 0, 5, tzinfo=UTC)
 S3 = {"bucket": "runs", "prefix": "vision/vit", "endpoint": "http://minio.example:9000", "credentialsSecret": "s3"}
@@ -75,6 +75,16 @@ def test_it_has_a_prefix_of_its_own_with_the_same_keys() -> None:
     }
     assert address(job(claim), 7) == "file:///holdfast/checkpoints/vit/packages/vit-000000000007"
     assert address(job(), 7) == "s3://runs/vision/vit/packages/vit-000000000007"
+
+
+# Breaks if a package can be written to the disk of a pod, which is gone when the pod ends.
+def test_places_that_outlive_a_pod() -> None:
+    assert lasting_places(job()) == ["s3://", "file:///data/"]
+    claim = {"volumeClaim": {"name": "runs", "path": "vit"}}
+    scratch = [{"name": "scratch", "mountPath": "/scratch", "emptyDir": {}}]
+    assert lasting_places(job(claim, volumes=scratch)) == ["s3://", "file:///holdfast/checkpoints/"]
+    read = [{**TRAINER["volumes"][0], "readOnly": True}]
+    assert lasting_places(job(volumes=read)) == ["s3://"]
 
 
 def test_other_resources() -> None:

@@ -26,7 +26,8 @@ def document(name: str = "vit-faces-000000048000") -> dict[str, Any]:
         "name": name,
         "from": {
             "step": 48000, "manifest": "s3://runs/vision/vit-faces/manifests/000000048000-a4-d07a4418b95e.json",
-            "jobUid": "1f0c", "sha256": "d0" * 32, "metrics": {"loss": "0.2113", "eval/accuracy": "0.9412"},
+            "jobUid": "1f0c", "sha256": "d0" * 32,
+            "metrics": {"loss": "0.21130000054836273", "eval/accuracy": "0.9412"},
         },
         "made": {"at": "2026-11-25T06:00:00+00:00", "versions": {"torch": "2.15.0", "onnxruntime": "1.32.0"}},
         "problem": {
@@ -61,6 +62,7 @@ def browser() -> Iterator[Any]:
 
 def test_what_it_says() -> None:
     page = report_page(document(), FAILED)
+    assert "<dd>0.2113</dd>" in page
     for text in (
         "48,000",
         "eval/accuracy",
