@@ -5,12 +5,13 @@ A command is a list of words and runs without a shell. It has its own environmen
 
 import os
 import re
+import selectors
 import shlex
 import signal
 import subprocess
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ FIXED_SOURCES: Final = ("pt2-fixed", "onnx-fixed")
 CALIBRATION: Final = "calibration"
 SECONDS: Final = 3600.0
 MOST_OUTPUT: Final = 64 << 10
+LOOK_SECONDS: Final = 0.2
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _PLACE: Final = re.compile(r"\{([a-z0-9-]+)\}")
 _PRIVATE: Final = ("HOLDFAST_", "PYTHON", "VIRTUAL_ENV", "AWS_")
@@ -112,41 +114,38 @@ def run_command(words: Sequence[str], folder: Path, seconds: float = SECONDS) ->
         )  # fmt: skip
     except OSError as error:
         raise PackageError(f"the command {words[0]} cannot be started: {error.strerror or error}") from error
-    assert process.stdout is not None
-    tail, late = b"", threading.Event()
-    with process, _killed_after(process, seconds, late):
-        while chunk := os.read(process.stdout.fileno(), MOST_OUTPUT):
-            tail = (tail + chunk)[-MOST_OUTPUT:]
-        code = process.wait()
-    if late.is_set():
+    with process:
+        try:
+            tail = _output(process, time.monotonic() + seconds)
+            code = process.poll()
+        finally:
+            with suppress(ProcessLookupError):  # with all that it has started and left
+                os.killpg(process.pid, signal.SIGKILL)
+    if code is None:
         raise PackageError(f"the command {words[0]} took over {seconds:g} s, and was ended")
     if code:
         lines = [line for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise PackageError(
-            f"the command {words[0]} ended with {how}" + (f": {lines[-1].strip()[:300]}" if lines else "")
-        )
+        last = f": {lines[-1].strip()[:300]}" if lines else ""
+        raise PackageError(f"the command {words[0]} ended with {how}{last}")
 
 
-@contextmanager
-def _killed_after(process: subprocess.Popen[bytes], seconds: float, late: threading.Event) -> Iterator[None]:
-    """Kill the command with all of its processes after `seconds`, and also if the block is left by an error."""
+def _output(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """The last output of a command, when it has ended, or at `deadline` (monotonic).
 
-    def kill() -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-    def end() -> None:
-        late.set()
-        kill()
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except BaseException:
-        kill()
-        raise
-    finally:
-        timer.cancel()
+    A process that it has left behind may keep the pipe open: the end of the command counts.
+    """
+    assert process.stdout is not None
+    tail, is_open = b"", True
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < deadline and (is_open or process.poll() is None):
+            if not is_open:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+            elif selector.select(LOOK_SECONDS):
+                chunk = os.read(process.stdout.fileno(), MOST_OUTPUT)
+                tail, is_open = (tail + chunk)[-MOST_OUTPUT:], bool(chunk)
+            elif process.poll() is not None:
+                break
+    return tail

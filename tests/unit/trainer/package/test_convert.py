@@ -84,14 +84,42 @@ def test_endless_output_is_not_kept(tmp_path: Path) -> None:
         run_command(python(program), tmp_path)
 
 
-# Breaks if only the command is killed: a container or a child would go on, and keep the pipe open.
+def ends(pid: int) -> None:
+    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", 10, "the child's end")
+
+
+CHILD = "import time; time.sleep(600)"
+
+
+# Breaks if only the command is killed: a container or a child would go on.
 def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
-    child = "import time; time.sleep(600)"
     program = (
-        f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {child!r}]); "
+        f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {CHILD!r}]); "
         "open('pid', 'w').write(str(p.pid)); p.wait()"
     )
     with pytest.raises(PackageError, match="took over 3 s, and was ended"):
         run_command(python(program), tmp_path, seconds=3)
+    ends(int((tmp_path / "pid").read_text()))
+
+
+# Breaks if the end of the output is waited for: a process that was left behind has the pipe too.
+@pytest.mark.parametrize("own_session", [False, True], ids=["group", "session"])
+def test_a_command_that_leaves_a_process_behind(tmp_path: Path, own_session: bool) -> None:
+    program = (
+        f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {CHILD!r}], "
+        f"start_new_session={own_session}); open('pid', 'w').write(str(p.pid))"
+    )
+    run_command(python(program), tmp_path, seconds=60)
     pid = int((tmp_path / "pid").read_text())
-    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", 10, "the child's end")
+    if own_session:
+        psutil.Process(pid).kill()
+    ends(pid)
+
+
+# Breaks if a command that closes its output is taken for one that has ended.
+def test_a_command_without_output(tmp_path: Path) -> None:
+    program = "import os, sys; os.close(1); os.close(2); open('said', 'w').write('x'); sys.exit(4)"
+    with pytest.raises(PackageError, match=r"ended with exit code 4$"):
+        run_command(python(program), tmp_path)
+    with pytest.raises(PackageError, match="took over 1 s"):
+        run_command(python(f"import os; os.close(1); os.close(2); {CHILD}"), tmp_path, seconds=1)
