@@ -252,9 +252,11 @@ async def _outcome(client: Client, job: TrainingJob, done: TrainingJob, place: s
             f"{name} failed: {why_failed(done)}",
             hint=f"holdfast describe {name} -n {job.metadata.namespace}; the job stays for a week",
         )
-    if asked.folder and storage:
-        folder = asked.folder
-        await in_thread(lambda: _fetch(storage, document, folder))
+    if storage and document is None:
+        raise CliError(f"{place} has no package.json, although {name} completed", code=ExitCode.NOT_FOUND)
+    if asked.folder and storage and document is not None:
+        folder, found = asked.folder, document
+        await in_thread(lambda: _fetch(storage, found, folder))
     if not asked.keep:
         await _delete(client, done)
     local = str(asked.folder) if asked.folder else None
@@ -290,9 +292,7 @@ def _read(storage: RetryingStorage) -> Mapping[str, Any] | None:
         return read_package(storage)
 
 
-def _fetch(storage: RetryingStorage, document: Mapping[str, Any] | None, folder: Path) -> None:
-    if document is None:
-        raise CliError(f"{storage.uri} has no package.json, although the job completed", code=ExitCode.NOT_FOUND)
+def _fetch(storage: RetryingStorage, document: Mapping[str, Any], folder: Path) -> None:
     with explained(), storage.within(PATIENCE):
         try:
             fetch(storage, document, folder)

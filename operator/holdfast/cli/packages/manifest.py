@@ -74,7 +74,7 @@ def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: dateti
     if wish.resources:
         trainer["resources"] = {**trainer.get("resources", {}), **wish.resources}
     trainer["command"] = [
-        *wish.command, "package", wish.checkpoint, wish.destination, "--problem", wish.problem, *wish.options,
+        *wish.command, "package", wish.checkpoint, wish.destination, f"--problem={wish.problem}", *wish.options,
     ]  # fmt: skip
     trainer["acceleratorsPerNode"] = 0
     own = f"packages/.jobs/{name}-{now:%Y%m%d%H%M%S%f}"

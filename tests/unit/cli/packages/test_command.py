@@ -103,7 +103,7 @@ def test_print_creates_nothing(cluster: Cluster) -> None:
     assert result.exit_code == 0, result.output
     trainer = yaml.safe_load(result.stdout)["spec"]["trainer"]
     assert trainer["command"] == [
-        "holdfast-train", "package", CHECKPOINT, PLACE, "--problem", "train:problem",
+        "holdfast-train", "package", CHECKPOINT, PLACE, "--problem=train:problem",
         "--name=ema", "--variant=onnx", "--fix=batch=1", "--convert=tflite=to {pt2} {out}", "--run=tflite=run {file}",
     ]  # fmt: skip
     assert trainer["resources"]["cpu"] == "2"
@@ -138,6 +138,14 @@ def test_to_a_folder_here(cluster: Cluster, stored: FolderStorage, tmp_path: Pat
     assert result.exit_code == 0, result.output
     assert (tmp_path / "here" / "onnx" / "model.onnx").read_bytes() == b"abc"
     assert "exists already" in holdfast(*ARGS, "--to", str(tmp_path / "here")).output
+
+
+# Breaks if a job that completed counts as a package, whatever is in the storage.
+def test_a_job_that_completed_without_a_package(cluster: Cluster, stored: FolderStorage) -> None:
+    result = holdfast(*ARGS)
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "has no package.json, although job-package completed" in result.output
+    assert cluster.asked("DELETE") == []
 
 
 def test_a_variant_that_did_not_pass(cluster: Cluster, stored: FolderStorage) -> None:

@@ -50,7 +50,7 @@ def test_it_has_the_program_and_not_its_size() -> None:
     }
     assert trainer["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data"
     assert trainer["command"] == [
-        "holdfast-train", "package", WISH.checkpoint, WISH.destination, "--problem", "train:problem", "--fix=batch=1",
+        "holdfast-train", "package", WISH.checkpoint, WISH.destination, "--problem=train:problem", "--fix=batch=1",
     ]  # fmt: skip
     parsed = TrainingJob.parse(manifest).spec
     assert (parsed.trainer.nodes, parsed.trainer.accelerators_per_node, parsed.trainer.args) == (1, 0, ())
