@@ -301,6 +301,7 @@ class _Maker:
         try:
             make_by_command(one, self._source(), file)
         except PackageError as error:
+            shutil.rmtree(file.parent)  # half a file, or a link out of the package
             return "", Assessment(passed=False, why=f"it could not be made: {error}"[:500])
         note = "made by a command"
         if not one.run:

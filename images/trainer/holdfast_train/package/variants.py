@@ -219,7 +219,7 @@ def make_by_command(one: Conversion, source: Source, file: Path) -> None:
 
 
 def _input_of(place: str, source: Source, folder: Path) -> Path:
-    """The file for a name in braces. Fixed programs and calibration data are written into `folder`."""
+    """The file for a name in braces. Calibration data, and a program of fixed sizes, are written into `folder`."""
     from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
 
     if place in VARIANTS:
@@ -227,8 +227,8 @@ def _input_of(place: str, source: Source, folder: Path) -> Path:
         if not found.is_file():
             raise PackageError(f"it is made of {place}, which could not be made")
         return found
-    file = folder / {"pt2-fixed": "model.pt2", "onnx-fixed": "model.onnx"}.get(place, "calibration.safetensors")
     if place == CALIBRATION:
+        file = folder / "calibration.safetensors"
         assert source.problem.calibration is not None
         arrays = {
             f"{number}/{name}": np.ascontiguousarray(array)
@@ -237,8 +237,9 @@ def _input_of(place: str, source: Source, folder: Path) -> Path:
         }
         save_file(arrays, file)
         return file
+    file = folder / "model.pt2"
     try:
-        (_write_pt2 if place == "pt2-fixed" else _write_onnx)(_at_fixed(source), file, source.fixed)
+        _write_pt2(_at_fixed(source), file, source.fixed)
     except Exception as error:
         raise PackageError(f"it is made of {place}, which could not be made: {error}") from error
     return file

@@ -65,9 +65,14 @@ def words(program: str, *more: str) -> str:
     return shlex.join([sys.executable, "-c", program]) + " " + " ".join(more)
 
 
-def made(folder: Path, command: str, worker: str = "", base: str = "onnx", **fixed: int) -> Built:
+def made(
+    folder: Path, command: str, worker: str = "", base: str = "onnx", keep_failed: bool = False, **fixed: int
+) -> Built:
     converted = conversions([f"chip={command}"], [f"chip={worker}"] if worker else [], list(VARIANTS))
-    return build(net_problem(), net(), ORIGIN, folder, variants=[base], fixed=fixed, converted=converted)
+    return build(
+        net_problem(), net(), ORIGIN, folder,
+        variants=[base], fixed=fixed, converted=converted, keep_failed=keep_failed,
+    )  # fmt: skip
 
 
 # Breaks if a variant that nothing ran passes for one that was tested.
@@ -149,7 +154,10 @@ def test_a_command_that_makes_nothing(tmp_path: Path, command: str, why: str) ->
     built = made(tmp_path / "net", command, base="safetensors")
     assert why in built.failed["chip"]
     assert list(built.package.variants) == ["safetensors"]
+    kept = made(tmp_path / "kept", command, base="safetensors", keep_failed=True).package.variants["chip"]
+    assert (kept["tested"]["passed"], kept["files"]) == (False, {})
     assert not (tmp_path / "net" / "chip").exists()
+    assert not (tmp_path / "kept" / "chip").exists()
 
 
 # Breaks if a variant is made of one whose outputs are wrong, and then said to be only not tested.
