@@ -27,7 +27,8 @@ COMMANDS: Final = {
     "checkpoint": Place("holdfast.cli.jobs.request:checkpoint", "Save a checkpoint now and print its step."),
     "checkpoints": Place(
         "holdfast.cli.checkpoints.app:app",
-        "List, show, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a cluster.",
+        "List, show, export, verify, compare, pin and prune checkpoints. Works on a job, or on a storage without a "
+        "cluster.",
     ),
     "evidence": Place(
         "holdfast.cli.evidence:evidence",
@@ -35,6 +36,10 @@ COMMANDS: Final = {
     ),
     "move": Place("holdfast.cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast.cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
+    "package": Place(
+        "holdfast.cli.packages.command:package",
+        "Make a tested package of a job's model, in a job of its own.",
+    ),
     "report": Place(
         "holdfast.cli.report.command:report",
         "Write a job, or a comparison of several, as one HTML file.",

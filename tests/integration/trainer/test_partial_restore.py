@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.support.trainer import exchange
 from tests.support.trainer.stores import REPOSITORY, variables
+from typer.testing import CliRunner
 
 import holdfast_train
+from holdfast.cli.main import app
 from holdfast_train.format.manifest import Manifest, decode
 from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.folder import FolderStorage
@@ -97,10 +100,20 @@ def damage(storage: FolderStorage, manifest: Manifest, offset: int) -> None:
         offset -= part.size
 
 
+def assert_exported_alike(storage: FolderStorage, folder: Path) -> None:
+    """The command line writes the weights of both ranks as holdfast-train does, which has torch."""
+    exchange.run("export", storage.uri, folder / "torch", "--only", "model")
+    done = CliRunner().invoke(app, ["checkpoints", "export", storage.uri, str(folder / "cli")])
+    assert done.exit_code == 0, done.output
+    ours, theirs = (exchange.normal(folder / name / "model.safetensors") for name in ("cli", "torch"))
+    assert ours == theirs
+
+
 def test_what_each_rank_reads_and_what_a_broken_chunk_means(storage: FolderStorage, tmp_path: Path) -> None:
     trained, _ = train(storage, tmp_path, 1, 2, "model,optimizer,unused")
     weight = holdfast_train.load(storage.uri, only="model")["model"]["weight"]  # whole, for a reader without ranks
     assert (weight.shape, weight.double().sum().item()) == ((2048, 2048), pytest.approx(trained[0]["sums"][-1][0]))
+    assert_exported_alike(storage, tmp_path)
     manifest = newest(storage)
     tensors = {tensor.name: tensor for tensor in manifest.tensors}
     damage(storage, manifest, tensors["unused/data"].shards[0].offset + 2 * CHUNK_BYTES)

@@ -1,5 +1,6 @@
 """States, files and commands for tests of holdfast-train export and import."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,21 @@ def fails(capsys: pytest.CaptureFixture[str], *args: Any, code: int = 1) -> str:
     capsys.readouterr()
     assert main([str(arg) for arg in args]) == code
     return capsys.readouterr().err
+
+
+Normal = tuple[list[str], dict[str, Any], bytes]
+
+
+def normal(file: Path) -> Normal:
+    """A safetensors file: the order of its tensors, its header and its data.
+
+    Two files are equal if these are: the library draws the order of the metadata anew for each file.
+    """
+    data = file.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    assert end % 8 == 0
+    header = json.loads(data[8:end])
+    return list(header), header, data[end:]
 
 
 def junk(tmp_path: Path, name: str, content: bytes = b"junk") -> Path:

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from holdfast_train.commitlog.records import Commit, Keep
 from holdfast_train.environment import Environment
 
-__all__ = ["keep_of", "retire", "with_metric"]
+__all__ = ["best_of", "keep_of", "retire", "with_metric"]
 
 
 def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -
             if last is None or (at - last).total_seconds() >= keep.every:
                 kept.add(commit.seq)
                 last = at
-    kept |= {c.seq for c in _best(good, keep)}
+    kept |= {c.seq for c in best_of(good, keep)}
     kept |= {c.seq for c in [c for c in good if c.healthy][-1:]}  # a rollback goes back to it
     # A checkpoint that is broken or left stays until `keep.last` newer intact ones exist: a person may examine it.
     oldest = good[-keep.last].seq if len(good) >= keep.last else 0
@@ -34,7 +34,7 @@ def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -
     return tuple(c.seq for c in (*(c for c in left if c.seq < oldest), *gone) if not c.pinned)
 
 
-def _best(good: Iterable[Commit], keep: Keep) -> list[Commit]:
+def best_of(good: Iterable[Commit], keep: Keep) -> list[Commit]:
     """The best commits by the metric of `keep`, of equal ones the newer. A value that is not a number never counts."""
     rated = [(value, c) for c in good if c.metric_name == keep.metric and (value := _decimal(c.metric)) is not None]
     # copy_negate does not round; the minus operator does.

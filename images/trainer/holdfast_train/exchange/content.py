@@ -1,5 +1,6 @@
 """An exported state: tensors by flat names, and a description of the state that they belong to."""
 
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,11 +72,14 @@ class Description:
         return unpack(self.tree, made, lambda tensor, scalar: tensor[()] if scalar else tensor)
 
 
+def _libraries() -> tuple[Any, Any]:
+    """NumPy and torch. The command line of Holdfast uses this module without both."""
+    return importlib.import_module("numpy"), importlib.import_module("torch")
+
+
 def _to_array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     """The NumPy array or byte string that was exported as `tensor`."""
-    import numpy as np  # noqa: PLC0415 - the library works without NumPy
-    import torch  # noqa: PLC0415
-
+    np, torch = _libraries()
     if dtype == BYTES:
         return tensor.contiguous().numpy().tobytes()
     if not tensor.numel():
@@ -85,9 +89,7 @@ def _to_array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
 
 def to_tensor(array: Any) -> Any:
     """A NumPy array as a tensor: of the same type if torch has it, otherwise of bytes. A byte string as a tensor."""
-    import numpy as np  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-
+    np, torch = _libraries()
     if isinstance(array, bytes):
         return torch.frombuffer(bytearray(array), dtype=torch.uint8)
     try:

@@ -8,15 +8,16 @@ import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import CommandCode
 from holdfast_train.restore.load import fill_model
 from holdfast_train.restore.source import open_address, read_newest_intact
-from holdfast_train.storage.retrying import PATIENCE_SECONDS
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,10 +34,16 @@ Make a package of a trained model: one folder with its weights, ONNX files in th
 torch.export. Each is run in a process of its own on test inputs. A variant whose outputs are wrong is left out and
 named, and the exit code is 1.
 
+DEST is a new folder, or the address of a storage. To a storage the package is copied when it is made, package.json
+last. If a package of the same checkpoint is there already, nothing is done.
+
 examples:
   holdfast-train package s3://runs/vision/vit-faces vit-faces --problem train:problem
   holdfast-train package /mnt/runs/vit-faces vit-faces --problem train:problem --variant onnx --variant onnx-int8
   holdfast-train package s3://runs/vision/vit-faces vit-faces --problem train:problem --fix batch=1
+  holdfast-train package s3://runs/vision/vit-faces s3://runs/packages/vit-faces --problem train:problem
+  holdfast-train package s3://runs/vision/vit-faces vit-faces --problem train:problem --fix batch=1 \\
+    --convert 'tflite=/opt/tflite/bin/python to_tflite.py {pt2-fixed} {calibration} {out}'
 """
 TEST: Final = """\
 Test a package where it is used: the hashes of all files, and the outputs of each variant whose runtime is installed
@@ -65,8 +72,9 @@ def add_package(commands: "Commands", storage: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("checkpoint", metavar="CHECKPOINT",
         help="a manifest, or a prefix for its newest intact checkpoint: s3://, file://, or a path")  # fmt: skip
-    parser.add_argument("folder", metavar="FOLDER", type=lambda text: Path(text).expanduser().absolute(),
-        help="the new folder; its name is that of the package")  # fmt: skip
+    parser.add_argument("destination", metavar="DEST",
+        help="the new folder, or an address such as s3://runs/vision/packages/vit-faces; the last part is the name of "
+        "the package")  # fmt: skip
     parser.add_argument("--problem", metavar="MODULE:FUNCTION", required=True,
         help="a function of your program that returns a holdfast_train.package.Problem")  # fmt: skip
     parser.add_argument("--argument", metavar="TEXT", action="append", default=[],
@@ -79,6 +87,12 @@ def add_package(commands: "Commands", storage: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", metavar="SYMBOL=SIZE", type=fixed_size, action="append", default=[],
         help="also make onnx-fixed, in which this symbol has one size, for compilers of chips; may be "
         "repeated")  # fmt: skip
+    parser.add_argument("--convert", metavar="NAME=COMMAND", action="append", default=[],
+        help="also make the variant NAME with a command, which gets paths for {out}, and for what it names of {pt2}, "
+        "{pt2-fixed}, {onnx}, {onnx-fixed}, {safetensors} and {calibration}; no shell; may be repeated")  # fmt: skip
+    parser.add_argument("--run", metavar="NAME=COMMAND", action="append", default=[],
+        help="test the variant NAME with this worker, which gets the path for {file} and speaks the frames of "
+        "holdfast_train/package/worker.py; may be repeated")  # fmt: skip
     parser.add_argument("--keep-failed", action="store_true",
         help="leave variants that failed their test in the package, marked as failed")  # fmt: skip
 
@@ -95,34 +109,95 @@ def add_test(commands: "Commands") -> None:
 
 
 def _package(options: argparse.Namespace) -> CommandCode:
-    from holdfast_train.package import PackageError  # noqa: PLC0415 - see above
-    from holdfast_train.package.build import build  # noqa: PLC0415
+    from holdfast_train.package.build import build, choose  # noqa: PLC0415 - see above
+    from holdfast_train.package.convert import conversions  # noqa: PLC0415
+    from holdfast_train.package.publish import check_free, publish, published  # noqa: PLC0415
+    from holdfast_train.package.variants import VARIANTS  # noqa: PLC0415
 
+    converted = conversions(options.convert, options.run, list(VARIANTS))
+    known = _known() | {one.name for one in converted}
     problem = _problem(options.problem, options.argument)
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
     module = problem.model()
-    if options.folder.exists():
-        raise PackageError(f"{options.folder} exists already: use another name, or remove it first")
+    place, target = _destination(options)
+    fixed = dict(options.fix)
+    steps = _Steps(2 * len([*choose(problem, options.variant, fixed, converted), *converted]) + 3)
 
     def read(found: Found) -> "Origin":
         fill_model(module, storage, found, options.name)
         return _origin(found)
 
+    steps.say("reading the checkpoint")
     with storage.within(PATIENCE_SECONDS):
         _, origin = read_newest_intact(storage, name, read)
-    built = build(
-        problem, _whole(module), origin, options.folder,
-        variants=options.variant, fixed=dict(options.fix), keep_failed=options.keep_failed, progress=_say,
-    )  # fmt: skip
-    _print(f"{options.folder}")
-    _print(f"step {origin.step:,} of {origin.manifest}")
-    for variant, entry in built.package.variants.items():
-        tested = entry["tested"]
+    if target is not None:
+        with target.within(PATIENCE_SECONDS):
+            there = published(target)
+            if there is not None and there["from"].get("sha256") == origin.sha256:
+                _print(f"{target.uri} is there already, from the same checkpoint")
+                return _tell(there)
+            check_free(target, known)
+    with tempfile.TemporaryDirectory(prefix="holdfast-package-") as temporary:
+        folder = place if target is None else Path(temporary) / place.name
+        built = build(
+            problem, _whole(module), origin, folder,
+            variants=options.variant, fixed=fixed, converted=converted, keep_failed=options.keep_failed,
+            progress=steps.say,
+        )  # fmt: skip
+        if target is not None:
+            steps.say("copying the package")
+            with target.within(PATIENCE_SECONDS):
+                publish(folder, target, known)
+    _print(str(place) if target is None else target.uri)
+    return _tell(built.package.document)
+
+
+def _destination(options: argparse.Namespace) -> tuple[Path, RetryingStorage | None]:
+    """The path of the new folder, or the name of the package and the storage for it. PackageError if it exists."""
+    from holdfast_train.package import PackageError  # noqa: PLC0415 - see above
+
+    if "://" in options.destination:
+        target, _ = open_address(options.destination, endpoint=options.endpoint, region=options.region)
+        return Path(target.uri.rpartition("/")[2]), target
+    place = Path(options.destination).expanduser().absolute()
+    if place.exists():
+        raise PackageError(f"{place} exists already: use another name, or remove it first")
+    return place, None
+
+
+def _known() -> set[str]:
+    """Files and folders that a package may have, besides package.json."""
+    from holdfast_train.package.folder import REPORT, TESTS  # noqa: PLC0415 - see above
+    from holdfast_train.package.variants import VARIANTS  # noqa: PLC0415
+
+    return {TESTS, REPORT, "README.md", *(variant.model.split("/")[0] for variant in VARIANTS.values())}
+
+
+def _tell(document: Mapping[str, Any]) -> CommandCode:
+    """Print what is in a package; the exit code says whether a variant did not pass."""
+    origin, failed = document["from"], document.get("failed", {})
+    _print(f"step {origin['step']:,} of {origin['manifest']}")
+    for variant, entry in document["variants"].items():
+        tested = entry["tested"] or {}
+        result = "not tested" if not tested else "passed" if tested["passed"] else "FAILED"
         figures = [f"{key} {tested[key]}" for key in ("largest", "agreement", "score") if key in tested]
-        _print(f"  {variant:<12} {'passed' if tested['passed'] else 'FAILED'}  {', '.join(figures)}".rstrip())
-    for variant, why in built.failed.items():
+        _print(f"  {variant:<12} {result}  {', '.join(figures)}".rstrip())
+    for variant, why in failed.items():
         sys.stderr.write(f"holdfast-train package: {variant} did not pass: {why}\n")
-    return CommandCode.FAILED if built.failed else CommandCode.OK
+    return CommandCode.FAILED if failed else CommandCode.OK
+
+
+class _Steps:
+    """Says on standard error what is done now, with its number: `step 3 of 11: making onnx ...`."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def say(self, text: str) -> None:
+        """The next step begins."""
+        self._done = min(self._done + 1, self._total)
+        _say(f"step {self._done} of {self._total}: {text}")
 
 
 def _origin(found: Found) -> "Origin":

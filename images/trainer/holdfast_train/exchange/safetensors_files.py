@@ -3,20 +3,18 @@
 import contextlib
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange.content import DESCRIPTION, Content, Description, to_tensor
-from holdfast_train.restore.lazy_tensors import Lazy, materialise
+from holdfast_train.exchange.safetensors_layout import INDEX, SUFFIX, lay_out
+from holdfast_train.restore.lazy_tensors import materialise
 from holdfast_train.storage.base import Storage
 
 __all__ = ["INDEX", "SUFFIX", "read", "write"]
-
-SUFFIX: Final = ".safetensors"
-INDEX: Final = ".safetensors.index.json"
 
 
 def _library() -> Any:
@@ -38,29 +36,23 @@ def write(
     """
     _, library = _library()
     _check_types(content, library)
-    groups = list(_groups(content.tensors, most))
-    stem = path.name.removesuffix(SUFFIX)
-    names = [path.name] if len(groups) == 1 else [
-        f"{stem}-{number:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(1, len(groups) + 1)
-    ]  # fmt: skip
-    about = {**content.description.tied, DESCRIPTION: content.description.encode()}
-    for name, group in zip(names, groups, strict=True):
+    layout = lay_out(content, path.name, most)
+    files = []
+    for name, group in layout.files.items():
         arrays = materialise(storage, found.manifest, group, advance)
         tensors = {
             key: to_tensor(array) if group[key].entry.kind != "torch" else array for key, array in arrays.items()
         }
-        # Transformers requires `format`; safetensors.torch.load_model requires the tied names.
         file = path.with_name(name)
         file.touch()  # with the mode of the umask: save_file alone makes a file that only its owner can read
         mode = file.stat().st_mode
-        library.save_file(tensors, file, {"format": "pt", **(about if len(groups) == 1 else {})})
+        library.save_file(tensors, file, dict(layout.metadata))
         file.chmod(mode)
-    files = [path.with_name(name) for name in names]
-    if len(groups) > 1:
-        weight_map = {key: name for name, group in zip(names, groups, strict=True) for key in group}
-        index = {"metadata": {"total_size": content.size, **about}, "weight_map": weight_map}
-        files.append(path.with_name(stem + INDEX))
-        files[-1].write_text(json.dumps(index, indent=2) + "\n")
+        files.append(file)
+    if layout.index is not None:
+        name, text = layout.index
+        files.append(path.with_name(name))
+        files[-1].write_text(text)
     return files
 
 
@@ -78,19 +70,6 @@ def _check_types(content: Content, library: Any) -> None:
                 f"{name} has the type {lazy.entry.dtype}, which safetensors does not have; "
                 f"use --format dcp or torch, or --only to leave it out"
             ) from error
-
-
-def _groups(tensors: Mapping[str, Lazy], most: int) -> Iterator[dict[str, Lazy]]:
-    """In order, as many tensors in a file as fit. A tensor larger than `most` gets its own file."""
-    group: dict[str, Lazy] = {}
-    size = 0
-    for name, lazy in tensors.items():
-        if group and size + lazy.entry.size > most:
-            yield group
-            group, size = {}, 0
-        group[name] = lazy
-        size += lazy.entry.size
-    yield group
 
 
 @contextlib.contextmanager

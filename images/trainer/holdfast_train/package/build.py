@@ -6,11 +6,10 @@ Nothing is half-written: the folder is made beside its place, and gets its name 
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +18,11 @@ import torch
 from torch import nn
 
 from holdfast_train.package.cases import cases
+from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import (
+    FILE,
+    REPORT,
     TESTS,
     VERSION,
     Opened,
@@ -33,12 +35,22 @@ from holdfast_train.package.folder import (
 from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
 from holdfast_train.package.problem import Arrays, Pixels, Problem, check
+from holdfast_train.package.report_page import report_page
 from holdfast_train.package.selftest import Assessment, Bar, judge
-from holdfast_train.package.variants import FIXED, VARIANTS, WEIGHTS, Source, Variant, call_of, tied_names
+from holdfast_train.package.variants import (
+    FIXED,
+    VARIANTS,
+    WEIGHTS,
+    Source,
+    Variant,
+    call_of,
+    make_by_command,
+    tied_names,
+)
+from holdfast_train.package.versions import library_versions
 
 __all__ = ["Built", "Origin", "build", "choose"]
 
-LIBRARIES: Final = ("torch", "onnx", "onnxruntime", "onnxscript", "safetensors", "numpy", "holdfast-train")
 CALL_SECONDS: Final = 600.0
 
 
@@ -67,8 +79,15 @@ class Built:
     failed: Mapping[str, str]
 
 
-def choose(problem: Problem, wanted: Sequence[str] | None, fixed: Mapping[str, int]) -> list[str]:
+def choose(
+    problem: Problem,
+    wanted: Sequence[str] | None,
+    fixed: Mapping[str, int],
+    converted: Sequence[Conversion] = (),
+) -> list[str]:
     """The variants to make: the wanted ones with those that they are made of, by default all that can be made.
+
+    `converted`: variants that commands make; what they are made of is made too.
 
     PackageError names a variant that does not exist, or a symbol of `fixed` that the problem lacks.
     """
@@ -79,6 +98,7 @@ def choose(problem: Problem, wanted: Sequence[str] | None, fixed: Mapping[str, i
         least, most = problem.dims[symbol]
         if not least <= size <= most:
             raise PackageError(f"{symbol} = {size} cannot be fixed; allowed: {least} to {most}")
+    needed = {need for one in converted for need in _sources(problem, one, fixed)}
     if wanted is None:
         return [name for name in VARIANTS if name != FIXED or fixed]
     for name in wanted:
@@ -86,8 +106,19 @@ def choose(problem: Problem, wanted: Sequence[str] | None, fixed: Mapping[str, i
             raise PackageError(f"there is no variant {name!r}; allowed: {', '.join(VARIANTS)}")
         if name == FIXED and not fixed:
             raise PackageError(f"the variant {FIXED} needs a size for at least one symbol, as batch=1")
-    needed = {need for name in wanted if (need := VARIANTS[name].needs)}
+    needed |= {need for name in (*wanted, *needed) if (need := VARIANTS[name].needs)}
     return [name for name in VARIANTS if name in wanted or name in needed]
+
+
+def _sources(problem: Problem, one: Conversion, fixed: Mapping[str, int]) -> set[str]:
+    """The variants that a conversion is made of. PackageError if it needs sizes or data that are not given."""
+    if one.is_fixed and not fixed:
+        raise PackageError(
+            f"--convert {one.name!r} is made of fixed sizes: give one for at least one symbol, as batch=1"
+        )
+    if CALIBRATION in one.places and problem.calibration is None:
+        raise PackageError(f"--convert {one.name!r} asks for calibration data, which the problem lacks")
+    return {name for name in VARIANTS if name in one.places}
 
 
 def build(
@@ -98,19 +129,21 @@ def build(
     *,
     variants: Sequence[str] | None = None,
     fixed: Mapping[str, int] | None = None,
+    converted: Sequence[Conversion] = (),
     keep_failed: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Make a package of `module`, which has its weights, in the new folder `folder`.
 
-    `variants`: some of VARIANTS; default all. `fixed`: sizes of symbols in the variant onnx-fixed. `keep_failed`: leave
-    variants that failed in the package, marked as failed. `progress` is told what is done now.
+    `variants`: some of VARIANTS; default all. `fixed`: sizes of symbols in the variant onnx-fixed. `converted`:
+    variants that commands make. `keep_failed`: leave variants that failed in the package, marked as failed. `progress`
+    is told what is done now.
 
     PackageError if the folder exists or a name is wrong; ProblemError if the model does not do what the problem says.
     """
     if folder.exists():
         raise PackageError(f"{folder} exists already: use another name, or remove it first")
-    names = choose(problem, variants, fixed or {})
+    names = choose(problem, variants, fixed or {}, converted)
     module = module.eval()
     call = call_of(problem, module)
     with _place(folder) as place, _deterministic():
@@ -122,16 +155,20 @@ def build(
         maker = _Maker(problem, module, place, fixed or {}, inputs, expected, reference, progress)
         made = {name: maker.make(name) for name in names}
         failed = {name: tested.why for name, (_, tested) in made.items() if tested.why}
+        by_command = {one.name: maker.convert(one, failed) for one in converted}
+        failed |= {name: tested.why for name, (_, tested) in by_command.items() if tested and tested.why}
         asked = set(variants or names)
-        entries = {}
-        for name, (note, tested) in made.items():
-            if (tested.why and not keep_failed) or name not in asked:
-                shutil.rmtree(place / VARIANTS[name].model.split("/")[0], ignore_errors=True)
-            else:
-                entries[name] = maker.entry(name, note, tested)
-        document = _document(folder.name, origin, maker, entries, left_out)
+        entries = {name: maker.entry(name, *made[name]) for name in names if name in asked}
+        entries |= {one.name: maker.converted_entry(one, *by_command[one.name]) for one in converted}
+        for name in [*names, *by_command]:
+            if name not in entries or (name in failed and not keep_failed):
+                shutil.rmtree(place / name, ignore_errors=True)
+                entries.pop(name, None)
+        document = _document(folder.name, origin, maker, entries, left_out) | ({"failed": failed} if failed else {})
         (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
+        (place / REPORT).write_text(report_page(document, failed), encoding="utf-8")
         write_json(place, document)
+        _let_others_read(place)
     package = open_package(folder)
     for entry in package.variants.values():
         verify(package, entry["files"])
@@ -150,6 +187,14 @@ def _place(folder: Path) -> Iterator[Path]:
             os.rename(place, folder)  # noqa: PTH104 - Path.rename is the same; this one fails on a folder that is not empty
         except OSError as error:
             raise PackageError(f"{folder} was made by another process meanwhile") from error
+
+
+def _let_others_read(place: Path) -> None:
+    """Give every file what the umask gives: some libraries write files that only their owner can read."""
+    mode = (place / FILE).stat().st_mode
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.chmod(path.stat().st_mode | mode)
 
 
 @contextmanager
@@ -222,19 +267,65 @@ class _Maker:
         if variant.runtime == WEIGHTS:
             return self._test_weights()
         entry = {"runtime": variant.runtime, "model": variant.model} | ({"fixed": self.fixed} if name == FIXED else {})
+        return self._judged(
+            name, entry, Bar(variant.tolerance, None if name == FIXED else self.problem.score, self.reference)
+        )
+
+    def _judged(self, name: str, entry: Mapping[str, Any], bar: Bar, command: Sequence[str] = ()) -> Assessment:
+        """Run a variant on the cases that have its fixed sizes. `command`: of its worker, if it has another one."""
         opened = Opened(
             self.place, {"variants": {name: entry}}, self.problem.inputs, self.problem.outputs, self.problem.dims
         )
+        fixed = entry.get("fixed", {})
         pairs = [
             (one, wanted) for one, wanted in zip(self.inputs, self.expected, strict=True)
-            if name != FIXED or all(self._sizes(one)[symbol] == size for symbol, size in self.fixed.items())
+            if all(self._sizes(one)[symbol] == size for symbol, size in fixed.items())
         ]  # fmt: skip
         return judge(
-            lambda: Model(opened, name, isolated=True, seconds=CALL_SECONDS),
+            lambda: Model(opened, name, isolated=True, seconds=CALL_SECONDS, command=command),
             [one for one, _ in pairs],
             [wanted for _, wanted in pairs],
-            Bar(variant.tolerance, None if name == FIXED else self.problem.score, self.reference),
+            bar,
         )
+
+    def convert(self, one: Conversion, failed: Collection[str]) -> tuple[str, Assessment | None]:
+        """Make one variant by a command, and test it if there is a worker for it. The note is for people.
+
+        `failed`: variants that did not pass, of which nothing is made.
+        """
+        if wrong := sorted(one.places.intersection(failed)):
+            return "", Assessment(passed=False, why=f"it is made of {wrong[0]}, which did not pass")
+        self.progress(f"making {one.name}")
+        file = self.place / one.model
+        file.parent.mkdir()
+        try:
+            make_by_command(one, self._source(), file)
+        except PackageError as error:
+            shutil.rmtree(file.parent)  # half a file, or a link out of the package
+            return "", Assessment(passed=False, why=f"it could not be made: {error}"[:500])
+        note = "made by a command"
+        if not one.run:
+            return f"{note}; not tested, because nothing was given that runs it", None
+        self.progress(f"testing {one.name}")
+        bar = Bar(None, None if one.is_fixed else self.problem.score, self.reference)
+        command = filled(
+            one.run,
+            {"file": str(file), "inputs": ",".join(self.problem.inputs), "outputs": ",".join(self.problem.outputs)},
+        )
+        return note, self._judged(one.name, self._converted(one), bar, command)
+
+    def _converted(self, one: Conversion) -> dict[str, Any]:
+        return {"runtime": COMMAND, "model": one.model} | ({"fixed": dict(self.fixed)} if one.is_fixed else {})
+
+    def converted_entry(self, one: Conversion, note: str, tested: Assessment | None) -> dict[str, Any]:
+        """As in package.json. A variant that nothing ran has no test: it did not pass."""
+        said = self._converted(one) | {"files": self._files(one.name), "tested": tested.entry() if tested else None}
+        return said | ({"note": note} if note else {})
+
+    def _files(self, folder: str) -> dict[str, Any]:
+        """Size and hash of each file of a variant, by its path."""
+        files = sorted(path for path in (self.place / folder).rglob("*") if path.is_file())
+        return {str(path.relative_to(self.place)): file_entry(path) for path in files}
 
     def _test_weights(self) -> Assessment:
         """Read the file again: every tensor of the model is there bit for bit, and no other one."""
@@ -255,10 +346,9 @@ class _Maker:
     def entry(self, name: str, note: str, tested: Assessment) -> dict[str, Any]:
         """As in package.json."""
         variant = VARIANTS[name]
-        files = sorted(path for path in (self.place / variant.model).parent.rglob("*") if path.is_file())
         said: dict[str, Any] = {
             "runtime": variant.runtime, "precision": variant.precision, "model": variant.model,
-            "files": {str(path.relative_to(self.place)): file_entry(path) for path in files},
+            "files": self._files(name),
             "tested": tested.entry(),
         }  # fmt: skip
         if variant.tolerance is not None:
@@ -283,7 +373,7 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
         "v": VERSION,
         "name": name,
         "from": origin.entry(),
-        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()},
+        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": library_versions()},
         "problem": {
             "inputs": tensor_entries(problem.inputs),
             "outputs": tensor_entries(problem.outputs),
@@ -304,13 +394,3 @@ def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, A
 
 def _pixels(pixels: Pixels) -> dict[str, list[str]]:
     return {"mean": [f"{one:g}" for one in pixels.mean], "std": [f"{one:g}" for one in pixels.std]}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from holdfast_train.package.convert import COMMAND
 from holdfast_train.package.problem import Tensor, check_tensors
 
 __all__ = ["CODE", "Parsed", "parse", "read_json"]
 
 CODE: Final = ("pt2", "torch")
 """The one variant, and its runtime, whose file may contain code that runs when it is opened."""
-RUNTIMES: Final = ("files", "torch", "onnxruntime")
+RUNTIMES: Final = ("files", "torch", "onnxruntime", COMMAND)
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 VARIANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_AXES: Final = 32
@@ -91,7 +92,10 @@ def _variant(place: str, name: str, found: Any, dims: Mapping[str, tuple[int, in
     files = _object(f"{place}.files", _field(place, entry, "files"))
     for path, one in files.items():
         _entry(f"{place}.files[{_path(f'{place}.files', path)!r}]", _object(f"{place}.files", one))
-    tested = _object(f"{place}.tested", _field(place, entry, "tested"))
+    said = _field(place, entry, "tested")
+    if said is None and runtime == COMMAND:  # nothing that can run it was given: it did not pass, and did not fail
+        said = {"passed": False}
+    tested = _object(f"{place}.tested", said)
     if type(tested.get("passed")) is not bool:
         raise ValueError(f"{place}.tested.passed is {_short(tested.get('passed'))}; allowed: true or false")
     if model not in files and (files or tested["passed"]):  # a variant that could not be made has no file

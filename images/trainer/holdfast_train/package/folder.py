@@ -2,6 +2,7 @@
 
 package.json             what it is, where it is from, each variant with its files, their hashes and its test
 README.md                the same for people
+report.html              the same for people with a browser
 tests.safetensors        0/in/images, 0/out/logits, ...: outputs are those of the model in torch
 safetensors/             weights
 onnx/, onnx-fp16/, ...   a folder for each variant
@@ -21,6 +22,7 @@ from holdfast_train.package.problem import Tensor
 
 __all__ = [
     "FILE",
+    "REPORT",
     "TESTS",
     "VERSION",
     "Opened",
@@ -35,6 +37,7 @@ __all__ = [
 VERSION: Final = 1
 FILE: Final = "package.json"
 TESTS: Final = "tests.safetensors"
+REPORT: Final = "report.html"
 MOST_BYTES: Final = 16 << 20
 """The largest package.json that is read."""
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from holdfast_train.package import worker
+from holdfast_train.package import convert, worker
 from holdfast_train.package.document import CODE
 from holdfast_train.package.errors import PackageError, WorkerError
 from holdfast_train.package.folder import Opened, open_package, verify_variant
@@ -36,7 +36,10 @@ class Model:
     its process ends. A call after that starts another process.
     """
 
-    def __init__(self, package: Opened, variant: str, *, isolated: bool, seconds: float | None) -> None:
+    def __init__(
+        self, package: Opened, variant: str, *, isolated: bool, seconds: float | None, command: Sequence[str] = ()
+    ) -> None:
+        """`command`: starts a worker that speaks the frames of worker.py; default: one with the variant's runtime."""
         self.inputs: Mapping[str, Tensor] = package.inputs
         self.outputs: Mapping[str, Tensor] = package.outputs
         self.variant = variant
@@ -45,13 +48,18 @@ class Model:
         self._arguments = (
             str(entry["runtime"]), str(package.folder / entry["model"]), ",".join(self.inputs), ",".join(self.outputs),
         )  # fmt: skip
+        self._command = command or (sys.executable, "-P", worker.__file__, *self._arguments)
+        self._environment = convert.environment() if command else None
         self._seconds = seconds
         self._worker: _Worker | None = None
         self._call: Call | None = None
         if isolated:
-            self._worker = _Worker(self._arguments)
+            self._worker = self._start()
         else:
             self._call = self._open()
+
+    def _start(self) -> "_Worker":
+        return _Worker(self._command, self._environment)
 
     def _open(self) -> Call:
         """The model in this process. WorkerError if its runtime refuses the file."""
@@ -76,7 +84,7 @@ class Model:
             except Exception as error:
                 raise WorkerError(f"variant {self.variant}: {type(error).__name__}: {error}") from error
         if self._worker is None:
-            self._worker = _Worker(self._arguments)
+            self._worker = self._start()
         try:
             return self._worker.call(inputs, self._seconds)
         except WorkerError:
@@ -102,14 +110,17 @@ class Model:
 class _Worker:
     """A process that has one variant loaded. One call at a time."""
 
-    def __init__(self, arguments: tuple[str, ...]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
         self._lock = threading.Lock()
         self._late = ""  # why the process was killed
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", worker.__file__, *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-        )  # fmt: skip
+        try:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+            )
+        except OSError as error:
+            self._log.close()
+            raise WorkerError(f"the worker {command[0]} cannot be started: {error.strerror or error}") from error
         try:
             late = f"the model was not ready within {START_SECONDS:g} s: `isolated=False` has no such limit"
             with self._within(START_SECONDS, late):

@@ -46,10 +46,10 @@ def _variants(document: Mapping[str, Any]) -> list[str]:
     if score:
         lines.append(f"| the model in torch | | | | {score['reference']} | |")
     for name, entry in document["variants"].items():
-        tested = entry["tested"]
+        tested = entry["tested"] or {}
         size = sum(file["bytes"] for file in entry["files"].values())
         cells = (tested.get(key, "") for key in ("largest", "agreement", "score"))
-        note = entry.get("note", "") if tested["passed"] else f"FAILED: {tested['why']}"
+        note = entry.get("note", "") if tested.get("passed", True) else f"FAILED: {tested['why']}"
         lines.append(f"| {name} | {size / 1e6:.2f} MB | {' | '.join(cells)} | {_text(note)} |")
     lines.append(
         "\nThe difference is the largest one over the largest output, on "

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ import torch
 from torch import nn
 
 from holdfast_train.package.cases import at_sizes
-from holdfast_train.package.errors import ProblemError
+from holdfast_train.package.convert import CALIBRATION, Conversion, filled, run_command
+from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.problem import Arrays, Problem
 
-__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "tied_names"]
+__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "tied_names"]
 
 OPSET: Final = 20
 FIXED: Final = "onnx-fixed"
@@ -126,9 +128,13 @@ def _dynamic(source: Source, fixed: Mapping[str, int]) -> tuple[dict[int, Any] |
 
 
 def _pt2(source: Source, file: Path) -> str:
-    program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, {}))
-    torch.export.save(program, file)
+    _write_pt2(source, file, {})
     return ""
+
+
+def _write_pt2(source: Source, file: Path, fixed: Mapping[str, int]) -> None:
+    program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, fixed))
+    torch.export.save(program, file)
 
 
 def _onnx(source: Source, file: Path) -> str:
@@ -148,9 +154,13 @@ def _write_onnx(source: Source, file: Path, fixed: Mapping[str, int]) -> None:
 
 
 def _onnx_fixed(source: Source, file: Path) -> str:
-    example = at_sizes(source.problem, source.example, source.fixed)  # what is not dynamic keeps the example's size
-    _write_onnx(replace(source, example=example), file, source.fixed)
+    _write_onnx(_at_fixed(source), file, source.fixed)
     return "fixed sizes: " + ", ".join(f"{symbol} = {size}" for symbol, size in source.fixed.items())
+
+
+def _at_fixed(source: Source) -> Source:
+    """With an example of the fixed sizes: what is not dynamic keeps the example's size."""
+    return replace(source, example=at_sizes(source.problem, source.example, source.fixed))
 
 
 def _onnx_fp16(source: Source, file: Path) -> str:
@@ -192,6 +202,47 @@ def calibration_reader(data: Sequence[Arrays]) -> Any:
             return None if found is None else dict(found)
 
     return Reader()
+
+
+def make_by_command(one: Conversion, source: Source, file: Path) -> None:
+    """Let a command write `file`, and what it wants beside it. PackageError says what it lacks, or how it failed."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-convert-") as temporary:
+        folder = Path(temporary)
+        values = {"out": str(file)}
+        for place in one.places - values.keys():
+            values[place] = str(_input_of(place, source, folder))
+        run_command(filled(one.command, values), folder)
+    if links := [path for path in file.parent.rglob("*") if path.is_symlink()]:
+        raise PackageError(f"the command {one.command[0]} wrote the link {links[0].name}; a package has files only")
+    if not file.is_file() or not file.stat().st_size:
+        raise PackageError(f"the command {one.command[0]} did not write {{out}}, the file {one.model}")
+
+
+def _input_of(place: str, source: Source, folder: Path) -> Path:
+    """The file for a name in braces. Calibration data, and a program of fixed sizes, are written into `folder`."""
+    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
+
+    if place in VARIANTS:
+        found = source.folder / VARIANTS[place].model
+        if not found.is_file():
+            raise PackageError(f"it is made of {place}, which could not be made")
+        return found
+    if place == CALIBRATION:
+        file = folder / "calibration.safetensors"
+        assert source.problem.calibration is not None
+        arrays = {
+            f"{number}/{name}": np.ascontiguousarray(array)
+            for number, inputs in enumerate(source.problem.calibration())
+            for name, array in inputs.items()
+        }
+        save_file(arrays, file)
+        return file
+    file = folder / "model.pt2"
+    try:
+        _write_pt2(_at_fixed(source), file, source.fixed)
+    except Exception as error:
+        raise PackageError(f"it is made of {place}, which could not be made: {error}") from error
+    return file
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from holdfast.cli.storage.address import Found, Where, opened
 from holdfast.cli.storage.options import Endpoint, Region
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.output import AsJson, ListFormat, Output, chosen, is_for_programs, write
-from holdfast_train.storage.base import Storage
+from holdfast_train.storage.retrying import RetryingStorage
 
 _OPTIONS: Final = {
     "namespace": Namespace,
@@ -30,7 +30,7 @@ class Opened:
     """The storage that a command works on, and how to print the answer."""
 
     found: Found
-    storage: Storage
+    storage: RetryingStorage
     output: ListFormat | None
 
     @property

@@ -1,7 +1,11 @@
 """A small model that is really exported: all of a package, its bad variants, and the command."""
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +96,35 @@ def test_every_variant_answers_as_torch_does(folder: Path, variant: str, rows: i
         assert made[name] == pytest.approx(value.numpy(), abs={"onnx": 1e-5, "onnx-fp16": 1e-2}.get(variant, 0.1))
 
 
+# Breaks if tracing takes the size of the example for the only one (1), or for the largest that is no limit (16).
+@pytest.mark.parametrize("size", [1, 16], ids=["least", "most"])
+def test_an_example_at_a_limit_fixes_no_size(tmp_path: Path, size: int) -> None:
+    problem = replace(net_problem(), examples=[inputs(size)])
+    built = build(problem, net(), ORIGIN, tmp_path / "net", variants=["pt2", "onnx"])
+    assert built.failed == {}
+    for variant in ("pt2", "onnx"):
+        with load(tmp_path / "net", variant, isolated=False) as model:
+            assert [model(inputs(rows))["size"].shape for rows in (1, 2, 5, 16)] == [(1,), (2,), (5,), (16,)]
+    module = torch.export.load(tmp_path / "net" / "pt2" / "model.pt2").module()
+    with pytest.raises(AssertionError, match="Guard failed"):
+        module(*(torch.from_numpy(value) for value in inputs(17).values()))
+
+
+# Breaks if a module that a test of the package needs imports torch, or if a path of the first place is kept.
+def test_a_package_that_was_moved_passes_on_a_machine_without_torch(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "moved")
+    program = (
+        "import sys; sys.modules['torch'] = None; from holdfast_train.exchange.command import main; "
+        f"sys.exit(main(['test-package', {str(tmp_path / 'moved')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["safetensors", "its"], ["onnx", "passed"], ["onnx-fixed", "passed"], ["onnx-fp16", "passed"],
+        ["onnx-int8", "passed"],
+    ]  # fmt: skip
+
+
 def test_a_fixed_size_is_fixed(folder: Path) -> None:
     with load(folder, "onnx-fixed") as model:
         assert model(inputs(2))["logits"].shape == (2, 3)
@@ -108,6 +141,7 @@ def test_what_the_folder_says(folder: Path) -> None:
     assert set(document["variants"]) == {*ONNX, "onnx-fixed"}
     assert all(entry["tested"]["passed"] for entry in document["variants"].values())
     assert document["variants"]["onnx-int8"]["note"] == "static, calibrated with 4 inputs"
+    assert len({path.stat().st_mode for path in folder.rglob("*") if path.is_file()}) == 1  # who reads one reads all
     card = (folder / "README.md").read_text()
     assert "| onnx-fp16 |" in card
     assert "From step 7" in card

@@ -1,0 +1,1 @@
+"""`holdfast checkpoints export`: weights as safetensors, without torch."""
