@@ -18,7 +18,7 @@ from typing import Final, Self
 from holdfast_train.errors import DataError, DataInvalidError, DataTooLargeError
 from holdfast_train.storage.base import Entry
 
-__all__ = ["PART", "DataFolder", "OpenPart", "mark"]
+__all__ = ["PART", "DataFolder", "OpenPart", "mark", "part_name"]
 
 PART: Final = ".holdfast-part-"  # and a digest of the file's name
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -95,7 +95,7 @@ class DataFolder:
     def begun(self, entry: Entry) -> int:
         """How many bytes the unfinished file takes."""
         with self._errors(entry.key):
-            found = self._stat(entry.key, _part_name(entry.key))
+            found = self._stat(entry.key, part_name(entry.key))
         return 0 if found is None else min(entry.size, found.st_size)
 
     @contextmanager
@@ -107,7 +107,7 @@ class DataFolder:
         with self._errors(entry.key):
             parent = self._parent(entry.key, make=True)
         assert parent is not None
-        name, part = PurePosixPath(entry.key).name, _part_name(entry.key)
+        name, part = PurePosixPath(entry.key).name, part_name(entry.key)
         try:
             with self._errors(entry.key):
                 descriptor = self._lock(parent, part)
@@ -206,7 +206,7 @@ class DataFolder:
             raise DataError(text) from error
 
 
-def _part_name(key: str) -> str:
+def part_name(key: str) -> str:
     """The name while the file is written: short, also if the file has the longest name."""
     return PART + hashlib.sha256(PurePosixPath(key).name.encode()).hexdigest()[:24]
 
