@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.support.trainer.datasets import content, variable
+from tests.support.staging.datasets import content, variable
 from tests.support.trainer.launched import start, verdict_of
 
 from holdfast_train.errors import KeyChangedError

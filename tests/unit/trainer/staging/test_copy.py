@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.datasets import FILES, Store, content, copy
+from tests.support.staging.datasets import FILES, Store, content, copy
 from tests.support.waiting import wait_for
 
 from holdfast_train.errors import DataChangedError, DataInvalidError, DataTooLargeError, StorageDeniedError

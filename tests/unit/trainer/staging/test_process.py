@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
-from tests.support.trainer.datasets import FILES, Store, content, variable
+from tests.support.staging.datasets import FILES, Store, content, variable
 from tests.support.trainer.stores import environment
 
 from holdfast_train.errors import DataInvalidError, DataTooLargeError, HoldfastTrainError, StorageUnreachableError

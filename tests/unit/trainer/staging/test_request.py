@@ -1,5 +1,5 @@
 import pytest
-from tests.support.trainer.datasets import variable
+from tests.support.staging.datasets import variable
 
 from holdfast_train.errors import EnvironmentVariableError, StorageInvalidError
 from holdfast_train.staging.request import Request, read_requests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.trainer.datasets import FILES, Store, content, variable
+from tests.support.staging.datasets import FILES, Store, content, variable
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
 
