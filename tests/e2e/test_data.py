@@ -96,7 +96,7 @@ def test_data_is_copied_once_for_all_attempts(
         job = submit(cluster, namespace, [pool.tier("spot")], command, trainer={"command": command, **trainer})
         seen = job.wait("a copy", lambda status: copies(status, 1))
         assert (seen["phase"], seen["reason"]) == ("Starting", "StagingData")
-        assert "staging data: 3.0 of 4.0 MiB" in shown(job)
+        assert "The job waits: staging data: 3.0 of 4.0 MiB." in shown(job)
         assert "StagingData" in cluster.kubectl("get", "tj", "-n", namespace, "-o", "wide")
 
         cluster.reclaim(seen["node"], timedelta(seconds=20))

@@ -28,6 +28,7 @@ MAX_OBJECTS: Final = 1_000_000
 BLOCK_BYTES: Final = 8 << 20  # of one request; each thread has one block in memory
 PAUSE_SECONDS: Final = 0.2  # between two looks whether another pod has written its files
 _MD5: Final = re.compile('"?([0-9a-f]{32})"?')
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -197,10 +198,10 @@ def _check(uri: str, entries: Sequence[Entry]) -> None:
     folders: set[str] = set()
     for entry in entries:
         parts = entry.key.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts) or parts[-1].startswith(PART):
+        if any(part in ("", ".", "..") or _CONTROL.search(part) for part in parts) or parts[-1].startswith(PART):
             raise DataInvalidError(
                 f"{uri} has the key {entry.key[:200]!r}, which cannot be a file; allowed: names between single "
-                f"slashes, without '.' and '..', and not beginning with {PART}"
+                f"slashes, without '.', '..' and control characters, and not beginning with {PART}"
             )
         folders.update("/".join(parts[:count]) for count in range(1, len(parts)))
     both = next((entry.key for entry in entries if entry.key in folders), None)

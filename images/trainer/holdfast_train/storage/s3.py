@@ -231,7 +231,9 @@ class S3Storage:
                     f"{self.uri}/{key} has fewer than {start + 1} bytes; expected bytes {start} to {end}"
                 ) from error
             raise
-        if version and answer["ETag"] != version:  # not every store supports If-Match
+        if version and answer.get("ETag", version).strip('"') != version.strip(
+            '"'
+        ):  # not every store supports If-Match
             raise KeyChangedError(f"{self.uri}/{key} was written again since it was listed")
         with contextlib.closing(Body(answer["Body"])) as body:
             if answer["ContentLength"] != wanted:
@@ -265,7 +267,12 @@ class S3Storage:
                 **({"StartAfter": self._prefix + after} if after else {}),
             )
             return [
-                Entry(item["Key"].removeprefix(self._prefix), int(item["Size"]), item["LastModified"], item["ETag"])
+                Entry(
+                    item["Key"].removeprefix(self._prefix),
+                    int(item["Size"]),
+                    item["LastModified"],
+                    item.get("ETag", ""),
+                )
                 for page in pages
                 for item in page.get("Contents", ())
             ]

@@ -172,7 +172,9 @@ def test_etags_that_are_no_sums(folder: Path, tmp_path: Path, capfd: pytest.Capt
     assert "are no MD5 sums" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("key", ["../up", "a/../../up", "/etc/passwd", "a//b", "./a", f"a/{PART}x", "a\0b", "a/"])
+@pytest.mark.parametrize(
+    "key", ["../up", "a/../../up", "/etc/passwd", "a//b", "./a", f"a/{PART}x", "a\0b", "a\nb", "a/"]
+)
 def test_keys_that_leave_the_folder_are_refused(store: Store, folder: Path, key: str) -> None:
     store.listed = lambda entries: [*entries, replace(entries[0], key=key, size=5)]
     with pytest.raises(DataInvalidError, match="cannot be a file"):
