@@ -40,8 +40,8 @@ _ENDS = """\
 
 The first rule with an answer decides. Losses and stops never count against the user; failures count against
 `spec.failure.maxFailures`; a misconfigured or completed attempt ends the job. If the job has run before, these
-reasons count as a loss instead: `StorageDenied`, `StorageNotFound`, `CommandNotFound`, `CommandNotExecutable`,
-`PythonIncomplete`.
+reasons count as a loss instead: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
+`CommandNotExecutable`, `PythonIncomplete`.
 """
 
 _NOTICES = """\

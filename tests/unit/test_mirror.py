@@ -38,7 +38,7 @@ ELSEWHERE = (
     Elsewhere("api", "names", "only names: an API server refuses a wrong one", "tests/integration/api"),
     Elsewhere("api", "attempt status", FIELDS, "tests/unit/api/test_model.py"),
     Elsewhere("api", "knowledge", FIELDS, "tests/unit/core/capacity/test_knowledge.py"),
-    Elsewhere("api", "job profile trainer", MANIFESTS, "tests/unit/api/test_objects.py"),
+    Elsewhere("api", "data job profile trainer", MANIFESTS, "tests/unit/api/test_objects.py"),
     Elsewhere("cli", "errors", EXCEPTIONS, "tests/unit/cli/test_commands.py"),
     Elsewhere("cli", "operator", "the program, on a control plane", "tests/integration/runtime/test_operator.py"),
     Elsewhere("cli", "version", TYPED, "tests/unit/cli/test_commands.py"),

@@ -8,6 +8,10 @@ HoldfastTrainError
 +-- AlreadyCompleteError
 +-- NonFiniteError
 |   +-- NonFiniteStopError
++-- DataError
+|   +-- DataChangedError
+|   +-- DataTooLargeError
+|   +-- DataInvalidError
 +-- StorageError
     +-- StorageUnreachableError
     |   +-- RankMissingError
@@ -16,6 +20,7 @@ HoldfastTrainError
     +-- WriterLostError
     +-- RanksDifferError
     +-- KeyMissingError
+    +-- KeyChangedError
     +-- MisconfiguredStorageError
         +-- StorageDeniedError
         +-- StorageNotFoundError
@@ -36,9 +41,14 @@ __all__ = [
     "CheckpointCorruptError",
     "CheckpointVersionError",
     "CommandCode",
+    "DataChangedError",
+    "DataError",
+    "DataInvalidError",
+    "DataTooLargeError",
     "EnvironmentVariableError",
     "FencedError",
     "HoldfastTrainError",
+    "KeyChangedError",
     "KeyMissingError",
     "MisconfiguredStorageError",
     "NoCheckpointError",
@@ -157,6 +167,32 @@ class NonFiniteStopError(NonFiniteError):
     exit_code = EXIT_MISCONFIGURED
 
 
+class DataError(HoldfastTrainError):
+    """The data of trainer.data cannot be copied into the pod."""
+
+    reason = "DataNotStaged"
+
+
+class DataChangedError(DataError):
+    """The data was changed while it was copied, or was damaged on the way."""
+
+    reason = "DataChanged"
+
+
+class DataTooLargeError(DataError):
+    """The folder has not enough space for the data."""
+
+    reason = "DataTooLarge"
+
+
+class DataInvalidError(DataError):
+    """The data, or its folder, cannot be used until a person changes something."""
+
+    reason = "DataInvalid"
+    outcome = "misconfigured"
+    exit_code = EXIT_MISCONFIGURED
+
+
 class StorageError(HoldfastTrainError):
     """The checkpoint storage refused a request or failed."""
 
@@ -208,6 +244,12 @@ class KeyMissingError(StorageError):
     """The key does not exist."""
 
     reason = "KeyMissing"
+
+
+class KeyChangedError(StorageError):
+    """The key was written again since it was listed."""
+
+    reason = "KeyChanged"
 
 
 class MisconfiguredStorageError(StorageError):

@@ -91,6 +91,10 @@ Region = Annotated[str, Text("the name of a region, such as us-east-1", 63, _LAB
 _ADDRESS: Final = f"s3://{_NAME}/{_PARTS}|file:///{_PARTS}"
 RESUME: Final = Text("Auto, Never or a checkpoint's address (s3://… or file:///…)", 1024, f"(Auto|Never|{_ADDRESS})")
 CheckpointAddress = Annotated[str, Text("a checkpoint's address (s3://… or file:///…)", 1024, f"({_ADDRESS})")]
+DataAddress = Annotated[
+    str,
+    Text("the address of objects, such as s3://bucket/prefix, without slash at its end", 600, f"s3://{_NAME}/{_PARTS}"),
+]
 ObjectOfRun = Annotated[str, Text("the name of an object of the Run, such as model", 63, "[A-Za-z_][A-Za-z0-9_]*")]
 PodField = Annotated[
     str,

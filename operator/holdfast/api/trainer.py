@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from holdfast.api.data import DATA_RULES, MAX_DATA, Data
 from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, Rule, at_most_one, exactly_one
 from holdfast.api.scalars import Count, Flag, Quantity, quantity_value
@@ -276,6 +277,8 @@ class Trainer(Model):
     """Secrets and ConfigMaps whose keys become environment variables."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
     """Volumes that are mounted in the trainer. Their mountPaths must differ."""
+    data: Annotated[tuple[Data, ...], Field(max_length=MAX_DATA), KeyedBy("to")] = ()
+    """Data that is copied into each pod before the program starts. python3 of the image must then be 3.11 or newer."""
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
     """Number of nodes that train together. Each node has one pod with these resources. The program starts once every
     node is there, and all pods get the address at which the processes meet."""
@@ -300,4 +303,5 @@ class Trainer(Model):
             got=lambda trainer: _mounted_twice(trainer)[0],
             field=".volumes",
         ),
+        *DATA_RULES,
     )

@@ -14,6 +14,7 @@ from holdfast.api.scalars import quantity_value
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
+from holdfast.core.pod_data import data_mounts, data_variable, data_volumes
 from holdfast.core.program_variables import (
     Env,
     accelerators,
@@ -156,7 +157,7 @@ def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: 
 
 def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: list[Manifest]) -> Manifest:
     wanted = requested(trainer, tier)
-    own_mounts = [_mount(volume) for volume in trainer.volumes]
+    own_mounts = [*(_mount(volume) for volume in trainer.volumes), *data_mounts(trainer)]
     if trainer.resources.shared_memory:
         own_mounts.append({"name": "holdfast-shm", "mountPath": "/dev/shm"})  # noqa: S108 - NCCL and data loaders use it
     container: Manifest = {
@@ -228,6 +229,7 @@ def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
             {
                 "HOLDFAST_CHECKPOINT_FOLDER": job.spec.checkpoint.folder,
                 "HOLDFAST_CHECKPOINT_PATTERN": job.spec.checkpoint.pattern,
+                "HOLDFAST_DATA": data_variable(job),
             }
         ),
     ]
@@ -325,7 +327,7 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
         for not_a_source in ("mountPath", "subPath", "readOnly"):
             source.pop(not_a_source, None)
         volumes.append(source)
-    return volumes
+    return [*volumes, *data_volumes(job.spec.trainer)]
 
 
 def _mount(volume: Volume) -> Manifest:

@@ -85,6 +85,14 @@ class Saved(_Part):
     committed_at: AwareDatetime
 
 
+class StagingBody(_Part):
+    """How far trainer.data is, in bytes. `over`: all of it is there."""
+
+    bytes: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    total: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    over: bool = False
+
+
 class SlowRankBody(_Part):
     """A rank that is slower than the others, as rank 0 tells it."""
 
@@ -125,6 +133,7 @@ class ProgressBody(_Part):
     slow_ranks: Annotated[tuple[SlowRankBody, ...], Field(max_length=MAX_SLOW), AfterValidator(_each_once)] = ()
     acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    staging: StagingBody | None = None  # the process that copies trainer.data sent it, before the program starts
     folder: bool = False  # the writer of checkpoint.folder sent it: it knows checkpoints, and no steps
     sent_at: datetime | None = None
 

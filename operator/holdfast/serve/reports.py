@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from holdfast.api.status import MAX_METRICS
-from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank
+from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank, Staging
 from holdfast.serve.body import FirstStep, ProgressBody, SlowRankBody
 
 LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is cut to this
@@ -55,6 +55,8 @@ class ReportBook:
         before = self._reports.get(body.pod_uid)
         if before is not None and before.attempt != body.attempt:
             before = None  # another attempt works in the same pod
+        if before is not None and before.staging is not None and body.staging is None:
+            before = None  # the program has started, and the report before was not of it
         if before is not None:
             is_library = not (before.relayed or before.folder)
             if relayed and is_library:
@@ -83,6 +85,7 @@ def _urgent(before: Report, after: Report) -> bool:
         or (after.save_error is None) != (before.save_error is None)
         or (after.memory_warning is None) != (before.memory_warning is None)
         or after.state != before.state
+        or (after.staging is not None and before.staging is not None and after.staging.over != before.staging.over)
         or after.resumed_step != before.resumed_step
         or {one.rank for one in after.slow_ranks} != {one.rank for one in before.slow_ranks}
     )
@@ -160,6 +163,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         save_error=body.save_error or None,
         memory_warning=body.memory_warning or None,
         slow_ranks=tuple(map(_slow_rank, body.slow_ranks)),
+        staging=Staging(body.staging.bytes, body.staging.total, body.staging.over) if body.staging else None,
         acknowledged=acknowledged,
         acknowledged_at=now if is_new else before.acknowledged_at if before else None,
     )

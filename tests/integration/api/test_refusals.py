@@ -44,6 +44,9 @@ def test_a_bad_manifest_is_refused_with_field_value_and_what_is_allowed(bad: Bad
 BORDER: tuple[dict[str, Any], ...] = (
     {"metadata/name": "j" * 40},
     {"metadata/name": "1"},
+    {"spec/trainer/data": [{"from": "s3://datasets/a", "to": "/data"}]},
+    {"spec/trainer/data": [{"from": "s3://datasets/a", "to": "/data/a"}, {"from": "s3://sets/a/b", "to": "/data/ab"}]},
+    {"spec/trainer/data": [{"from": "s3://datasets/a", "to": "/holdfaster", "s3": {}}]},
     {"spec/checkpoint/gracePeriod": "1s"},
     {"spec/checkpoint/gracePeriod": "1h"},
     {"spec/checkpoint/gracePeriod": "3600000ms"},

@@ -38,9 +38,9 @@ objects = {"model": model, "optimizer": optimizer, "unused": Values(data=torch.z
 per_rank = {"own": Values(data=torch.full((2 << 20,), rank))}
 reads, inner = [], FolderStorage.read_into
 
-def read_into(self, key, start, *views):
+def read_into(self, key, start, *views, **more):
     reads.append((key, start, sum(map(len, views))))
-    inner(self, key, start, *views)
+    inner(self, key, start, *views, **more)
 
 FolderStorage.read_into = read_into
 def sums():

@@ -99,7 +99,7 @@ class MemoryStorage:
         self.before("write", key)
         self.content[key] = bytes(data)
 
-    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview, version: str = "") -> None:
         self.before("read_into", key)
         if key not in self.content:
             raise KeyMissingError(key)

@@ -8,6 +8,7 @@ from tests.support.decisions.snapshots import CONFIG, attempt, job, tier
 from tests.unit.docs.pages import DOCS, ROOT, prose
 
 import holdfast_train
+from holdfast.api.data import Data
 from holdfast.api.saving.resumption import WarmStart
 from holdfast.api.trainer import Tracking
 from holdfast.core.pod_manifest import build_pod
@@ -31,8 +32,10 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     config = replace(CONFIG, progress_url="https://holdfast:8443")
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
     warm = WarmStart(source="s3://runs/a", only=("model",))
+    data = (Data(source="s3://datasets/a", to="/data"),)
+    changes = {"warm_start": False, "tracking": Tracking(mlflow=True), "data": data}
     own = {
-        "trainer": full.spec.trainer.model_copy(update={"warm_start": False, "tracking": Tracking(mlflow=True)}),
+        "trainer": full.spec.trainer.model_copy(update=changes),
         "checkpoint": full.spec.checkpoint.model_copy(update={"peers": True, "resume": warm}),
     }
     of_several = full.model_copy(update={"spec": full.spec.model_copy(update=own)})

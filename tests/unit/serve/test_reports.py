@@ -252,3 +252,31 @@ def test_the_status_after_any_report_that_is_accepted_can_be_stored(said: dict[s
     job = snapshots.job(snapshots.status(current))
     decision = decide(snapshots.snapshot(job, snapshots.pod(), reports=[desk.book.of(["u-1"])["u-1"]]))
     TrainingJobStatus.model_validate(decision.status.to_object())
+
+
+STAGING = {"bytes": 5, "total": 40, "over": False}
+
+
+# Breaks if the end of the copy waits for the next interval, or each figure of it wakes the job.
+def test_a_copy_of_data_wakes_at_its_end() -> None:
+    desk = Desk()
+    desk.say(state="starting", staging=STAGING)
+    desk.say(state="starting", staging={**STAGING, "bytes": 9})
+    desk.say(state="starting", staging={**STAGING, "bytes": 40, "over": True})
+    assert desk.woken == [True, True]
+    assert (desk.report.staging.bytes, desk.report.staging.over) == (40, True)
+
+
+# Breaks if a program without the library is not heard, because something in its pod has copied data before.
+@pytest.mark.parametrize("relayed", [True, False])
+def test_the_program_counts_anew_after_a_copy(relayed: bool) -> None:
+    desk = Desk()
+    desk.say(state="starting", staging=STAGING)
+    desk.say(relayed=relayed, step=7)
+    assert (desk.report.step, desk.report.relayed, desk.report.staging) == (7, relayed, None)
+
+
+@pytest.mark.parametrize("staging", [{"bytes": -1, "total": 1}, {"bytes": 1, "total": 2**63}, {"bytes": 1}, 3])
+def test_figures_of_a_copy_that_cannot_be(staging: Any) -> None:
+    with pytest.raises(ValidationError):
+        Desk().say(state="starting", staging=staging)

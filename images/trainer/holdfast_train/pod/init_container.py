@@ -96,7 +96,7 @@ def run(patience: float) -> None:
     folder = os.environ.get("HOLDFAST_LAUNCHER_DIR")
     if folder:
         say(f"copied the launcher to {copy_launcher(folder)}")
-        if os.environ.get("HOLDFAST_CHECKPOINT_FOLDER"):
+        if os.environ.get("HOLDFAST_CHECKPOINT_FOLDER") or os.environ.get("HOLDFAST_DATA"):
             say(f"copied the library to {copy_library(folder)}")
     environment = Environment.read()
     if environment is None:

@@ -16,11 +16,15 @@ __all__ = ["Entry", "Storage", "join_uri"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One key in a listing: `size` in bytes; `modified_at` has a time zone and comes from the store's clock."""
+    """One key in a listing: `size` in bytes; `modified_at` has a time zone and comes from the store's clock.
+
+    `version`: of the content, such as an ETag: it is another one after the key was written again.
+    """
 
     key: str
     size: int
     modified_at: datetime
+    version: str = ""
 
 
 class Storage(Protocol):
@@ -46,11 +50,12 @@ class Storage(Protocol):
     def get(self, key: str) -> bytes:
         """The bytes of `key`. KeyMissingError if `key` does not exist."""
 
-    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview, version: str = "") -> None:
         """Fill `views` (contiguous bytes), one after the other, with the bytes of `key` from `start` on.
 
-        KeyMissingError if `key` does not exist, CheckpointCorruptError if it ends before all views are full. After an
-        error the content of the views is undefined.
+        KeyMissingError if `key` does not exist, CheckpointCorruptError if it ends before all views are full. With the
+        `version` of a listing: KeyChangedError if `key` was written again since. After an error the content of the
+        views is undefined.
         """
 
     def size(self, key: str) -> int | None:

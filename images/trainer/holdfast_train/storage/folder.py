@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast_train.errors import (
     CheckpointCorruptError,
+    KeyChangedError,
     KeyMissingError,
     StorageDeniedError,
     StorageError,
@@ -91,7 +92,7 @@ class FolderStorage:
             except FileNotFoundError as error:
                 raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
 
-    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview, version: str = "") -> None:
         """As Storage."""
         with self._errors(key):
             try:
@@ -100,6 +101,8 @@ class FolderStorage:
                 raise KeyMissingError(f"{self.uri}/{key} does not exist") from error
             wanted, at, waiting = sum(map(len, views)), start, deque(views)
             try:
+                if version and version != _version(os.fstat(descriptor)):
+                    raise KeyChangedError(f"{self.uri}/{key} was written again since it was listed")
                 while at < start + wanted:
                     count = os.preadv(descriptor, list(islice(waiting, _VECTORS)), at)
                     if count == 0:
@@ -133,7 +136,8 @@ class FolderStorage:
                     status = (self._root / key).stat()
                 except FileNotFoundError:  # deleted after the listing
                     continue
-            found.append(Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
+            at = datetime.fromtimestamp(status.st_mtime, UTC)
+            found.append(Entry(key, status.st_size, at, _version(status)))
         return found
 
     def _list(self, prefix: str, after: str = "", *, unfinished: bool = False) -> list[str]:
@@ -240,6 +244,11 @@ class FolderStorage:
             if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EINVAL):
                 raise StorageError(where) from error
             raise StorageUnreachableError(where) from error
+
+
+def _version(status: os.stat_result) -> str:
+    """Changes with every write, also if a file of the same size takes the place of this one."""
+    return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"
 
 
 def _is_aligned(data: memoryview) -> bool:

@@ -106,9 +106,9 @@ class RetryingStorage:
         """As Storage."""
         return self._call(lambda: self._storage.get(key))
 
-    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview, version: str = "") -> None:
         """As Storage. Each attempt reads all bytes."""
-        self._call(lambda: self._storage.read_into(key, start, *views))
+        self._call(lambda: self._storage.read_into(key, start, *views, version=version))
 
     def size(self, key: str) -> int | None:
         """As Storage."""

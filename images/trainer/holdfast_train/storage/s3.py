@@ -16,6 +16,7 @@ from botocore.config import Config
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     CheckpointCorruptError,
+    KeyChangedError,
     KeyMissingError,
     StorageDeniedError,
     StorageError,
@@ -210,22 +211,30 @@ class S3Storage:
 
         return self._call(key, read)
 
-    def read_into(self, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self, key: str, start: int, *views: memoryview, version: str = "") -> None:
         """As Storage. One GET of a range; callers read several ranges at once."""
         if any(views):
-            self._call(key, lambda: self._fill(key, start, views))
+            self._call(key, lambda: self._fill(key, start, views, version))
 
-    def _fill(self, key: str, start: int, views: Sequence[memoryview]) -> None:
+    def _fill(self, key: str, start: int, views: Sequence[memoryview], version: str) -> None:
         wanted = sum(map(len, views))
         end = start + wanted
+        options = {"IfMatch": version} if version else {}
         try:
-            answer = self._data_client().get_object(**self._target(key), Range=f"bytes={start}-{end - 1}")
+            answer = self._data_client().get_object(**self._target(key), Range=f"bytes={start}-{end - 1}", **options)
         except botocore.exceptions.ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _BEYOND:
+            code = error.response.get("Error", {}).get("Code")
+            if version and code in _EXISTS:
+                raise KeyChangedError(f"{self.uri}/{key} was written again since it was listed") from error
+            if code in _BEYOND:
                 raise CheckpointCorruptError(
                     f"{self.uri}/{key} has fewer than {start + 1} bytes; expected bytes {start} to {end}"
                 ) from error
             raise
+        if version and answer.get("ETag", version).strip('"') != version.strip(
+            '"'
+        ):  # not every store supports If-Match
+            raise KeyChangedError(f"{self.uri}/{key} was written again since it was listed")
         with contextlib.closing(Body(answer["Body"])) as body:
             if answer["ContentLength"] != wanted:
                 total = answer.get("ContentRange", "").rpartition("/")[2] or answer["ContentLength"]
@@ -258,7 +267,12 @@ class S3Storage:
                 **({"StartAfter": self._prefix + after} if after else {}),
             )
             return [
-                Entry(item["Key"].removeprefix(self._prefix), int(item["Size"]), item["LastModified"])
+                Entry(
+                    item["Key"].removeprefix(self._prefix),
+                    int(item["Size"]),
+                    item["LastModified"],
+                    item.get("ETag", ""),
+                )
                 for page in pages
                 for item in page.get("Contents", ())
             ]

@@ -27,6 +27,9 @@ def references(spec: TrainingJobSpec) -> Iterator[Reference]:
     yield from _volumes(spec.trainer)
     for index, secret in enumerate(spec.trainer.image_pull_secrets):
         yield Reference(f"spec.trainer.imagePullSecrets[{index}]", "Secret", secret.name)
+    for index, data in enumerate(spec.trainer.data):
+        if data.s3 and (keys := data.s3.credentials_secret):
+            yield Reference(f"spec.trainer.data[{index}].s3.credentialsSecret", "Secret", keys, CREDENTIALS)
     yield from _storage(spec.checkpoint.storage)
 
 

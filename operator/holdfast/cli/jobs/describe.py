@@ -32,9 +32,10 @@ from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.output import Output, write
 from holdfast.core.books.ledger import counts_steps
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
+from holdfast.core.status.staging import REASON as STAGING
 
 # the decision says what the job waits for, and what to do
-_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN)
+_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN, STAGING)
 
 
 Members = Annotated[bool, typer.Option("--members", help="Show the pod of every rank, of a job with several nodes.")]

@@ -30,7 +30,7 @@ from holdfast.core.turn import Turn, take_turn
 
 # Verdicts that end only a job that never ran. A storage refuses every node; an image may differ between nodes, if its
 # tag was given to another one, or a pull has left a part of it.
-STORAGE_REFUSES = frozenset(("StorageDenied", "StorageNotFound"))
+STORAGE_REFUSES = frozenset(("StorageDenied", "StorageNotFound", "DataInvalid"))
 IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, "CommandNotExecutable", EndReason.PYTHON_INCOMPLETE))
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Role
 from holdfast.core.observe.members import births, groups_of, inherited
+from holdfast.core.observe.report import staging_at
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
 
@@ -55,13 +56,15 @@ def meet(turn: Turn, world: World) -> None:
 def missing_ranks(turn: Turn) -> tuple[int, ...] | None:
     """The ranks whose launchers are not ready if their containers run, and they do not come for very long.
 
-    The time counts while an operator takes their calls: a launcher that waits for one is not to blame.
+    The time counts while an operator takes their calls: a launcher that waits for one is not to blame. Neither is one
+    that copies data before it gets ready: the time counts from its last report of that.
     """
     attempt = turn.attempt
     if attempt.nodes == 1 or attempt.world is not None:
         return None
     absent = tuple(one.rank for one in turn.situation.members if not is_ready(one, attempt.number, turn.now))
-    times = (attempt.scheduled_at, turn.draft.snapshot.listening_since)
+    copies = (staging_at(turn.draft.snapshot.reports, member.pod) for member in turn.situation.members)
+    times = (attempt.scheduled_at, turn.draft.snapshot.listening_since, *copies)
     since = max((at for at in times if at), default=turn.now)
     return absent if absent and turn.draft.is_due(since + _limit(turn)) else None
 

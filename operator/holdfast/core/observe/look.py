@@ -7,6 +7,7 @@ from holdfast.core.observe.members import births, pods_by_rank
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.notices import find_notice
 from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Member, Sight, Situation
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.observe.start_trouble import find_start_trouble
@@ -35,7 +36,13 @@ def look(snapshot: Snapshot, attempt: Attempt | None, created: frozenset[int] = 
     notice = None
     if sight in GOING:
         notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)
-    return Situation(snapshot.now, sight, pod, node, snapshot.reports.get(pod.uid), notice)
+    return Situation(snapshot.now, sight, pod, node, _report_of_program(snapshot, pod), notice)
+
+
+def _report_of_program(snapshot: Snapshot, pod: PodView) -> Report | None:
+    """The newest report of the pod's program; None while its data is copied, for then there is no program yet."""
+    report = snapshot.reports.get(pod.uid)
+    return None if report is None or report.staging else report
 
 
 def pod_of(snapshot: Snapshot, attempt: Attempt) -> PodView | None:
@@ -92,7 +99,7 @@ def _look_at_members(snapshot: Snapshot, attempt: Attempt, created: frozenset[in
         decides = max(_leaving(attempt, members), key=_severity)
     else:
         decides = min(members, key=lambda member: (_severity(member), not _has_trouble(member)))
-    report = snapshot.reports.get(pods[0].uid) if 0 in pods else None
+    report = _report_of_program(snapshot, pods[0]) if 0 in pods else None
     if report is not None and report.attempt != attempt.number:
         report = None  # an earlier attempt in the same pod sent it
     notices = [member.notice for member in members if member.notice]

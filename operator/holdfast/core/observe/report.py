@@ -1,7 +1,10 @@
 """The newest progress report of a pod's trainer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from holdfast.core.observe.pods import PodView
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,15 @@ class SlowRank:
 
 
 @dataclass(frozen=True, slots=True)
+class Staging:
+    """How far trainer.data is in one pod, in bytes. `over`: all of it is there, and the program starts."""
+
+    bytes: int
+    total: int
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The newest progress report of one pod; `received_at` is the operator's clock, the only one that counts."""
 
@@ -68,4 +80,11 @@ class Report:
     acknowledged_at: datetime | None = None
     relayed: bool = False  # by the launcher, for a program without Holdfast's library: it resumes at a step of its own
     folder: bool = False  # the writer of checkpoint.folder put back what the program resumes from, and saves
+    staging: Staging | None = None  # the process that copies trainer.data sent this report, and no program has yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
+
+
+def staging_at(reports: Mapping[str, Report], pod: PodView | None) -> datetime | None:
+    """When the pod last reported that its data is copied; None if its program has reported since, or nothing has."""
+    report = reports.get(pod.uid) if pod else None
+    return report.received_at if report and report.staging else None

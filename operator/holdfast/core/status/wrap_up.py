@@ -20,6 +20,7 @@ from holdfast.core.status.long_waits import WAITING_FOR_TURN, explain_long_wait,
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.slow_ranks import show_slow_ranks
+from holdfast.core.status.staging import REASON, is_staging, show_staging
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble, trouble_of
 
 KEPT_FOR_LOGS = 2  # pods, and at least one of each rank
@@ -40,6 +41,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         explain_long_wait(draft, s)
         explain_turn(draft)
         show_start_trouble(draft, s)
+        show_staging(draft, s)
         inspect_unprepared(draft, s)
         _set_columns(draft, s)
         if draft.status.phase is not stored:
@@ -151,7 +153,9 @@ def _phase(draft: Draft) -> Phase:
         case AttemptState.STARTING:
             return Phase.STARTING
         case AttemptState.RUNNING:
-            return Phase.MIGRATING if status.current.departure else Phase.RUNNING
+            if status.current.departure:
+                return Phase.MIGRATING
+            return Phase.STARTING if is_staging(draft) else Phase.RUNNING
         case AttemptState.DRAINING:
             drain = status.current.drain
             if drain and drain.reason == EndReason.NODE_SILENT:
@@ -179,7 +183,9 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         return current.departure.reason
     if trouble := trouble_of(draft, s):
         return trouble.reason
-    return EndReason.NODE_SILENT if s.sight is Sight.SILENT else None
+    if s.sight is Sight.SILENT:
+        return EndReason.NODE_SILENT
+    return REASON if is_staging(draft) else None
 
 
 def _missing_profile(draft: Draft) -> str | None:

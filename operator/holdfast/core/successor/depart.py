@@ -11,6 +11,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited
 from holdfast.core.observe.notices import Notice
+from holdfast.core.observe.report import staging_at
 from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
 
@@ -178,6 +179,7 @@ def still_waits_at_fence(turn: Turn) -> bool:
     attempt, snapshot, history = turn.attempt, turn.draft.snapshot, turn.draft.status.history
     if attempt.go is None or attempt.fenced or turn.report is not None:
         return False
-    times = (attempt.started_at, snapshot.listening_since, history[-1].ended_at if history else None)
+    copied = staging_at(snapshot.reports, turn.pod)
+    times = (attempt.started_at, snapshot.listening_since, copied, history[-1].ended_at if history else None)
     since = max((time for time in times if time), default=attempt.raised_at)
     return turn.draft.is_due(since + snapshot.config.start_timeout)

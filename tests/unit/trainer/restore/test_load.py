@@ -178,11 +178,11 @@ def test_weights_are_read_into_the_memory_that_stays(folder: FolderStorage, monk
     filled = set()
     inner = FolderStorage.read_into
 
-    def read_into(self: FolderStorage, key: str, start: int, *views: memoryview) -> None:
+    def read_into(self: FolderStorage, key: str, start: int, *views: memoryview, **more: str) -> None:
         import ctypes
 
         filled.update(ctypes.addressof(ctypes.c_char.from_buffer(view)) for view in views)
-        inner(self, key, start, *views)
+        inner(self, key, start, *views, **more)
 
     monkeypatch.setattr(FolderStorage, "read_into", read_into)
     before = model.embed.weight._version

@@ -115,10 +115,10 @@ class Saved:
         self.read = 0
         original, lock = FolderStorage.read_into, threading.Lock()
 
-        def read_into(storage: FolderStorage, key: str, start: int, *views: memoryview) -> None:
+        def read_into(storage: FolderStorage, key: str, start: int, *views: memoryview, **more: str) -> None:
             with lock:
                 self.read += sum(map(len, views))
-            original(storage, key, start, *views)
+            original(storage, key, start, *views, **more)
 
         monkeypatch.setattr(FolderStorage, "read_into", read_into)
 

@@ -46,6 +46,11 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
         from .tracking.mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
 
         environment |= mlflow_variables(environment)
+    if environment.get("HOLDFAST_DATA"):
+        from .staging.stager import stage  # noqa: PLC0415 - other jobs need none of its imports
+
+        if (end := stage(environment)) is not None:
+            return classify(end)
     if environment.get("HOLDFAST_NODES", "1") not in ("", "1"):
         from .attempts import run_attempts  # noqa: PLC0415 - a training on one node needs none of its imports
 

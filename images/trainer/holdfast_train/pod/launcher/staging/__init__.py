@@ -1,0 +1,1 @@
+"""Data of trainer.data, copied before the program starts."""

@@ -1,0 +1,76 @@
+"""Tells the operator how far the data is, in a thread that the copy never waits for."""
+
+import http.client
+import random
+import threading
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast_train.environment import Environment
+from holdfast_train.pod.launcher.connection import Connection, Target
+from holdfast_train.say import say
+from holdfast_train.staging.copy import Counts
+
+__all__ = ["StagingReporter"]
+
+CALL_SECONDS: Final = 5.0
+DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
+LAST_SECONDS: Final = 5.0  # for the last report: the program waits for it
+_JITTER: Final = random.SystemRandom()
+
+
+class StagingReporter:
+    """Reports `counts` from `start` until `finish`. An operator that does not answer changes nothing."""
+
+    def __init__(self, environment: Environment, counts: Counts) -> None:
+        names = (environment.identity.namespace, environment.identity.job)
+        target = Target(environment.operator_url or "", *names, environment.token_file, environment.ca_file)
+        self._identity = environment.identity
+        self._counts = counts
+        self._connection = Connection(target, CALL_SECONDS)
+        self._over = threading.Event()
+        self._is_unreachable = False
+        self._every = DEFAULT_EVERY
+        self._thread = threading.Thread(target=self._run, name="holdfast-data-report", daemon=True)
+
+    def start(self) -> None:
+        """Send the first report at once, and the others from time to time."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Say that all data is there, and wait for the answer for a few seconds."""
+        self._over.set()
+        self._thread.join(LAST_SECONDS)
+
+    def _run(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = self._over.is_set()
+            self._send(is_over=is_over)
+            if not is_over:
+                self._over.wait(self._every * _JITTER.uniform(0.8, 1.0))
+        self._connection.close()
+
+    def _send(self, *, is_over: bool) -> None:
+        body = self._body(is_over=is_over)
+        try:
+            status, answer, _ = self._connection.call("POST", f"{self._connection.path}/progress", body)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            status, answer, why = 0, None, f"{type(error).__name__}: {error}"
+        else:
+            why = "" if status == http.HTTPStatus.OK else f"HTTP status {status}"
+        if why and not self._is_unreachable:  # once for each outage
+            say(f"the operator cannot be reached ({why}); the data is copied all the same")
+        self._is_unreachable = bool(why)
+        every = answer.get("reportEverySeconds") if isinstance(answer, dict) else None
+        if isinstance(every, (int, float)) and 0 < every <= 3600:
+            self._every = float(every)
+
+    def _body(self, *, is_over: bool) -> dict[str, Any]:
+        return {
+            "attempt": self._identity.attempt,
+            "podUID": self._identity.pod_uid,
+            "state": "starting",
+            "staging": {"bytes": self._counts.done, "total": self._counts.total, "over": is_over},
+            "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }

@@ -1,0 +1,112 @@
+"""The data that is copied into the pods of a job before the program starts, and the rules about where it lies."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field
+
+from holdfast.api.model import Model
+from holdfast.api.rules import Rule
+from holdfast.api.strings import DataAddress, Endpoint, MountPath, ObjectName, Region
+
+__all__ = ["DATA_RULES", "MAX_DATA", "Data", "DataStore", "is_in"]
+
+MAX_DATA: Final = 8
+_RESERVED: Final = ("holdfast", "dev", "proc", "sys")
+
+
+class DataStore(Model):
+    """How the objects are read, if they are not read as the job's checkpoints are."""
+
+    endpoint: Endpoint | None = None
+    """Address of an S3 server other than AWS, such as https://minio.example:9000. Default: AWS."""
+    region: Region = "us-east-1"
+    """Region of the bucket."""
+    credentials_secret: ObjectName | None = None
+    """Name of a Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and optionally AWS_SESSION_TOKEN.
+    They need only the rights to list and to read. Leave it out if the pod has its own cloud identity."""
+
+
+class Data(Model):
+    """Objects that are copied into a folder of each pod, and checked, before the program starts."""
+
+    source: Annotated[DataAddress, Field(alias="from")]
+    """Address of the objects, such as s3://datasets/imagenet. All objects below this prefix are copied."""
+    to: MountPath
+    """Folder in the trainer, such as /data. If it is in a volume of trainer.volumes, the data stays there, and the next
+    pod that uses the volume fetches only what is missing. Otherwise the folder is an emptyDir that is deleted with the
+    pod."""
+    s3: DataStore | None = None
+    """How the objects are read. Default: as checkpoint.storage.s3 says, with its endpoint, region and credentials; if
+    checkpoints are not in S3, from AWS with the pod's own cloud identity."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed="/holdfast, /dev, /proc, /sys and all paths below them cannot have data: choose another path",
+            cel="!self.to.matches('^/(holdfast|dev|proc|sys)(/.*)?$')",
+            is_met=lambda data: data.to.split("/")[1] not in _RESERVED,
+            got_cel="self.to",
+            got=lambda data: data.to,
+            field=".to",
+        ),
+    )
+
+
+def is_in(path: str, folder: str) -> bool:
+    """True if `path` is `folder` or below it."""
+    return path == folder or path.startswith(f"{folder}/")
+
+
+# The rules are those of a Trainer, whose module imports this one.
+
+
+def _nested(trainer: Any) -> Iterator[str]:
+    """Folders of data inside other ones."""
+    paths = [data.to for data in trainer.data]
+    return (path for path in paths if any(path != other and is_in(path, other) for other in paths))
+
+
+def _covered(trainer: Any) -> Iterator[str]:
+    """Volumes that are mounted below a folder of data."""
+    for volume in trainer.volumes:
+        if any(volume.mount_path != data.to and is_in(volume.mount_path, data.to) for data in trainer.data):
+            yield volume.mount_path
+
+
+def _not_writable(trainer: Any) -> Iterator[str]:
+    """Folders of data in volumes that cannot be written."""
+    for volume in trainer.volumes:
+        claim = volume.persistent_volume_claim
+        if volume.read_only or (volume.empty_dir is None and (claim is None or claim.read_only)):
+            yield from (data.to for data in trainer.data if is_in(data.to, volume.mount_path))
+
+
+_BELOW: Final = "self.data.exists(e, d.to.startsWith(e.to + '/'))"
+_COVERS: Final = "self.data.exists(d, v.mountPath.startsWith(d.to + '/'))"
+_WRITES: Final = "self.data.exists(d, d.to == v.mountPath || d.to.startsWith(v.mountPath + '/'))"
+_CLAIMED: Final = "(has(v.persistentVolumeClaim) && !v.persistentVolumeClaim.readOnly)"
+_SEALED: Final = f"(v.readOnly || !(has(v.emptyDir) || {_CLAIMED}))"
+
+DATA_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        allowed="a folder of data must not be inside another one: choose folders beside each other",
+        cel=f"!has(self.data) || !self.data.exists(d, {_BELOW})",
+        is_met=lambda trainer: not any(_nested(trainer)),
+        got=lambda trainer: next(_nested(trainer)),
+        field=".data",
+    ),
+    Rule(
+        allowed="no volume may be mounted below a folder of data: choose another mountPath",
+        cel=f"!has(self.data) || !has(self.volumes) || !self.volumes.exists(v, {_COVERS})",
+        is_met=lambda trainer: not any(_covered(trainer)),
+        got=lambda trainer: next(_covered(trainer)),
+        field=".volumes",
+    ),
+    Rule(
+        allowed="data needs a volume that can be written: an emptyDir or a persistentVolumeClaim without readOnly",
+        cel=f"!has(self.data) || !has(self.volumes) || !self.volumes.exists(v, {_SEALED} && {_WRITES})",
+        is_met=lambda trainer: not any(_not_writable(trainer)),
+        got=lambda trainer: next(_not_writable(trainer)),
+        field=".data",
+    ),
+)

@@ -1,0 +1,64 @@
+"""What a pod needs for trainer.data: volumes, mounts, and the variable that tells the launcher what to copy."""
+
+import json
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.data import Data, is_in
+from holdfast.api.job import S3Storage, Trainer, Volume
+from holdfast.api.objects import TrainingJob
+
+Manifest = dict[str, Any]
+
+
+def data_variable(job: TrainingJob) -> str | None:
+    """JSON: for each entry its address, its folder, where the volume is mounted, and how the store is reached."""
+    trainer = job.spec.trainer
+    if not trainer.data:
+        return None
+    s3 = job.spec.checkpoint.storage.s3
+    return json.dumps([_entry(trainer, number, data, s3) for number, data in enumerate(trainer.data)])
+
+
+def _entry(trainer: Trainer, number: int, data: Data, checkpoints: S3Storage | None) -> dict[str, str]:
+    volume, store = _volume_of(trainer, data), data.s3 or checkpoints
+    found = {"from": data.source, "to": data.to, "mount": volume.mount_path if volume else data.to}
+    if store is None:
+        return found
+    found["region"] = store.region
+    if store.endpoint:
+        found["endpoint"] = store.endpoint
+    if store.credentials_secret:
+        found["keys"] = f"{names.DATA_KEYS_PATH}/{number}" if data.s3 else names.KEYS_PATH
+    return found
+
+
+def data_mounts(trainer: Trainer) -> list[Manifest]:
+    """What the trainer mounts besides its own volumes: a folder for data that is in none of them, and keys."""
+    mounts: list[Manifest] = []
+    for number, data in enumerate(trainer.data):
+        if _volume_of(trainer, data) is None:
+            mounts.append({"name": f"{names.DATA_VOLUME}-{number}", "mountPath": data.to})
+        if data.s3 and data.s3.credentials_secret:
+            path = f"{names.DATA_KEYS_PATH}/{number}"
+            mounts.append({"name": f"{names.DATA_KEYS_VOLUME}-{number}", "mountPath": path, "readOnly": True})
+    return mounts
+
+
+def data_volumes(trainer: Trainer) -> list[Manifest]:
+    """The volumes of `data_mounts`."""
+    volumes: list[Manifest] = []
+    for number, data in enumerate(trainer.data):
+        if _volume_of(trainer, data) is None:
+            volumes.append({"name": f"{names.DATA_VOLUME}-{number}", "emptyDir": {}})
+        if data.s3 and data.s3.credentials_secret:
+            # Not optional: a kubelet waits for the Secret. With a list of keys it would need a session token too.
+            source = {"secretName": data.s3.credentials_secret, "defaultMode": 0o444}
+            volumes.append({"name": f"{names.DATA_KEYS_VOLUME}-{number}", "secret": source})
+    return volumes
+
+
+def _volume_of(trainer: Trainer, data: Data) -> Volume | None:
+    """The volume of trainer.volumes in which the data lies; None if the pod gets an emptyDir for it."""
+    found = [volume for volume in trainer.volumes if is_in(data.to, volume.mount_path)]
+    return max(found, key=lambda volume: len(volume.mount_path), default=None)
