@@ -69,7 +69,7 @@ def _round(folder: Path, endpoint: Endpoint, steps: int) -> dict[str, float]:
 
 
 def _train(before: list[str], environment: dict[str, str], place: Path, steps: int, times: Path) -> float:
-    program = [sys.executable, "-m", "tests.bench.figures.unchanged_program", str(place), str(steps), str(times)]
+    program = [sys.executable, "-m", "tests.bench.unchanged_program", str(place), str(steps), str(times)]
     path = f"{ROOT}:{ROOT / 'images' / 'trainer'}"
     done = subprocess.run(
         [*before, *program], cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},

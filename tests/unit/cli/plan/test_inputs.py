@@ -41,7 +41,7 @@ def test_the_more_nodes_the_more_often_one_is_lost(nodes: int, mean: timedelta) 
 
 
 # Breaks if a plan leaves out a start, a save, a restore or repeated steps that the job paid for, or takes other figures
-# than those that the job measured. tests/e2e/test_plan.py does the same with a job in a cluster.
+# than those that the job measured. tests/e2e/commands/test_plan.py does the same with a job in a cluster.
 def test_a_plan_from_what_a_job_measured_costs_what_the_job_cost() -> None:
     job = TrainingJob.parse(manifest({**SPOT, "pace": "60s"}, {**V100, "pace": "60s"}, returnPolicy="Eager"))
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": "n", "uid": "u"})})

@@ -15,7 +15,7 @@ from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look
 from holdfast_train.folder.reported import Reported, row_of
-from holdfast_train.pod.launcher.noted_progress import FILE, NotedProgress
+from holdfast_train.pod.launcher.relay.noted_progress import FILE, NotedProgress
 from holdfast_train.series.history import read_history
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage
@@ -141,22 +141,3 @@ def test_something_else_in_place_of_the_file(tmp_path: Path, kind: str, capfd: p
     reported.end(20)
     assert read_history(store).parts == []
     assert kind == "pipe" or "the history of the training is not written" in capfd.readouterr().err
-
-
-def test_a_file_that_nobody_takes_away_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast_train.pod.launcher.noted_progress.MOST_BYTES", 1000)
-    noted = NotedProgress(str(tmp_path))
-    for step in range(1, 100):
-        noted.note(status(step, loss=1))
-        noted.note(status(step, loss=1))
-    lines = (tmp_path / FILE).read_bytes().splitlines()
-    assert len(set(lines)) == len(lines)
-    assert len(b"\n".join(lines)) < 1300
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"trainerStatus": None}, {"trainerStatus": 4}, {"trainerStatus": {"metrics": []}}]
-)
-def test_a_status_without_metrics_is_not_noted(tmp_path: Path, given: dict[str, Any]) -> None:
-    NotedProgress(str(tmp_path)).note(given)
-    assert not (tmp_path / FILE).exists()

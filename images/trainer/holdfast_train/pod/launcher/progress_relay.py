@@ -40,7 +40,7 @@ def progress(
     """
     note = None
     if environment.get("HOLDFAST_CHECKPOINT_FOLDER") and folder is not None:
-        from .noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
+        from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
 
         note = NotedProgress(folder).note
     if not environment.get(PATTERNS):
@@ -77,8 +77,8 @@ def progress_relay(
     if folder is None or not is_wanted(environment):
         yield dict(environment)
         return
-    from .status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
-    from .status_server import StatusServer  # noqa: PLC0415
+    from .relay.status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
+    from .relay.status_server import StatusServer  # noqa: PLC0415
     from .verdict_files import say  # noqa: PLC0415
 
     token, path = os.urandom(32).hex(), Path(folder, TOKEN_FILE)

@@ -2,5 +2,5 @@
 
 Belongs here: the patterns of `progress.patterns`, how they are found in a line, and which lines are looked at.
 Does not belong here: how the output goes on to the container's log (`output`), and how progress reaches the operator
-(`status_forwarder`).
+(`relay`).
 """

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..progress_relay import PATTERNS, Note
-from ..status_forwarder import StatusForwarder
+from ..relay.status_forwarder import StatusForwarder
 from ..verdict_files import say
 from .pattern import Pattern, patterns_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.trainer.launched import start
 from tests.support.waiting import wait_for
-from tests.unit.trainer.pod.launcher.test_status_forwarder import Operator
+from tests.unit.trainer.pod.launcher.relay.test_status_forwarder import Operator
 
 from holdfast_train.pod.launcher.patterns.output_progress import (
     LINE_BYTES,

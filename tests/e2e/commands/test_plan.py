@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 import pytest
-from tests.e2e.test_simulation import NOTICE, config, durations, known, live, schedule, trained
+from tests.e2e.commands.test_simulation import NOTICE, config, durations, known, live, schedule, trained
 from tests.support.cluster.training_jobs import Pool, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 

@@ -8,9 +8,9 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from .connection import Connection, Target
-from .member_call import BackOff
-from .verdict_files import say
+from ..connection import Connection, Target
+from ..member_call import BackOff
+from ..verdict_files import say
 
 CALL_SECONDS = 10.0
 LAST_SECONDS = 0.5  # for the last status, after the end of the program: the grace may be nearly over

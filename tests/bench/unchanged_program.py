@@ -1,4 +1,4 @@
-"""A program that knows nothing of Holdfast: `python -m tests.bench.figures.unchanged_program FOLDER STEPS TIMES`.
+"""A program that knows nothing of Holdfast: `python -m tests.bench.unchanged_program FOLDER STEPS TIMES`.
 
 Hugging Face's Trainer with a model of some milliseconds a step, which logs each step and saves every 50 steps. It
 writes the milliseconds of each step into the file TIMES, as JSON.

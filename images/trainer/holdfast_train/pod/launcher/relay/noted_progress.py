@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .verdict_files import say
+from ..verdict_files import say
 
 FILE = "progress.jsonl"  # beside the verdicts; the writer takes it away, with the lines that are in it
 MOST_BYTES = 4 << 20  # what is reported while nobody takes the file away is left out

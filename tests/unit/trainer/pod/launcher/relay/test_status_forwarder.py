@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import member_call
-from holdfast_train.pod.launcher.status_forwarder import StatusForwarder
+from holdfast_train.pod.launcher.relay.status_forwarder import StatusForwarder
 
 
 class Operator:
