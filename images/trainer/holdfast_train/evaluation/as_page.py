@@ -180,13 +180,15 @@ def _worst(scores: ClassScores) -> str:
     for one in found:
         said = f"{rows[one.label].name}, taken for {rows[one.predicted].name}"
         if one.label == one.predicted:
-            said = f"{rows[one.label].name}, and barely seen as that"
+            said = f"{rows[one.label].name}, and not sure of it"
         png = as_png(one.picture) if one.picture is not None else None
         if png is not None and len(png) <= bytes_left:
             bytes_left -= len(png)
             drawn.append(picture(png, one.name, said, [f"{one.confidence:.0%} sure", one.name]))
         else:
             listed.append([one.name, rows[one.label].name, rows[one.predicted].name, f"{one.confidence:.0%}"])
+    if not found:
+        return "<h2>Worst examples</h2>" + paragraph("The model gives every true class more than half.")
     text = "Samples whose true class the model finds least likely"
     text += ", as the model sees them. Look at their labels first." if drawn else ". Look at their labels first."
     pictures = f'<div class="pictures">{"".join(drawn)}</div>' if drawn else ""

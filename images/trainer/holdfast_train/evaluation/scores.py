@@ -120,8 +120,9 @@ class ClassScores:
         return self.loss / self.samples
 
     def worst(self) -> list[Worst]:
-        """The worst first."""
-        return sorted(self._worst, key=lambda one: (-one.loss, one.name))
+        """The worst first: only samples to whose class the model gives less than half."""
+        doubted = (one for one in self._worst if one.loss > math.log(2))
+        return sorted(doubted, key=lambda one: (-one.loss, one.name))
 
     def bins(self) -> list[Bin]:
         """By confidence."""

@@ -63,11 +63,12 @@ def test_extreme_answers() -> None:
 
 
 def test_the_worst_examples_are_kept_and_no_more() -> None:
-    scores = scored([logits(0) if number % 2 else [float(number), 9, 0, 0, 0, 0] for number in range(100)], [0] * 100)
+    scores = scored([logits(0) if number % 2 else [-float(number), 9, 0, 0, 0, 0] for number in range(100)], [0] * 100)
     worst = scores.worst()
     assert len(worst) == 24
-    assert [one.name for one in worst[:2]] == ["sample 0", "sample 2"]
+    assert [one.name for one in worst[:2]] == ["sample 98", "sample 96"]
     assert (worst[0].label, worst[0].predicted) == (0, 1)
+    assert scored([logits(0)] * 4, [0] * 4).worst() == []  # none of them is bad
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

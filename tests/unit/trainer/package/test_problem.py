@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast_train.package import InputError, Problem, ProblemError, Tensor
+from holdfast_train.package import InputError, Pixels, Problem, ProblemError, Tensor
 from holdfast_train.package.problem import check
 
 DIMS = {"batch": (1, 8)}
@@ -58,3 +58,13 @@ def test_a_call_that_does_not_fit_is_refused(call: Mapping[str, Any], said: str)
 def test_a_problem_that_contradicts_itself_is_refused(problem: Problem, change: dict[str, Any], said: str) -> None:
     with pytest.raises(ProblemError, match=said):
         replace(problem, **change)
+
+
+# Breaks if pixels of a stranger's package lead to a division by zero or to inputs that are not numbers.
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [((), (1.0,)), ((0.5, 0.5), (1.0,)), ((float("nan"),), (1.0,)), ((0.5,), (0.0,)), ((0.5,), (-1.0,))],
+)
+def test_pixels_that_make_no_sense(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    with pytest.raises(ProblemError, match=r"pixels\.(mean|std) is"):
+        Pixels(mean, std)
