@@ -180,9 +180,9 @@ class FolderWriter:
             self._resume_at(there, f"file://{self._root}", "")
 
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
+        self._reported.resumed = unit.step
         if unit.step is not None:
             self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
-            self._reported.resumed = unit.step
 
     # Beside the program.
 
