@@ -125,5 +125,6 @@ def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
     assert ("complete at step" in listed) == says_step
     kept = [step for _, step, is_lost in history(job, tmp_path / "history.csv") if not is_lost]
     assert kept == sorted(set(kept))
+    assert kept[0] < SAVE_STEPS, "what was trained before the first checkpoint is not lost"
     assert kept[-1] > STEPS - SAVE_STEPS
     assert result(job.logs(done["attempt"])) == alone(program, tmp_path / "alone")

@@ -1,10 +1,12 @@
 """Links and small files beside a checkpoint that name it: without them some programs do not find it.
 
 A link such as `latest -> step_400`; a file `latest` or `last_checkpoint` whose text is the name of the checkpoint, as
-DeepSpeed and Detectron2 write it, or its step, as Megatron does.
+DeepSpeed and Detectron2 write it, or its step, as Megatron does. If `latest` names a newer checkpoint, which is not
+saved yet, it is kept with the name of the one that is.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +21,7 @@ __all__ = ["Pointer", "pointers_of", "pointers_to", "put_pointers_back"]
 MOST: Final = 16
 MOST_BYTES: Final = 256
 MOST_ENTRIES: Final = 10_000  # of a folder are looked at
+_DIGITS: Final = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,42 @@ class Pointer:
 
 
 def pointers_to(root: Path, unit: Unit) -> tuple[Pointer, ...]:
-    """What names `unit`. A folder that cannot be read has none."""
-    found = (pointer for folder in _folders(unit) for pointer in _in(root, folder) if _names(root, unit, pointer))
+    """What names `unit`, or the newest checkpoint beside it. A folder that cannot be read has none."""
+    known = (pointer for folder in _folders(unit) for pointer in _in(root, folder))
+    found = (meant for pointer in known if (meant := _meant(root, unit, pointer)) is not None)
     return tuple(islice(found, MOST))
+
+
+def _meant(root: Path, unit: Unit, pointer: Pointer) -> Pointer | None:
+    """`pointer`, with the name of `unit` in the place of a name that is alike but for its numbers."""
+    if _names(root, unit, pointer):
+        return pointer
+    above, _, name = pointer.path.rpartition("/")
+    own = PurePosixPath(unit.name).name
+    if not _may_name(name) or above == unit.name:
+        return None
+    if pointer.is_link:
+        head, slash, other = pointer.text.rstrip("/").rpartition("/")
+        text = f"{head}{slash}{own}"
+    else:
+        other, text = pointer.text.strip(), own
+        if other.isdecimal() and unit.step is not None:
+            other, text = _with_number(root / above, own, int(other)), str(unit.step)
+    meant = Pointer(pointer.path, pointer.is_link, text)
+    return meant if _is_alike(other, own) and _names(root, unit, meant) else None
+
+
+def _is_alike(one: str, other: str) -> bool:
+    return _DIGITS.sub("0", one) == _DIGITS.sub("0", other) != ""
+
+
+def _with_number(folder: Path, own: str, number: int) -> str:
+    """The name in `folder` that is like `own`, with this number at its end. Empty if there is none."""
+    try:
+        names = [path.name for path in islice(folder.iterdir(), MOST_ENTRIES) if _is_alike(path.name, own)]
+    except OSError:
+        return ""
+    return next((name for name in names if int((_DIGITS.findall(name) or ["-1"])[-1][:15]) == number), "")
 
 
 def _folders(unit: Unit) -> list[str]:

@@ -31,8 +31,8 @@ _COUNT: Final = re.compile(r"[0-9]{1,16}")
 class Reported:
     """Takes the reports out of `folder`, and writes them into `storage` as segments of the history.
 
-    Without a folder there are no reports. `resumed`: the step that was put back before the program started; None if the
-    program runs already, beside a writer that takes the place of another one.
+    Without a folder there are no reports. `resumed`: the step that was put back before the program started; None if no
+    name says it, or if the program runs already, beside a writer that takes the place of another one.
     """
 
     def __init__(self, folder: str | None, storage: RetryingStorage, writer: Identity) -> None:

@@ -42,20 +42,23 @@ class Watch:
         self._done[unit.name] = unit.signature
         self._newest = max(self._newest, unit.newest)
 
-    def begin(self, resumed: Unit | None) -> Unit | None:
+    def begin(self, resumed: Unit | None, *, is_running: bool = False) -> Unit | None:
         """Take what is in the folder before the program runs. The newest complete checkpoint, if it is not `resumed`.
 
         What is older than `resumed` is never committed: after it, it would be the newest checkpoint of the log. Times
         of another machine are compared here and not later, because its clock may be ahead. What is not complete, or has
-        no mark, may be half a checkpoint of a program that was killed: it is left alone until it changes.
+        no mark, may be half a checkpoint of a program that was killed: it is left alone until it changes, unless the
+        program is running.
         """
         newest = None
         for unit in find(look(self._root), self._pattern):
             is_older = resumed is not None and unit.newest <= resumed.newest
             is_same = resumed is not None and unit.signature == resumed.signature
-            if is_older or is_same or not _has_mark(unit) or not is_marked(self._root, unit):
+            is_known = is_older or is_same
+            is_half = not is_known and (not _has_mark(unit) or not is_marked(self._root, unit))
+            if is_known or (is_half and not is_running):
                 self._done[unit.name] = unit.signature
-            elif newest is None or unit.newest > newest.newest:
+            elif not is_half and (newest is None or unit.newest > newest.newest):
                 newest = unit
         return newest
 

@@ -123,7 +123,7 @@ class FolderWriter:
             known = self._newest_index(checkpoints)
         assert self._commits is not None
         self._commits.before = known
-        self._watch.begin(None if known is None else known.unit)
+        self._watch.begin(None if known is None else known.unit, is_running=True)
         attempt = self._environment.identity.attempt
         mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
         self._has_saved = bool(mine)
@@ -180,9 +180,9 @@ class FolderWriter:
             self._resume_at(there, f"file://{self._root}", "")
 
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
+        self._reported.resumed = unit.step
         if unit.step is not None:
             self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
-            self._reported.resumed = unit.step
 
     # Beside the program.
 

@@ -188,14 +188,17 @@ def _parts(segments: Sequence[Segment], state: records.LogState | None) -> list[
 
 
 def _resumed_without_rows(state: records.LogState | None, newest: int) -> int | None:
-    """The step from which the training goes on if the attempt `newest` is over, None if it is not."""
+    """The step from which the training goes on if the attempt `newest` is over, None if it is not.
+
+    None too if it goes on from a file whose name says no step: the rows of the next attempt tell it.
+    """
     if state is None or state.fence is None:
         return None
     is_rolled_back = bool(state.rollbacks) and state.rollbacks[-1].seq > state.fence.seq
     if state.fence.attempt <= newest and not is_rolled_back:
         return None
     last = records.newest(state)
-    return 0 if last is None else last.step
+    return 0 if last is None else last.step or None
 
 
 def _of_attempt(segments: Sequence[Segment]) -> Sequence[Row]:

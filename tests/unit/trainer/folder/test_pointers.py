@@ -65,6 +65,31 @@ def test_what_names_a_checkpoint_is_put_back(tmp_path: Path, make: Callable[[Pat
     assert (again.readlink() if link else again.read_text()) == (link or text)
 
 
+# Breaks if a program that saves faster than its checkpoints are committed does not find the one that is put back.
+@pytest.mark.parametrize(
+    ("name", "text", "kept"),
+    [
+        ("latest", "->step 50", "->step 40"),
+        ("latest", "step 50", "step 40"),
+        ("latest.txt", "50\n", "40"),
+        ("last_epoch.txt", "3", None),  # no checkpoint has this number
+        ("latest", "->other 50", None),
+        ("best", "->step 50", None),
+    ],
+)
+def test_the_newest_is_not_saved_yet(tmp_path: Path, name: str, text: str, kept: str | None) -> None:
+    for step in (40, 50):
+        (tmp_path / f"step {step}").mkdir()
+        (tmp_path / f"step {step}" / "weights").write_bytes(b"content")
+    unit = find(look(tmp_path), "step?*")[0]
+    if text.startswith("->"):
+        (tmp_path / name).symlink_to(text[2:])
+    else:
+        (tmp_path / name).write_text(text)
+    found = [f"{'->' if p.is_link else ''}{p.text}" for p in pointers_to(tmp_path, unit)]
+    assert found == ([] if kept is None else [kept])
+
+
 def unit_of(root: Path) -> Unit:
     hugging_face(root, 40)
     return find(look(root))[0]
@@ -79,7 +104,7 @@ def test_what_names_something_else(tmp_path: Path) -> None:
     (root / "out").symlink_to("../outputs")
     (root / "host").symlink_to("/etc")
     (root / "up").symlink_to(".")
-    (root / "latest").write_text("checkpoint-30")
+    (root / "latest").write_text("other-30")
     (root / "last").write_bytes(b"\xff")
     (root / "notes").write_text("checkpoint-40")
     (root / "latest.json").write_text("x" * 1000)

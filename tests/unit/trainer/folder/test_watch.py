@@ -85,6 +85,9 @@ def test_what_a_killed_program_left_without_a_mark(tmp_path: Path) -> None:
     now = 2 * QUIET_SECONDS
     assert watch.next_unit() is None
     assert watch.next_unit(is_last=True, clean=True) is None
+    beside = Watch(tmp_path, "step-*", clock=lambda: now)  # in the place of a writer that has died
+    beside.begin(None, is_running=True)
+    assert beside.next_unit(is_last=True, clean=True) is not None
     (tmp_path / "step-50" / "other.bin").write_bytes(b"content")
     assert watch.next_unit(is_last=True, clean=True) is not None
     (tmp_path / "step-50").rename(tmp_path / "step-50.incomplete-0123abcd")
