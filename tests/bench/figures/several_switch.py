@@ -94,12 +94,13 @@ def _measure(rounds: int) -> list[Measured]:
 
 
 def _bound(name: str, alone: float, restart: float, whole: float) -> str:
-    """What the time cannot be less than, and so how many times less than that of the whole it can be at best."""
+    """What the time consists of: a new pod has to start, and after a save the programs restart."""
     if name == "lost":
-        least, what = alone, "a new pod of this program alone needs from its creation to its first step"
-    else:
-        least, what = restart, "the restart after the save needs, as after a program that died"
-    return f"{what} {least:.2f} s, so at best it is {whole / least:.1f} times less here, where all pods share the cores"
+        return f"from its creation to its first step, a pod of this program alone needs {alone:.2f} s"
+    return (
+        f"the restart after the save needs {restart:.2f} s, as after a program that died, so at best it is "
+        f"{whole / restart:.1f} times less here, where all pods share the cores"
+    )
 
 
 def _list(seconds: list[float]) -> str:
