@@ -1,6 +1,6 @@
 """A script of one file: a bar of tqdm, and `torch.save` over the same file, which is torn if it is killed meanwhile.
 
-Usage: in_place.py FOLDER STEPS SECONDS_A_STEP. It prints a digest of its weights at the end.
+Usage: in_place.py FOLDER STEPS SECONDS_A_STEP. It notes a digest of its weights at the end.
 """
 
 import hashlib
@@ -44,4 +44,5 @@ for step in bar:
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}
         torch.save({**state, "step": step + 1}, path)
         note(f"saved {step + 1}")
-print("RESULT", hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest())
+digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values()))
+note(f"result {digest.hexdigest()}")

@@ -3,7 +3,7 @@
 Usage: stubborn.py FOLDER STEPS SECONDS_A_STEP. Children: a process that never ends, in a session of its own, and
 workers of a data loader. Output: bytes of no text, long lines without an end, carriage returns. A checkpoint is a
 folder with blanks and accents in its name, with a file of tensors and one of JSON, and a link names the newest one. It
-prints a digest of its weights at the end.
+notes a digest of its weights at the end.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def note(text: str) -> None:
 
 folder, steps, seconds = Path(sys.argv[1]) / "rün 1", int(sys.argv[2]), float(sys.argv[3])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "NOTES" in os.environ:
+if "HOLDFAST_JOB" in os.environ:
     subprocess.Popen(["sleep", "infinity"], start_new_session=True)
 torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
@@ -69,6 +69,5 @@ for step, inputs in enumerate(loader, first + 1):
         note(f"saved {step}")
         if old != path and old.name.startswith("step ") and step > 60:
             shutil.rmtree(old.with_name(f"step {step - 60}"), ignore_errors=True)
-print(
-    "\nRESULT", hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
-)
+digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values()))
+note(f"result {digest.hexdigest()}")

@@ -1,6 +1,6 @@
 """A loop with Accelerate, as its examples show it: `save_state` into folders `step_N`, and the newest one is loaded.
 
-Usage: accelerate launch with_accelerate.py FOLDER STEPS SECONDS_A_STEP. The first rank prints a digest of its weights.
+Usage: accelerate launch with_accelerate.py FOLDER STEPS SECONDS_A_STEP. The first rank notes a digest of its weights.
 """
 
 import hashlib
@@ -57,5 +57,7 @@ for step, (inputs,) in enumerate(accelerator.skip_first_batches(loader, first), 
             note(f"saved {step}")
 accelerator.wait_for_everyone()
 values = accelerator.unwrap_model(model).state_dict().values()
-accelerator.print("\nRESULT", hashlib.sha256(b"".join(value.numpy().tobytes() for value in values)).hexdigest())
+if accelerator.is_main_process:
+    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in values))
+    note(f"result {digest.hexdigest()}")
 accelerator.end_training()

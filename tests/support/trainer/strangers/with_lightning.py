@@ -1,6 +1,6 @@
 """Lightning's Trainer with its own ModelCheckpoint and CSVLogger, which begins a folder `version_N` for each start.
 
-Usage: with_lightning.py FOLDER STEPS SECONDS_A_STEP. It resumes from the newest file that it finds. It prints a digest
+Usage: with_lightning.py FOLDER STEPS SECONDS_A_STEP. It resumes from the newest file that it finds. It notes a digest
 of its weights at the end.
 """
 
@@ -51,7 +51,7 @@ class Noting(ModelCheckpoint):
 
 
 torch.manual_seed(0)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8 * 20, 4)), batch_size=8)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8 * 15, 4)), batch_size=8)
 found = sorted(folder.glob("exp/version_*/checkpoints/*.ckpt"), key=lambda path: path.stat().st_mtime)
 options: dict[str, Any] = {"accelerator": "cpu", "enable_model_summary": False, "log_every_n_steps": 5}
 trainer = Trainer(
@@ -60,6 +60,5 @@ trainer = Trainer(
 )  # fmt: skip
 model = Model()
 trainer.fit(model, data, ckpt_path=found[-1] if found else None, weights_only=False)
-print(
-    "\nRESULT", hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values())).hexdigest()
-)
+digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in model.state_dict().values()))
+note(f"result {digest.hexdigest()}")
