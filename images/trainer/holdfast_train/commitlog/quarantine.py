@@ -40,7 +40,7 @@ class Quarantine:
 
     def report_broken(self, commit: records.Commit, error: StorageError) -> None:
         """Report that `commit` was read and is broken. The second report passes it over."""
-        what = f"checkpoint of step {commit.step} is broken ({error})"
+        what = f"checkpoint {_of_step(commit)} is broken ({error})"
         if commit.seq not in self._doubted:
             self._doubted.add(commit.seq)
             self._say(f"the {what}; reading it once more")
@@ -54,8 +54,13 @@ class Quarantine:
     def accept(self, commit: records.Commit) -> str:
         """Take `commit`, which is intact. Return which newer ones were passed over, for people; empty if none."""
         if commit.corrupt:
-            self._say(note := f"the checkpoint of step {commit.step} is in quarantine but intact; no other one is")
+            self._say(note := f"the checkpoint {_of_step(commit)} is in quarantine but intact; no other one is")
             return note
         newer = [c for c in self._log.state.commits if c.seq > commit.seq and c.seq not in self._broken]
-        passed = [*self.passed_over, *(f"checkpoint of step {c.step} is in quarantine" for c in reversed(newer))]
-        return f"the {passed[0]}; resumed from the one of step {commit.step}" if passed else ""
+        passed = [*self.passed_over, *(f"checkpoint {_of_step(c)} is in quarantine" for c in reversed(newer))]
+        return f"the {passed[0]}; resumed from the one {_of_step(commit)}" if passed else ""
+
+
+def _of_step(commit: records.Commit) -> str:
+    """`of step 10`; the name if the program's own name of the checkpoint says no step."""
+    return f"of step {commit.step}" if commit.step else f"named {commit.name}"

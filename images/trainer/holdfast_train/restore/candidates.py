@@ -43,7 +43,8 @@ def completed(environment: Environment, storage: RetryingStorage, step: int) -> 
         commits = CommitLog(storage, environment.identity).refresh().commits
     name = next((commit.name for commit in reversed(commits) if commit.step == step), None)
     if name is None:
-        raise NoCheckpointError(f"training is complete at step {step}, and its last checkpoint is not in {storage.uri}")
+        at = f" at step {step}" if step else ""
+        raise NoCheckpointError(f"training is complete{at}, and its last checkpoint is not in {storage.uri}")
     return source_of(storage, name)
 
 

@@ -19,7 +19,6 @@ from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.options import First, Second
 from holdfast.cli.checkpoints.pick import select
 from holdfast.cli.checkpoints.survey import survey
-from holdfast.cli.terminal import formats
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.tree import TensorEntry
@@ -87,7 +86,7 @@ def show(out: Console, answer: Answer) -> None:
     """Print for people; a line with - is in the first only, with + in the second only."""
     comparison, bytes_differ = answer.comparison, answer.bytes_differ
     for mark, found, style in (("-", answer.first, "red"), ("+", answer.second, "green")):
-        about = f"{found.name}  step {formats.count(found.step)}, {format_size(found.size)}"
+        about = f"{found.name}  step {screen.step_of(found.name)}, {format_size(found.size)}"
         out.print(Text(f"{mark} {about}", style=style), soft_wrap=True)
     _lines(out, "facts changed", _changes(comparison.facts))
     _lines(out, "tensors removed", [Text(f"- {t.name}  {kind(t)}", style="red") for t in comparison.removed])
@@ -131,8 +130,8 @@ def to_object(answer: Answer) -> dict[str, Any]:
     """What --json prints; null where --values was not given, or where one checkpoint has no such value."""
     a, b, comparison = answer.first, answer.second, answer.comparison
     return {
-        "first": {"name": str(a.name), "step": a.step, "size": a.size},
-        "second": {"name": str(b.name), "step": b.step, "size": b.size},
+        "first": {"name": str(a.name), "step": a.step or None, "size": a.size},
+        "second": {"name": str(b.name), "step": b.step or None, "size": b.size},
         "facts": _objects(comparison.facts),
         "removed": [t.name for t in comparison.removed],
         "added": [t.name for t in comparison.added],

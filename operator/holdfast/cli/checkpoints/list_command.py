@@ -76,7 +76,7 @@ def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None
 def cells(row: Row, now: datetime) -> list[Text]:
     """The cells of COLUMNS."""
     return [
-        Text(formats.count(row.name.step) if row.name.step else formats.NOTHING),  # its name may say no step
+        Text(screen.step_of(row.name)),
         Text(str(row.name.attempt)),
         Text(formats.span(now - row.at if row.at else None)),
         Text(format_size(row.size)),
@@ -95,7 +95,8 @@ def to_object(prefix: Prefix, listed: list[Row]) -> dict[str, Any]:
         "fence": {"attempt": fence.attempt, "podUID": fence.pod_uid} if fence else None,
         "mayBeTraining": rules.possible_writer(prefix.state) is not None,
         "handedOver": prefix.state.handed_over,
-        "completeAtStep": prefix.state.complete,
+        "complete": prefix.state.complete is not None,
+        "completeAtStep": prefix.state.complete or None,
         "logRecords": prefix.state.seq,
         "checkpoints": [
             {

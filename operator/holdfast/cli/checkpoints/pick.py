@@ -48,8 +48,10 @@ def select(prefix: Prefix, text: str) -> Selected:
 
 
 def _known(state: LogState) -> str:
-    steps = [str(c.step) for c in state.commits]
-    if not steps:
+    if not state.commits:
         return "nothing is committed there yet"
+    steps = [str(c.step) for c in state.commits if c.step]
+    if not steps:
+        return "no name of its checkpoints says a step"
     shown = steps if len(steps) <= 8 else [*steps[:2], "...", *steps[-5:]]
     return f"committed {'step' if len(steps) == 1 else 'steps'}: {', '.join(shown)}"

@@ -132,7 +132,8 @@ def show(out: Console, made: Plan) -> None:
     """Print what is deleted, and what is not named by the log but stays."""
     if made.items:
         rows = [
-            [Text(formats.count(i.step)), Text(format_size(i.size)), Text(str(i.name)), Text(i.why)] for i in made.items
+            [Text(screen.step_of(i.name)), Text(format_size(i.size)), Text(str(i.name)), Text(i.why)]
+            for i in made.items
         ]
         out.print(Fitting(COLUMNS, rows))
     else:
@@ -197,7 +198,13 @@ def to_object(prefix: Prefix, made: Plan, *, dry_run: bool) -> dict[str, Any]:
         "dryRun": dry_run,
         "size": made.size,
         "deleted": [
-            {"name": str(i.name), "step": i.step, "size": i.size, "committed": i.commit is not None, "why": i.why}
+            {
+                "name": str(i.name),
+                "step": i.name.step or None,
+                "size": i.size,
+                "committed": i.commit is not None,
+                "why": i.why,
+            }
             for i in made.items
         ],
         "kept": [{"name": str(kept.name), "why": kept.why} for kept in made.kept],

@@ -15,15 +15,27 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import error_console
 from holdfast_train.commitlog import records, rules
 from holdfast_train.commitlog.records import LogState
+from holdfast_train.format.names import CheckpointName
 
 
 def notes(lines: Iterable[str]) -> None:
     """Print notes for people on standard error, so that --json stays JSON."""
     for line in lines:
         error_console().print(Text.assemble(("note:  ", "yellow"), line))
+
+
+def step_of(name: CheckpointName) -> str:
+    """The step of a checkpoint for a cell; `formats.NOTHING` for one of a folder whose own name says no step."""
+    return formats.count(name.step or None)
+
+
+def which(name: CheckpointName) -> str:
+    """A checkpoint in a sentence: `step 1,000`, or its name if no step is known."""
+    return f"step {formats.count(name.step)}" if name.step else f"the checkpoint {name}"
 
 
 def heading(uri: str, state: LogState) -> list[Text]:
@@ -49,7 +61,8 @@ def _now(state: LogState) -> Text:
         return Text("no attempt of this job has raised its fence yet")
     last = state.rollbacks[-1] if state.rollbacks else None
     if last is not None and last.seq > state.fence.seq:
-        back = f"rolled back to step {last.step:,}" if last.to else "rolled back to the start"
+        to = f"step {last.step:,}" if last.step else "a checkpoint whose name says no step"
+        back = f"rolled back to {to}" if last.to else "rolled back to the start"
         return Text(f"{back}: {last.why}; no attempt may commit before the next fence")
     if rules.possible_writer(state) is None:
         return Text(f"attempt {state.fence.attempt} has handed over; no attempt may commit before the next fence")

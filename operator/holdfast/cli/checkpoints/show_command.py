@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.compare import kind
 from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
@@ -79,7 +80,7 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
     """Print a manifest for people."""
     at = datetime.fromisoformat(found.at)
     facts = {
-        "step": formats.count(found.step),
+        "step": screen.step_of(found.name),
         "attempt": str(found.attempt),
         "written": f"{formats.moment(at)} ({formats.ago(at, now)})",
         "job UID": found.job_uid,
@@ -166,7 +167,7 @@ def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]
     """What -o json prints: sizes in bytes."""
     return {
         "name": str(found.name),
-        "step": found.step,
+        "step": found.step or None,
         "attempt": found.attempt,
         "at": found.at,
         "jobUID": found.job_uid,

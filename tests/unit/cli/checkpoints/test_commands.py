@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import time
+import zipfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -358,3 +360,32 @@ def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
         done = holdfast(command, storage.uri)
         assert done.exit_code == 0, done.output
         assert "000000000030-a1" in done.output
+
+
+# Breaks if a command says step 0, which no name says, or cannot name such a checkpoint.
+def test_no_command_says_a_step_that_no_name_says(tmp_path: Path) -> None:
+    storage, outputs = FolderStorage(tmp_path / "job"), tmp_path / "outputs"
+    made = Checkpoints(storage, identity(1), Keep(9))
+    made.start("Auto")
+    commits = FolderCommits(made, storage, outputs)
+    outputs.mkdir()
+    for text in ("first", "second"):
+        with zipfile.ZipFile(outputs / "last.ckpt", "w") as archive:
+            archive.writestr("data", text)
+        commits.commit(next(iter(layouts.find(look(outputs)))))
+    older, newer = (str(commit.name) for commit in made.log.state.commits)
+    for args in (("show", storage.uri), ("diff", storage.uri, older, newer), ("list", storage.uri)):
+        done = holdfast(*args)
+        assert not re.search(r"(?i)step +0|^0 ", done.output, re.MULTILINE), done.output
+    unknown = holdfast("show", storage.uri, "500").output
+    assert "no name of its checkpoints says a step" in " ".join(unknown.split())
+    back = CliRunner().invoke(app, ["rollback", storage.uri, "--to", older, "--yes"]).output
+    assert "left behind: 1 checkpoint\n" in back
+    assert f"the next attempt continues from the checkpoint {older}" in " ".join(back.split())
+    assert "rolled back to a checkpoint whose name says no step" in holdfast("list", storage.uri).output
+    second = Checkpoints(storage, identity(2), Keep(9))
+    second.start("Auto")
+    second.complete(0)
+    listed = json.loads(holdfast("list", storage.uri, "--json").output)
+    assert (listed["complete"], listed["completeAtStep"]) == (True, None)
+    assert {checkpoint["step"] for checkpoint in listed["checkpoints"]} == {None}

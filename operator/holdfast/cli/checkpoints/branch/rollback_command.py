@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.branch.pin_command import committed
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import select
@@ -59,7 +60,7 @@ def rollback(
         _ask(target, yes=yes, can_ask=not at.is_for_programs)
         _carry_out(at, prefix.state, target)
     done = "would continue" if dry_run else "continues"
-    text = f"the next attempt {done} from step {formats.count(target.step)}" + (" (--dry-run)" if dry_run else "")
+    text = f"the next attempt {done} from {screen.which(target.name)}" + (" (--dry-run)" if dry_run else "")
     at.answer(to_object(prefix, target, left, fence, dry_run=dry_run), lambda out: out.print(text, markup=False))
 
 
@@ -80,10 +81,11 @@ def _target(prefix: Prefix, to: str) -> Commit:
 
 def _show(target: Commit, left: tuple[Commit, ...], fence: Fence | None) -> None:
     if left:
-        steps = ", ".join(formats.count(c.step) for c in left)
-        typer.echo(f"left behind: {len(left)} {'checkpoint' if len(left) == 1 else 'checkpoints'}, of step {steps}")
+        steps = ", ".join(formats.count(c.step) for c in left if c.step)
+        of = f", of step {steps}" if steps else ""
+        typer.echo(f"left behind: {len(left)} {'checkpoint' if len(left) == 1 else 'checkpoints'}{of}")
     else:
-        typer.echo(f"step {formats.count(target.step)} is the newest checkpoint: nothing is left behind")
+        typer.echo(f"nothing is left behind: no checkpoint is newer than {screen.which(target.name)}")
     if fence is not None:
         typer.echo(
             f"attempt {fence.attempt} may be training: it commits nothing after the rollback, and what it has trained "
@@ -99,7 +101,7 @@ def _ask(target: Commit, *, yes: bool, can_ask: bool) -> None:
         raise CliError(
             "nothing was rolled back: there is no terminal to ask on", hint="give --yes, or --dry-run to look first"
         )
-    typer.confirm(f"Continue from step {formats.count(target.step)}?", abort=True)
+    typer.confirm(f"Continue from {screen.which(target.name)}?", abort=True)
 
 
 def _carry_out(at: Opened, seen: LogState, target: Commit) -> None:
@@ -120,7 +122,7 @@ def to_object(
     return {
         "uri": prefix.uri,
         "dryRun": dry_run,
-        "to": {"name": str(target.name), "step": target.step},
-        "left": [{"name": str(c.name), "step": c.step} for c in left],
+        "to": {"name": str(target.name), "step": target.step or None},
+        "left": [{"name": str(c.name), "step": c.step or None} for c in left],
         "fencedAttempt": None if fence is None else fence.attempt,
     }
