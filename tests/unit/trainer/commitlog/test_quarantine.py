@@ -179,3 +179,16 @@ def test_an_unreachable_storage_is_not_corruption() -> None:
     storage.before = down
     with pytest.raises(StorageUnreachableError):
         restore_whole(second)
+
+
+def test_a_broken_one_whose_name_says_no_step_is_called_by_its_name() -> None:
+    """Breaks if step 0 is said of it."""
+    storage, said = MemoryStorage(), list[str]()
+    save(attempt(storage, identity(1)), 0)
+    damage(storage, 0)
+    second = Checkpoints(storage, identity(2), Keep(last=3), said.append)
+    second.start("Auto")
+    with pytest.raises(NoCheckpointError, match=r"checkpoint named 0{12}-a1-\w+ is broken"):
+        restore_whole(second)
+    assert said
+    assert not any("step 0" in text for text in said)
