@@ -51,7 +51,8 @@ class Noting(ModelCheckpoint):
 
 
 torch.manual_seed(0)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8 * 15, 4)), batch_size=8)
+# Ten batches are an epoch: inside one, Lightning does not resume at the batch, but at the first one.
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8 * 10, 4)), batch_size=8)
 found = sorted(folder.glob("exp/version_*/checkpoints/*.ckpt"), key=lambda path: path.stat().st_mtime)
 options: dict[str, Any] = {"accelerator": "cpu", "enable_model_summary": False, "log_every_n_steps": 5}
 trainer = Trainer(
