@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,11 @@ def test_keep_leaves_the_probes(api: FakeApi, file: str) -> None:
 
 # Breaks if a signal ends the command before the probes are removed.
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_signal_removes_the_probes(api: FakeApi, file: str, number: signal.Signals) -> None:
+def test_a_signal_removes_the_probes(
+    api: FakeApi, file: str, number: signal.Signals, request: pytest.FixtureRequest
+) -> None:
+    if number == signal.SIGHUP:  # under nohup this process ignores it, and so would the command
+        request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))
     world = World(api, {"vit-probe-spot": ACQUIRING})
     world.on_create = lambda: os.kill(os.getpid(), number)
     result = probe(file, "--tier", "spot", code=130)
