@@ -162,6 +162,12 @@ def check_books(cluster: Cluster, operator: OperatorProcess, job: Job, done: Raw
     assert operator.metric("holdfast_job_goodput_ratio", **of_job) == float(done["ledger"]["goodput"])
 
 
+def is_quiet(cluster: Cluster, expression: str, end: float) -> bool:
+    """Whether an alert has no value at the end. One scrape that was late on a busy machine makes a series absent."""
+    moments = (end, end - 20, end - 40) if expression.lstrip().startswith("absent(") else (end,)
+    return any(not has_values(cluster, expression, moment, moment) for moment in moments)
+
+
 def check_pictures(cluster: Cluster, start: float, folder: Path) -> None:
     """No query errs, and what is empty is on a list here, which names nothing else."""
     end = wait_for_end(cluster, start)
@@ -174,7 +180,7 @@ def check_pictures(cluster: Cluster, start: float, folder: Path) -> None:
     sometimes = {who for who, asked in series.items() if asked & SOMETIMES}
     found = {
         "panels": {one.who for one in of_dashboards() if not has_values(cluster, one.plain(seconds), start, end)},
-        "alerts": {one.who for one in alerts if not has_values(cluster, one.expr, end, end)},
+        "alerts": {one.who for one in alerts if is_quiet(cluster, one.expr, end)},
         "series": absent,
         "of pint": {(who, problem) for who, problem in pint_online(cluster, folder) if who not in sometimes},
     }
