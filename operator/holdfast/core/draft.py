@@ -190,7 +190,7 @@ class Draft:
         there = pods_by_rank(snapshot.pods, attempt)
         promised = self._promised(attempt) if attempt.nodes == 1 else self._promised_beside_others(attempt)
         shuns = sorted(suspects(snapshot).keys() - set(attempt.avoid_nodes))
-        # Only while others train: with them, a new pod would wait in vain for imports that its program makes anyway.
+        # Only while others train. Otherwise the others wait for this pod, and its program imports these modules itself.
         imports = known_imports(snapshot.members.values()) if self.status.successor is attempt else ()
         for rank in fresh_ranks(attempt):
             if rank not in there or attempt.nodes == 1:

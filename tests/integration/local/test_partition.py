@@ -85,7 +85,7 @@ def _folder(cluster: Cluster, namespace: str, name: str) -> Path:
 
 
 class Log:
-    """What a pod writes, read from the file: the log of a node that is cut off is not to be had by kubectl."""
+    """What a pod writes, read from the file: kubectl cannot read the log of a node that is cut off."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "main.log"

@@ -136,7 +136,7 @@ class ArrayData:
             return self._labels[begin : begin + size].astype(np.int64)
         tokens = next(iter(inputs.values())).astype(np.int64)
         targets = np.full_like(tokens, IGNORED)
-        targets[:, :-1] = tokens[:, 1:]  # the token at a place is to be foretold by what is before it
+        targets[:, :-1] = tokens[:, 1:]  # the token at a place is to be predicted from what is before it
         return targets
 
 

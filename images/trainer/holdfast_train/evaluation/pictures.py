@@ -54,7 +54,7 @@ class PictureData:
         """See `Data`."""
         layout_of(task)
         if task.kind != "classes":
-            raise EvaluationError(f"{self.place} has pictures, and the model foretells tokens; give it arrays")
+            raise EvaluationError(f"{self.place} has pictures, and the model predicts tokens; give it arrays")
         self._numbers(task)
         _scaling(task)
         return {}

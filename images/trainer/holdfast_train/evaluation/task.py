@@ -1,4 +1,4 @@
-"""What a package's model is asked: to name a class, or to foretell the next token. It follows from the problem."""
+"""What a package's model is asked: to name a class, or to predict the next token. It follows from the problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

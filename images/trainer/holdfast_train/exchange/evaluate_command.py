@@ -30,7 +30,7 @@ JSON: Final = "evaluation.json"
 PAGE: Final = "evaluation.html"
 EVALUATE: Final = """\
 Run packages of models over new data: accuracy by class, confusion, calibration and the worst examples; for models that
-foretell tokens, loss and perplexity; or a score of your own. All variants are compared by size, time and score, and the
+predict tokens, loss and perplexity; or a score of your own. All variants are compared by size, time and score, and the
 report says which one ships. Variants of ONNX need no torch.
 
 examples:

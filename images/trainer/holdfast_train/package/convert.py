@@ -96,7 +96,7 @@ def _named(option: str, texts: Sequence[str], allowed: set[str], needed: str) ->
 
 
 def filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """The words with values for the names in braces. A value stays one word, whatever is in it."""
+    """The words with values for the names in braces. A value stays one word, also if it contains blanks."""
     return [_PLACE.sub(lambda found: values[found[1]], word) for word in words]
 
 

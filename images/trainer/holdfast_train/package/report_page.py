@@ -1,45 +1,27 @@
 """report.html of a package: README.md with bars, for a browser. One file, which runs no script and loads nothing.
 
-Every text may come from a stranger, and is escaped. The rule for the browser allows this one style and nothing else.
+Every text may come from a stranger, and is escaped. The rule for the browser allows this one style, and pictures that
+are inside of the file.
 """
 
-import base64
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from html import escape
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
+
+from holdfast_train.pages.document import document as page
 
 __all__ = ["report_page"]
 
-SHELL: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-{digest}'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-{sections}
-</main>
-</body>
-</html>
-"""
+STYLE: Final = Path(__file__).with_name("report_page.css")
 MOST_METRICS: Final = 12
 
 
 def report_page(document: Mapping[str, Any], failed: Mapping[str, str]) -> str:
     """The page. `failed`: variants that are not in the package, or are marked as failed, with the reason."""
-    style = resources.files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     parts = [_heading(document), _variants(document), *([_failures(failed)] if failed else []), _problem(document)]
-    sections = "\n".join(f"<section>{part}</section>" for part in [*parts, _made(document)])
-    return SHELL.format(digest=digest, title=_text(document["name"]), style=style, sections=sections)
+    return page(" ".join(document["name"].split()), [*parts, _made(document)], STYLE)
 
 
 def _heading(document: Mapping[str, Any]) -> str:

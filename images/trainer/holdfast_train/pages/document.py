@@ -11,6 +11,7 @@ from typing import Final
 
 __all__ = ["document", "write_whole"]
 
+STYLE: Final = Path(__file__).with_name("page.css")
 SHELL: Final = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -31,12 +32,15 @@ SHELL: Final = """<!DOCTYPE html>
 """
 
 
-def document(title: str, sections: Iterable[str]) -> str:
-    """The whole page. `sections`: HTML. The browser runs no script of it, and asks nothing of any network."""
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    sealed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+def document(title: str, sections: Iterable[str], style: Path = STYLE) -> str:
+    """The whole page. `sections`: HTML. `style`: its style sheet.
+
+    The browser runs no script of it, and asks nothing of any network.
+    """
+    rules = style.read_text(encoding="utf-8")
+    sealed = base64.b64encode(hashlib.sha256(rules.encode()).digest()).decode()
     body = "\n".join(f"<section>{section}</section>" for section in sections if section)
-    return SHELL.format(hash=f"'sha256-{sealed}'", title=escape(title), style=style, sections=body)
+    return SHELL.format(hash=f"'sha256-{sealed}'", title=escape(title), style=rules, sections=body)
 
 
 def write_whole(path: Path, text: str) -> None:

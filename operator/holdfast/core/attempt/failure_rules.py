@@ -52,7 +52,7 @@ def _fits(rule: FailureRule, end: End) -> bool:
 def contains(text: str, wanted: str) -> bool:
     """True if `text` contains `wanted`, in which * stands for any text, also none.
 
-    The time grows with the length of the text, whatever a user asks for; that of a regular expression may not.
+    A search takes a time that grows with the length of the text. That of a regular expression can grow much faster.
     """
     place = 0
     for part in wanted.split("*"):

@@ -29,8 +29,8 @@ def is_ready(member: Member, attempt: int, now: datetime) -> bool:
 def may_meet(turn: Turn) -> World | None:
     """The address and the port if every launcher is ready and the programs were not started yet.
 
-    The address is the one of rank 0's pod, whatever its launcher says. A successor that will take over pods of the
-    current attempt waits until that one is over.
+    The address comes from rank 0's pod in the cluster, and never from what its launcher says. A successor that will
+    take over pods of the current attempt waits until that one is over.
     """
     attempt = turn.attempt
     if attempt.nodes == 1 or attempt.world is not None:

@@ -123,7 +123,7 @@ def _severity(member: Member) -> float:
 
 
 def _has_trouble(member: Member) -> bool:
-    """True if the pod waits in vain: somebody has deleted it, or a container cannot start."""
+    """True if the pod will never run: somebody has deleted it, or a container cannot start."""
     pod = member.pod
     if pod is None or member.sight not in (Sight.PENDING, Sight.PLACED):
         return False

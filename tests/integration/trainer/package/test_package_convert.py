@@ -94,7 +94,7 @@ def test_without_a_worker_it_is_not_tested_and_is_not_opened(tmp_path: Path) -> 
         load(tmp_path / "net")
 
 
-# Breaks if the worker of another program is not understood, or believed whatever it answers.
+# Breaks if answers of a worker in another program cannot be read, or if a wrong answer passes.
 def test_a_worker_tests_it(tmp_path: Path) -> None:
     good = made(tmp_path / "good", words(COPY, "{onnx}", "{out}"), words(WORKER, "{file}", "1"))
     assert good.package.variants["chip"]["tested"]["passed"] is True

@@ -140,7 +140,7 @@ def test_to_a_folder_here(cluster: Cluster, stored: FolderStorage, tmp_path: Pat
     assert "exists already" in holdfast(*ARGS, "--to", str(tmp_path / "here")).output
 
 
-# Breaks if a job that completed counts as a package, whatever is in the storage.
+# Breaks if the command believes a completed job without looking for the package in the storage.
 def test_a_job_that_completed_without_a_package(cluster: Cluster, stored: FolderStorage) -> None:
     result = holdfast(*ARGS)
     assert result.exit_code == ExitCode.NOT_FOUND

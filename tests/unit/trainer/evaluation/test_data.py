@@ -53,7 +53,7 @@ def test_what_does_not_fit(arrays: dict[str, np.ndarray], said: str) -> None:  #
         ArrayData("data.npz", arrays).fit(TASK)
 
 
-# Breaks if a token is to be foretold from itself, or if the last one of a window has a target.
+# Breaks if a token is to be predicted from itself, or if the last one of a window has a target.
 def test_targets_of_tokens_are_the_next_ones() -> None:
     data = ArrayData("x", {"x": np.array([[1, 2, 3]])})
     assert data.fit(TOKENS) == {"t": 3}
