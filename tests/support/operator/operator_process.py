@@ -104,7 +104,7 @@ class OperatorProcess:
             health = self.health()
             return bool(health.get("leading") and health.get("serving"))
 
-        wait_for(ready, timeout, f"the operator to lead\n{self.log_tail()}")
+        wait_for(ready, timeout, lambda: f"the operator to lead\n{self.log_tail()}")
 
     @property
     def running(self) -> bool:
@@ -116,7 +116,7 @@ class OperatorProcess:
         """How it ended; None while it runs."""
         return self._process.poll() if self._process else None
 
-    def stop(self, timeout: float = 20) -> int:
+    def stop(self, timeout: float = 60) -> int:
         """SIGTERM, and wait; its exit code."""
         if self._process is None:
             return 0
@@ -143,7 +143,7 @@ class OperatorProcess:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = 60) -> int:
         """Wait for its end; its exit code."""
         assert self._process is not None
         try:
