@@ -234,6 +234,7 @@ BODIES = st.fixed_dictionaries(
     optional={
         "step": COUNTS, "steps": COUNTS, "loss": NUMBERS, "samplesPerSecond": NUMBERS, "secondsPerStep": NUMBERS,
         "metrics": st.dictionaries(st.sampled_from(["a", "b/c", "x" * 64]), NUMBERS), "slowRanks": SLOW_RANKS,
+        "dataWait": NUMBERS, "peakMemory": COUNTS,
         "saveError": st.text(max_size=256), "memoryWarning": st.text(max_size=256),
     },
 )  # fmt: skip

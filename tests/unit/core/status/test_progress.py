@@ -54,6 +54,15 @@ def settled_before(seconds):
     return job(first.status)
 
 
+# Breaks if the peak is lost with a pod that reports none, or an attempt that has ended still waits for data.
+def test_memory_stays_and_the_wait_for_data_does_not():
+    known = Progress(peak_memory=5 << 30, data_wait="0.4", updated_at=at(-60))
+    after = take(before=known, data_wait="0.1").status.progress
+    assert (after.peak_memory, after.data_wait) == (5 << 30, "0.1")
+    after = take(before=known, peak_memory=6 << 30).status.progress
+    assert (after.peak_memory, after.data_wait) == (6 << 30, None)
+
+
 @pytest.mark.parametrize(("age", "slot", "written"), [(14, True, False), (15, True, True), (15, False, False)])
 def test_progress_alone_is_written_at_most_every_interval(age, slot, written):
     given = settled_before(age)
