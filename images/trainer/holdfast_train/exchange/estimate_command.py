@@ -149,9 +149,9 @@ def _show(found: Estimate, accelerators: Sequence[tuple[str, int]]) -> None:
         texts = (NOTHING if size is None else format_size(size) for size in cells)
         _print("  ".join(f"{text:>11}" for text in (row.batch or NOTHING, *texts)))
     _print(
-        f"\npeak: what the tensors of one process occupy when it is most, as torch.cuda.max_memory_allocated counts.\n"
-        f"The margin is an assumption: {format_size(MARGIN_BYTES)} for the context of CUDA and its libraries, and "
-        f"{MARGIN_SHARE:.0%} for\nwhat the allocator cannot use."
+        f"\npeak: what the tensors of one process occupy when it is most, as torch.cuda.max_memory_allocated counts\n"
+        f"margin, an assumption: {format_size(MARGIN_BYTES)} for the context and the libraries of CUDA, and "
+        f"{MARGIN_SHARE:.0%} for what the allocator cannot use"
     )
     for name, memory in accelerators:
         said = [
