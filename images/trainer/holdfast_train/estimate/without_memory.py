@@ -52,13 +52,19 @@ class Books:
         self._tracker.track_external(model)
 
     def peak(self) -> Peak:
-        """The peak of the newest block."""
+        """The peak of the newest block. NotKnownError if torch has other names for kinds of memory."""
         found = {device.type: snapshot for device, snapshot in self._tracker.get_tracker_snapshot("peak").items()}
         accelerators = [kind for kind in found if kind not in ("cpu", "meta")]
-        named = {getattr(kind, "value", kind): size for kind, size in found[(accelerators or ["cpu"])[0]].items()}
-        parameters = named["Parameter"] + named["Buffer"]
-        kept = parameters + named["Gradient"] + named["Optstate"]
-        return Peak(parameters, named["Gradient"], named["Optstate"], named["Total"] - kept)
+        newest = found.get((accelerators or ["cpu"])[0])
+        if newest is None:
+            return Peak(0, 0, 0, 0)
+        named = {getattr(kind, "value", kind): size for kind, size in newest.items()}
+        try:
+            parameters, gradients = named["Parameter"] + named["Buffer"], named["Gradient"]
+            optimizer, total = named["Optstate"], named["Total"]
+        except KeyError as error:
+            raise _not_known(f"no kind of memory is named {error}") from error
+        return Peak(parameters, gradients, optimizer, total - parameters - gradients - optimizer)
 
 
 @contextmanager
@@ -91,18 +97,25 @@ def _made() -> tuple[Any, Any]:
         mode.fake_tensor_converter.meta_converter.tensor_memo.clear()
         return mode, _tracker(books.MemTracker)
     except (ImportError, AttributeError, TypeError) as error:
-        raise NotKnownError(
-            f"torch {torch.__version__} does not have what an estimate needs ({error}); estimates are tested with "
-            f"torch {TESTED}"
-        ) from error
+        raise _not_known(str(error)) from error
+
+
+def _not_known(why: str) -> NotKnownError:
+    return NotKnownError(
+        f"torch {torch.__version__} does not have what an estimate needs ({why}); it is tested with torch {TESTED}"
+    )
 
 
 def _tracker(base: Any) -> Any:
     """A MemTracker without its statistics of modules: with them, it refuses a module that is called twice in a step."""
 
+    original = base._pre_fw_hook
+
     def pre_fw_hook(self: Any, module: nn.Module, inputs: Any) -> None:
         if module in self.memory_tracking and not self._mod_tracker.is_bw:
             del self.memory_tracking[module]
-        base._pre_fw_hook(self, module, inputs)
+        original(self, module, inputs)
 
-    return type("Tracker", (base,), {"_pre_fw_hook": pre_fw_hook})()
+    tracker = type("Tracker", (base,), {"_pre_fw_hook": pre_fw_hook})()
+    _ = tracker.memory_tracking, tracker._mod_tracker.is_bw  # AttributeError now, and not in a step
+    return tracker

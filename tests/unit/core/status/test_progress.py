@@ -114,10 +114,11 @@ def test_a_finished_job_has_no_eta():
         snapshot(
             job(status(RUNNING), goal={"steps": 1000}),
             ended(1, 0, verdict("completed", "Exited")),
-            reports=[stepped(seconds_per_step="1")],
+            reports=[stepped(seconds_per_step="1", data_wait="0.4")],
         )
     )
     assert (decision.status.progress.eta, decision.status.progress.samples_per_second) == (None, None)
+    assert decision.status.progress.data_wait is None
 
 
 def test_a_checkpoint_is_remembered():

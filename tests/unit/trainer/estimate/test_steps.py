@@ -1,5 +1,6 @@
 """Steps without memory, compared with what torch's real allocator does; and what cannot be run without values."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,15 @@ def test_inference_is_that_of_a_real_allocator(program: Any, options: tuple[str,
     assert found is not None
     assert found.total == pytest.approx(allocated(run), rel=0.05)
     assert (found.gradients, found.optimizer) == (0, 0)
+
+
+# Breaks if inference is computed as in training, where dropout keeps a mask of each activation.
+def test_inference_is_not_training() -> None:
+    modes: list[bool] = []
+    model, step = net()
+    model.register_forward_hook(lambda module, *_: modes.append(module.training))
+    assert inference(lambda: (model, step)) is not None
+    assert modes == [False]
 
 
 def test_a_problem_says_enough_for_inference() -> None:
@@ -170,6 +180,7 @@ def test_nothing_stays() -> None:
     training(net)
     inference(net)
     assert torch.utils.swap_tensors is swap
+    assert not logging.getLogger("torch._subclasses.fake_tensor").disabled
     model = nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(3, 2)).sum().backward()
@@ -187,6 +198,22 @@ def test_a_torch_without_the_private_api(monkeypatch: pytest.MonkeyPatch, missin
     monkeypatch.delattr(books if missing == "MemTracker" else fake, missing)
     with pytest.raises(NotKnownError, match=f"does not have what an estimate needs .*{missing}"):
         training(net)
+
+
+# Breaks if torch names a kind of memory otherwise, and the user reads of a KeyError in a line of the program.
+def test_a_torch_with_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed._tools.mem_tracker as books
+
+    def snapshot(*_: object) -> dict[torch.device, dict[str, int]]:
+        return {torch.device("cpu"): {"Weights": 5, "Total": 5}}
+
+    monkeypatch.setattr(books.MemTracker, "get_tracker_snapshot", snapshot)
+    with pytest.raises(NotKnownError, match="no kind of memory is named 'Parameter'"):
+        training(net)
+
+
+def test_a_step_without_tensors() -> None:
+    assert training(lambda: (nn.Identity(), lambda: None)) == Peak(0, 0, 0, 0)
 
 
 # Breaks if a kind of memory has another name in torch, and its bytes move to another column without a word.
