@@ -18,12 +18,13 @@ def data_words(share: float) -> str:
 
 
 def line(job: TrainingJob) -> Text | None:
-    """The peak of memory, and the wait for data, on one line; None if neither is known."""
+    """The wait for data, and the peak of memory, on one line; None if neither is known."""
     progress, parts = job.status.progress, list[Text]()
-    if progress.peak_memory:
-        parts.append(Text.assemble(("memory    ", "dim"), f"{format_size(progress.peak_memory)} of an accelerator"))
     share = formats.number(progress.data_wait)
     if share is not None and 0 <= share <= 1:
         style = "yellow" if share >= STARVED else ""
-        parts.append(Text.assemble(("data      " if not parts else "data  ", "dim"), (data_words(share), style)))
+        parts.append(Text.assemble(("data      ", "dim"), (data_words(share), style)))
+    if progress.peak_memory:
+        label = "memory  " if parts else "memory    "
+        parts.append(Text.assemble((label, "dim"), f"{format_size(progress.peak_memory)} of an accelerator"))
     return Text("   ").join(parts) if parts else None

@@ -21,7 +21,7 @@ def job(**progress: Any) -> Any:
 @pytest.mark.parametrize(
     ("progress", "said"),
     [
-        (HUNGRY, f"memory    12.0 GiB of an accelerator   data  {ADVICE}"),
+        (HUNGRY, f"data      {ADVICE}   memory  12.0 GiB of an accelerator"),
         ({"dataWait": "0.2"}, "data      waits 20% of each step for data: more loader workers, or more cpu"),
         ({"dataWait": "0.19"}, "data      waits 19% of each step for data"),  # a fed one gets no advice
         ({"peakMemory": 1 << 29}, "memory    512.0 MiB of an accelerator"),
