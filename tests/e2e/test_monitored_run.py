@@ -36,6 +36,7 @@ EMPTY_PANELS = {
     "holdfast-fleet: Jobs that use their GPUs least [2]": NO_GPU,
     "holdfast-fleet: Jobs that use their GPUs least [3]": NO_GPU,
     "holdfast-job: Checkpoint size": "a checkpoint with tensors: this program has none",
+    "holdfast-job: Peak memory of an accelerator": "a program whose tensors are on a GPU",
     "holdfast-job: GPU busy": NO_GPU,
     "holdfast-job: Tensor cores": NO_GPU,
     "holdfast-job: GPU memory": NO_GPU,
@@ -98,9 +99,8 @@ def submit(cluster: Cluster, namespace: str, pool: Pool) -> Job:
     tiers = [pool.tier(kind, acquireTimeout="1s", pricePerNodeHour=price) for kind, price in PRICES.items()]
     tiers[0]["acquireTimeout"] = "5s"  # two scrapes at least see that it waits
     profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": "grid"}}
-    manifest = job_manifest(
-        cluster, namespace, "job", [], stub("--step-seconds", 0.05, "--accuracy"), goal={"steps": 700}
-    )
+    program = stub("--step-seconds", 0.04, "--data-seconds", 0.01, "--accuracy")
+    manifest = job_manifest(cluster, namespace, "job", [], program, goal={"steps": 700})
     deadline = format_time((datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0))
     manifest["spec"]["capacity"] = {"profile": "grid", "deadline": deadline, "budget": "100000"}
     manifest["spec"]["checkpoint"]["every"] = "1s"

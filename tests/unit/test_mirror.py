@@ -99,6 +99,11 @@ ELSEWHERE = (
     Elsewhere("trainer/evaluation", "errors", EXCEPTIONS, "tests/unit/trainer/evaluation"),
     Elsewhere("trainer/evaluation", "comparison task", "of variants", "tests/unit/trainer/evaluation/test_measure.py"),
     Elsewhere("trainer/evaluation", "as_page", TYPED, "tests/unit/trainer/exchange/test_evaluate_command.py"),
+    Elsewhere("trainer/estimate", "errors", EXCEPTIONS, "tests/unit/trainer/estimate/test_steps.py"),
+    Elsewhere(
+        "trainer/estimate", "document without_memory", "parts of steps", "tests/unit/trainer/estimate/test_steps.py"
+    ),
+    Elsewhere("trainer/exchange", "user_function", TYPED, "tests/unit/trainer/exchange/test_estimate_command.py"),
     Elsewhere("trainer/examples", "images", "pictures", "tests/unit/trainer/examples/test_vision_transformer.py"),
     Elsewhere("trainer/exchange", "package_command", TYPED, "tests/integration/trainer/package/test_package.py"),
     Elsewhere(

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+from holdfast_train.accelerator_memory import peak_memory
+from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
 
 __all__ = ["Progress"]
@@ -30,6 +32,8 @@ class Progress:
         self.save_error: str | None = None  # one line; None after a save has succeeded again
         self.folder = False  # True in the writer of checkpoint.folder, which knows checkpoints and no steps
         self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
+        self.data = DataShare()
+        self.ranks_peak: int | None = None  # memory of an accelerator, in bytes, of the rank that had most
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
 
     @property
@@ -66,5 +70,11 @@ class Progress:
         if is_first:
             self.first_step = (step, time.monotonic())
         self.step = step
+        self.data.end_step()
         self._beat()
         return is_first
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most memory of an accelerator that a rank had, in bytes; None if no rank has one."""
+        return max((peak for peak in (peak_memory(), self.ranks_peak) if peak), default=None)

@@ -100,6 +100,11 @@ class Progress(Model):
     """Other metrics that the program reports."""
     seconds_per_step: Number | None = None
     """Seconds per step at the current pace, a decimal string."""
+    data_wait: Number | None = None
+    """Share of the newest steps' time that the program waits for data, 0 to 1, a decimal string. Of rank 0."""
+    peak_memory: Step | None = None
+    """Most memory of an accelerator that the tensors of the program had at one time, in bytes, without caches. Of
+    several ranks, that of the one that had most."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -28,12 +29,19 @@ def _decimal(text: str) -> str:
     raise ValueError(f"{text!r} is not a decimal number such as 2.113 or 1e-3")
 
 
+def _share(text: str) -> str:
+    if 0 <= Fraction(_decimal(text)) <= 1:
+        return text
+    raise ValueError(f"{text!r} is not a share; allowed: 0 to 1")
+
+
 def _loss(text: str) -> str:
     return _NOT_FINITE.get(text.lower()) or _decimal(text)
 
 
 Decimal = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_decimal)]
 Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
+Share = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_share)]
 Step = Annotated[int, Field(ge=0, le=EXACT)]
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
 MetricName = Annotated[str, Field(pattern=f"^{METRIC_NAME.pattern}$")]
@@ -124,6 +132,8 @@ class ProgressBody(_Part):
     loss: Loss | None = None
     samples_per_second: Decimal | None = None
     seconds_per_step: Decimal | None = None
+    data_wait: Share | None = None
+    peak_memory: Step | None = None  # bytes
     metrics: Annotated[dict[MetricName, Loss], Field(max_length=MAX_METRICS)] = {}
     fenced: bool = False
     resumed_from: Resumed | None = None

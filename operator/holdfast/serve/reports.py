@@ -155,6 +155,8 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         loss=body.loss if body.loss is not None else before.loss if before else None,
         samples_per_second=body.samples_per_second,
         seconds_per_step=body.seconds_per_step,
+        data_wait=body.data_wait,
+        peak_memory=body.peak_memory if body.peak_memory is not None else before.peak_memory if before else None,
         metrics=tuple(islice({**(dict(before.metrics) if before else {}), **body.metrics}.items(), MAX_METRICS)),
         fenced=body.fenced or bool(before and before.fenced),
         resumed_step=resumed,

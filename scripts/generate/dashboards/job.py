@@ -115,6 +115,10 @@ PROGRESS = (
            "not training", Query(pace(where=CHOSEN), JOB), decimals=2),
     curves("Samples a second", "Samples that the program reports.", "none", "no samples were reported",
            one("holdfast_job_samples_per_second"), decimals=1),
+    curves("Waiting for data", "Share of a step's time that the program waits for data. High: more loader workers, or "
+           "more cpu.", "percentunit", "not told by the program", one("holdfast_job_data_wait_ratio"), **SHARE),
+    curves("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on the "
+           "accelerator that had most.", "bytes", "no accelerator", one("holdfast_job_peak_memory_bytes"), min=0),
     curves("Time left over time", "Time for the remaining steps at the present pace, while the job trains.", "s",
            "not training", Query(time_left(where=CHOSEN), JOB)),
     curves("Steps that are not saved", "Steps since the newest checkpoint: what a loss without notice costs.", "none",

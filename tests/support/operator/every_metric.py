@@ -39,6 +39,8 @@ def job_with_everything(version: int = 1) -> dict[str, Any]:
             "eta": AT,
             "samplesPerSecond": "9",
             "secondsPerStep": "0.5",
+            "dataWait": "0.25",
+            "peakMemory": 5 << 30,
             "metrics": [{"name": "accuracy", "value": "0.9"}],
         },
         checkpoint={"step": 40, "uri": "s3://b/p", "bytes": 9, "committedAt": AT},

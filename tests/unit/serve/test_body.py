@@ -23,6 +23,12 @@ def test_metrics() -> None:
     assert ProgressBody.model_validate(GOOD).metrics == {}
 
 
+def test_memory_and_data() -> None:
+    found = ProgressBody.model_validate({**GOOD, "dataWait": "0.412", "peakMemory": 5 << 30})
+    assert (found.data_wait, found.peak_memory) == ("0.412", 5 << 30)
+    assert ProgressBody.model_validate({**GOOD, "dataWait": None}).peak_memory is None  # as an older program
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -40,6 +46,15 @@ def test_metrics() -> None:
         {"metrics": {f"m{n}": "1" for n in range(17)}},
         {"samplesPerSecond": "nan"},
         {"secondsPerStep": "1_000"},
+        {"dataWait": "1.01"},
+        {"dataWait": "-0.1"},
+        {"dataWait": "1e9999"},
+        {"dataWait": "nan"},
+        {"dataWait": 0.4},
+        {"peakMemory": -1},
+        {"peakMemory": 2**53},
+        {"peakMemory": 1.5},
+        {"peakMemory": "5Gi"},
         {"step": -1},
         {"step": 2**53},
         {"step": "x"},

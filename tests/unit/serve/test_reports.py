@@ -43,6 +43,14 @@ def desk() -> Desk:
     return desk
 
 
+# Breaks if a report without a figure, as the one that a program sends at its end, clears the peak of its memory.
+def test_the_peak_of_memory_stays_and_the_wait_for_data_does_not(desk: Desk) -> None:
+    desk.say(step=4, peakMemory=5 << 30, dataWait="0.4")
+    assert (desk.report.peak_memory, desk.report.data_wait) == (5 << 30, "0.4")
+    desk.say(step=5)
+    assert (desk.report.peak_memory, desk.report.data_wait) == (5 << 30, None)
+
+
 # Breaks if a program that uses the library is taken for one without, because something in it speaks to the launcher.
 def test_the_library_counts_more_than_the_relay() -> None:
     desk = Desk()
@@ -234,6 +242,7 @@ BODIES = st.fixed_dictionaries(
     optional={
         "step": COUNTS, "steps": COUNTS, "loss": NUMBERS, "samplesPerSecond": NUMBERS, "secondsPerStep": NUMBERS,
         "metrics": st.dictionaries(st.sampled_from(["a", "b/c", "x" * 64]), NUMBERS), "slowRanks": SLOW_RANKS,
+        "dataWait": NUMBERS, "peakMemory": COUNTS,
         "saveError": st.text(max_size=256), "memoryWarning": st.text(max_size=256),
     },
 )  # fmt: skip

@@ -110,10 +110,11 @@ class ElasticSampler:
     def loader(self, dataset: Any, **options: Any) -> Any:
         """A torch DataLoader over `dataset` in this order. `options` are passed to DataLoader.
 
-        The same as DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()).
+        The same as DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()); also, a
+        `Run` reports for which share of a step it waits for this loader.
         """
-        data = importlib.import_module("torch.utils.data")
-        return data.DataLoader(self.seeded(dataset), batch_sampler=self, generator=self.generator(), **options)
+        timed = importlib.import_module("holdfast_train.data.timed_loader")
+        return timed.TimedLoader(self.seeded(dataset), batch_sampler=self, generator=self.generator(), **options)
 
     def seeded(self, dataset: Any) -> SeededDataset:
         """`dataset` with random numbers that depend on seed, epoch and sample alone: see `SeededDataset`."""

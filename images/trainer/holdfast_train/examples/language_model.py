@@ -10,8 +10,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -286,6 +287,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if dist.is_initialized():
         dist.destroy_process_group()
     return 0
+
+
+def training(*arguments: str, batch: int | None = None) -> tuple[nn.Module, Callable[[], object]]:
+    """For `holdfast-train estimate`: the model, and a step. `arguments`: the options of the training."""
+    options = parse([*arguments, *([] if batch is None else [f"--batch={batch}"])])
+    trainer = Trainer(options, torch.device("cpu"), 0, 1)
+    return trainer.model, partial(trainer.step, 0)
 
 
 if __name__ == "__main__":

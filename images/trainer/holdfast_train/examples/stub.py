@@ -1,11 +1,12 @@
 """A trainer without torch, for tests. It steps, saves, leaves and fails on demand, with the code of a real trainer."""
 
 import argparse
+import itertools
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast_train import Run
@@ -49,11 +50,19 @@ class SlowBytes:
         self._data = bytes(state["data"])
 
 
+def _batches(seconds: float) -> Iterator[int]:
+    """Numbers from 0 on, each of which takes `seconds`."""
+    for number in itertools.count():
+        time.sleep(seconds)
+        yield number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m holdfast_train.examples.stub", description=__doc__)
     parser.add_argument("--steps", type=int, default=None, help="the goal (default: HOLDFAST_GOAL_STEPS, or 200)")
     parser.add_argument("--start-seconds", type=float, default=0.0, help="seconds before the run starts")
     parser.add_argument("--step-seconds", type=float, default=0.05, help="seconds of a step")
+    parser.add_argument("--data-seconds", type=float, default=None, help="also wait so long for data in each step")
     parser.add_argument("--save-seconds", type=float, default=0.0, help="extra seconds of a save")
     parser.add_argument("--bytes", type=int, default=1024, help="bytes of the state")
     parser.add_argument("--fail-at", type=int, default=None, metavar="STEP", help="raise an exception at this step")
@@ -81,7 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Run(counter=counter, state=state) as run:
         if options.ignore_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        batches = None if options.data_seconds is None else iter(run.waiting(_batches(options.data_seconds)))
         for step in run.steps(goal):
+            if batches is not None:
+                next(batches)
             if step == options.fail_at and failing:
                 raise RuntimeError(f"the stub was told to fail at step {step}")
             if step == options.exit_at and failing:

@@ -10,8 +10,9 @@ place of a class token.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -79,6 +80,15 @@ class VisionTransformer(nn.Module):
         return out
 
 
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> Tensor:
+    """Train one step. Return the loss, on the device."""
+    loss = F.cross_entropy(model(images), labels, label_smoothing=0.1)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss
+
+
 @torch.no_grad()
 def accuracy(model: nn.Module, data: Pictures, device: torch.device) -> float:
     """The share of pictures that the model names rightly."""
@@ -143,10 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     loader = sampler.loader(train)
     with Run(config=options, model=model, optimizer=optimizer, schedule=schedule, data=sampler) as run:
         for step, (images, labels) in zip(run.steps(options.steps), loader, strict=False):
-            loss = F.cross_entropy(model(images.to(device)), labels.to(device), label_smoothing=0.1)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            loss = learn(model, optimizer, images.to(device), labels.to(device))
             schedule.step()
             found = None
             if (step + 1) % options.evaluate_every == 0 or step + 1 == options.steps:
@@ -158,6 +165,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if dist.is_initialized():
         dist.destroy_process_group()
     return 0
+
+
+def training(*arguments: str, batch: int | None = None) -> tuple[nn.Module, Callable[[], object]]:
+    """For `holdfast-train estimate`: the model, and a step. `arguments`: the options of the training."""
+    options = parse([*arguments, *([] if batch is None else [f"--batch={batch}"])])
+    _, _, classes = open_images(options.data, options.image)
+    model = VisionTransformer(shape_of(options, len(classes)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=0.05)
+    images = torch.zeros(options.batch, 3, options.image, options.image)
+    labels = torch.zeros(options.batch, dtype=torch.int64)
+    return model, partial(learn, model, optimizer, images, labels)
 
 
 def problem(*arguments: str) -> packages.Problem:

@@ -1,4 +1,4 @@
-"""The command holdfast-train: checkpoints in other formats, packages of trained models, and what data contains."""
+"""The command holdfast-train: checkpoints in other formats, packages, what data contains, and memory."""
 
 import argparse
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
-from holdfast_train.exchange import data_command, evaluate_command, package_command
+from holdfast_train.exchange import data_command, estimate_command, evaluate_command, package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
@@ -78,7 +78,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="holdfast-train",
-        description="Export and import checkpoints, make and evaluate packages of models, and look at data sets.",
+        description="Export and import checkpoints, make and evaluate packages of models, look at data sets, and "
+        "estimate memory.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     storage = argparse.ArgumentParser(add_help=False)
@@ -91,6 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     package_command.add_test(commands)
     evaluate_command.add_evaluate(commands)
     data_command.add_data(commands)
+    estimate_command.add_estimate(commands, size)
     return parser
 
 
@@ -176,6 +178,7 @@ COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode | None]]] =
     **package_command.COMMANDS,
     **evaluate_command.COMMANDS,
     **data_command.COMMANDS,
+    **estimate_command.COMMANDS,
 }
 EXTRAS: Final = {
     "PIL": "evaluate", "pyarrow": "parquet", "package": "package", "test-package": "package", "evaluate": "evaluate",

@@ -5,8 +5,6 @@ They import packages when they run: numpy and torch are extras, and the other co
 
 import argparse
 import hashlib
-import importlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import CommandCode
+from holdfast_train.exchange.user_function import user_problem
 from holdfast_train.restore.load import fill_model
 from holdfast_train.restore.source import open_address, read_newest_intact
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from holdfast_train.package.build import Origin
-    from holdfast_train.package.problem import Problem
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -116,7 +114,7 @@ def _package(options: argparse.Namespace) -> CommandCode:
 
     converted = conversions(options.convert, options.run, list(VARIANTS))
     known = _known() | {one.name for one in converted}
-    problem = _problem(options.problem, options.argument)
+    problem = user_problem(options.problem, options.argument)
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
     module = problem.model()
     place, target = _destination(options)
@@ -219,29 +217,6 @@ def _whole(module: "nn.Module") -> "nn.Module":
             f"{empty[0]} of the model is on the meta device and not in the checkpoint; fill it in model()"
         )
     return module
-
-
-def _problem(place: str, arguments: list[str]) -> "Problem":
-    """What a function of the user's program returns. ProblemError says what is wrong with `--problem`."""
-    from holdfast_train.package import Problem, ProblemError  # noqa: PLC0415
-
-    module, separator, function = place.partition(":")
-    if not separator or not module or not function:
-        raise ProblemError(f"--problem {place!r} is not a function; allowed: MODULE:FUNCTION, as train:problem")
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-    try:
-        found: Callable[..., object] = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        raise ProblemError(f"--problem {place}: there is no module {module!r} here or on PYTHONPATH") from error
-    except AttributeError as error:
-        raise ProblemError(f"--problem {place}: the module has no {function!r}") from error
-    problem = found(*arguments)
-    if not isinstance(problem, Problem):
-        kind = type(problem).__name__
-        raise ProblemError(f"--problem {place} returns a {kind}; it has to return a holdfast_train.package.Problem")
-    return problem
 
 
 def _test(options: argparse.Namespace) -> CommandCode:

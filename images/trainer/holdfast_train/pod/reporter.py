@@ -139,6 +139,7 @@ class Reporter:
         # In this order: a step of this process is not read without its first step.
         step, first = progress.step, progress.first_step
         self._rates.update(step, float(progress.samples))
+        data_wait = progress.data.take()
         return {
             "attempt": identity.attempt,
             "podUID": identity.pod_uid,
@@ -150,6 +151,8 @@ class Reporter:
             "metrics": {name: text for name, v in progress.metrics.items() if (text := _decimal(v)) is not None},
             "samplesPerSecond": self._rates.samples_per_second,
             "secondsPerStep": self._rates.seconds_per_step,
+            "dataWait": None if data_wait is None else f"{data_wait:.3f}",
+            "peakMemory": progress.peak_memory,
             "fenced": progress.fenced,
             "resumedFrom": progress.resumed_from,
             "checkpoint": progress.checkpoint,

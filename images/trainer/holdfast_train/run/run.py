@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.data import rng
+from holdfast_train.data_wait import DATA_WAIT, T
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
 from holdfast_train.format.program import Program, Severity, check_rules, describe
@@ -173,6 +174,10 @@ class Run:
         measured, samples = checked_report(loss, samples, metrics or {})
         if self._environment is not None:
             self._measured.note(measured, samples)
+
+    def waiting(self, data: Iterable[T]) -> Iterable[T]:
+        """`data`, a loader of any kind: the operator learns which share of each step is spent waiting for it."""
+        return DATA_WAIT.over(data)
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
         """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.progress import Progress
@@ -26,12 +27,16 @@ STALE: Final = 3  # as many times the usual pause without a word of some rank, a
 
 
 class Told(NamedTuple):
-    """What a rank tells of its newest window: its number, seconds of own time and of a step, its pod's rank."""
+    """What a rank tells of its newest window: its number, seconds of own time and of a step, its pod's rank.
+
+    `peak`: the most memory of an accelerator that it had so far, in bytes; 0 if it has none.
+    """
 
     window: int
     own: float
     step: float
     pod: int
+    peak: int = 0
 
 
 class Slow(NamedTuple):
@@ -94,14 +99,15 @@ class SlowRanks:
         progress: Progress,
         on_change: Callable[[], None],
     ) -> None:
-        """Begin to measure. Every rank has to call it. Rank 0 keeps `progress.slow_ranks` up to date."""
+        """Begin to measure. Every rank has to call it. Rank 0 keeps `slow_ranks` and `ranks_peak` of `progress`."""
         window = environment.slow_window
         if window is None or ranks.size == 1:
             return
         self._own.watch(objects)
         exchange = _Exchange(ranks, ranks.new_store(), environment.node_rank)
 
-        def found(slow: tuple[Slow, ...]) -> None:
+        def found(slow: tuple[Slow, ...], peak: int = 0) -> None:
+            progress.ranks_peak = max(peak, progress.ranks_peak or 0) or None
             if bool(slow) or bool(progress.slow_ranks):
                 progress.slow_ranks = [one.for_report for one in slow]
                 on_change()
@@ -114,7 +120,7 @@ class SlowRanks:
         self._over.set()
         self._own.close()
 
-    def _run(self, window: float, exchange: "_Exchange", found: Callable[[tuple[Slow, ...]], None]) -> None:
+    def _run(self, window: float, exchange: "_Exchange", found: "_Found") -> None:
         try:
             self._compare(window, exchange, found)
         except _StoreError as error:
@@ -126,7 +132,7 @@ class SlowRanks:
             if not self._over.is_set():
                 found(())  # what is not known any more must not cost a node
 
-    def _compare(self, window: float, exchange: "_Exchange", found: Callable[[tuple[Slow, ...]], None]) -> None:
+    def _compare(self, window: float, exchange: "_Exchange", found: "_Found") -> None:
         judge, due = Judge(), monotonic() + window
         judged, usual = monotonic(), window
         exchange.connect()
@@ -135,11 +141,17 @@ class SlowRanks:
                 exchange.tell(typical.own, typical.step)
                 due = monotonic() + window
             if (told := exchange.read()) is not None:
-                found(judge.take(told))
+                found(judge.take(told), max(one.peak for one in told))
                 now = monotonic()
                 judged, usual = now, max(window, now - judged)  # longer than a window if steps are long
             elif monotonic() > judged + STALE * usual:  # a rank tells nothing: it may have lost the store
                 found(())
+
+
+class _Found(Protocol):
+    """Takes what a window has shown: the slow ranks, and the largest peak of memory."""
+
+    def __call__(self, slow: tuple[Slow, ...], peak: int = 0) -> None: ...
 
 
 class _StoreError(Exception):
@@ -161,7 +173,7 @@ class _Exchange:
 
     def tell(self, own: float, step: float) -> None:
         self._window += 1
-        text = f"{self._window} {own:.6f} {step:.6f} {self._pod}"
+        text = f"{self._window} {own:.6f} {step:.6f} {self._pod} {peak_memory() or 0}"
         with _store_errors():
             self._store.set(self._keys[self._ranks.rank], text)
 
@@ -175,8 +187,8 @@ class _Exchange:
             return None
         found = []
         for text in texts:
-            window, own, step, pod = text.split()
-            found.append(Told(int(window), float(own), float(step), int(pod)))
+            window, own, step, pod, peak = text.split()
+            found.append(Told(int(window), float(own), float(step), int(pod), int(peak)))
         least = min(one.window for one in found)
         if least <= self._judged:
             return None

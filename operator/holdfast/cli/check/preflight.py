@@ -9,6 +9,7 @@ from holdfast.api.job import Trainer
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
+from holdfast.cli.check.accelerator_memory import Needs
 from holdfast.cli.check.findings import Report
 from holdfast.cli.check.memory_room import FIELD, State, check_memory, reported_shortage, stored_state
 from holdfast.cli.check.node_fit import Node, fit, has_labels
@@ -41,12 +42,14 @@ class Preflight:
     """Checks one file against one cluster. `manifests` is the whole file: objects in it do not count as missing.
 
     `state`: the size of the state of its trainings, if that was said; otherwise that of a job's newest checkpoint.
+    `needs`: what the tensors of a step need, if that was said.
     """
 
     client: Api
     namespace: str
     manifests: Sequence[Manifest]
     state: State | None = None
+    needs: Needs | None = None
     _nodes: list[Node] | None = field(default=None, init=False)
 
     async def check(self, manifest: Manifest, report: Report) -> None:
@@ -122,9 +125,12 @@ class Preflight:
                 if error.status != 403:
                     raise
                 report.warn(where, "this user may not list nodes: whether the tiers match any is unknown")
+                for tier in tiers:
+                    self._accelerators(tier, job, f"{where}[{tier.name}]", report)
                 return
         for tier in tiers:
             self._tier(tier, job, f"{where}[{tier.name}]", report)
+            self._accelerators(tier, job, f"{where}[{tier.name}]", report)
 
     def _tier(self, tier: Tier, job: TrainingJob | None, where: str, report: Report) -> None:
         nodes = self._nodes or []
@@ -141,6 +147,10 @@ class Preflight:
             )
         else:
             report.warn(where, _NO_NODE)
+
+    def _accelerators(self, tier: Tier, job: TrainingJob | None, where: str, report: Report) -> None:
+        if self.needs and job is not None:
+            self.needs.check(tier, job.spec.trainer, self._nodes or [], where, report)
 
     async def _memory(self, manifest: Manifest, trainer: Trainer, tiers: Sequence[Tier], report: Report) -> None:
         """Say if a save fits into the memory, as far as the size of the state is known."""

@@ -20,7 +20,7 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast.cli.errors import CliError
-from holdfast.cli.jobs import costs, view
+from holdfast.cli.jobs import costs, feed, view
 from holdfast.cli.jobs.curve import Curve, Sparkline, sentences, to_curve
 from holdfast.cli.jobs.members import Pods, read_pods, table, to_objects
 from holdfast.cli.jobs.options import History
@@ -158,12 +158,14 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
 
 
 def _metrics(job: TrainingJob) -> list[RenderableType]:
-    """One line with the metrics that the program reports; none if it reports none."""
+    """One line with memory and wait for data, and one with the metrics that the program reports, where known."""
+    fed = feed.line(job)
+    lines: list[RenderableType] = [] if fed is None else [fed]
     found = job.status.progress.metrics
     if not found:
-        return []
+        return lines
     shown = [Text.assemble(f"{one.name} ", view.loss_text(one.value, "bold")) for one in found]
-    return [Text.assemble(("metrics   ", "dim"), Text("   ").join(shown))]
+    return [*lines, Text.assemble(("metrics   ", "dim"), Text("   ").join(shown))]
 
 
 def what_next(job: TrainingJob, now: datetime) -> str:

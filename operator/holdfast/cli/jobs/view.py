@@ -14,7 +14,7 @@ from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Forecast, Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
-from holdfast.cli.jobs import costs
+from holdfast.cli.jobs import costs, feed
 from holdfast.cli.jobs.curve import Curve, Sparkline, sentences
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
@@ -330,6 +330,9 @@ def job_screen(
         lines += 4
     elif losses.note:
         parts.append(cut(Text(losses.note, style="yellow")))
+        lines += 1
+    if fed := feed.line(job):
+        parts.append(cut(fed))
         lines += 1
     if cost := costs.sentence(job):
         parts.append(cut(Text(cost, style="dim")))

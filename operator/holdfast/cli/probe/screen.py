@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.cli.jobs.feed import STARVED, data_words
 from holdfast.cli.probe.measure import Outcome, Pace, Result, Scaling
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
@@ -25,7 +26,6 @@ COLUMNS: Final = (
     Column("DATA WAIT", rank=6, right=True),
     Column("RESULT", loose=True),
 )
-STARVED: Final = 0.2  # share of the time
 _ALWAYS: Final = ("TIER", "PACE", "RESULT")
 _WORDS: Final = {
     Outcome.MEASURED: "measured",
@@ -61,9 +61,9 @@ def words(results: Sequence[Result]) -> list[str]:
     said = [f"{_name(one, results)}: {one.message}" for one in results if one.message]
     means = [_name(one, results) for one in results if one.pace and one.pace.kind == "mean"]
     said += [
-        f"{_name(one, results)}: waits {one.data_wait:.0%} of the time for data: more workers that load it, or more cpu"
+        f"{_name(one, results)}: {data_words(one.data_wait)}"
         for one in results
-        if one.data_wait is not None and one.data_wait > STARVED
+        if one.data_wait is not None and one.data_wait >= STARVED
     ]
     if means:
         said.append(f"{', '.join(means)}: the pace is the mean of all steps after the first, saves included")

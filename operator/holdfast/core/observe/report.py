@@ -68,6 +68,8 @@ class Report:
     loss: str | None = None
     samples_per_second: str | None = None
     seconds_per_step: str | None = None
+    data_wait: str | None = None  # share of the newest steps' time that rank 0 waited for data, 0 to 1
+    peak_memory: int | None = None  # bytes of an accelerator, of the rank that had most
     metrics: tuple[tuple[str, str], ...] = ()  # names and decimals, also nan, inf and -inf
     fenced: bool = False
     resumed_step: int | None = None

@@ -28,7 +28,7 @@ def _take_last_step(draft: Draft) -> None:
     if last is not None and last > progress.step:
         steps = progress.steps or draft.snapshot.job.spec.goal.steps
         changes = {"step": last, "steps": steps, "percent": _percent(last, steps)}
-        gone = dict.fromkeys(("eta", "samples_per_second", "seconds_per_step"))
+        gone = dict.fromkeys(("eta", "samples_per_second", "seconds_per_step", "data_wait"))
         draft.set(progress=progress.model_copy(update=changes | gone))
 
 
@@ -86,6 +86,8 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
         samples_per_second=report.samples_per_second if running else None,
         metrics=_metrics(report) or draft.status.progress.metrics,
         seconds_per_step=report.seconds_per_step if running else None,
+        data_wait=report.data_wait if running else None,
+        peak_memory=report.peak_memory if report.peak_memory is not None else draft.status.progress.peak_memory,
         updated_at=min(report.received_at, draft.now),
     )
 

@@ -56,7 +56,7 @@ def test_a_column_appears_once_it_is_known() -> None:
     fed = Result("t4", 1, 1, None, Outcome.MEASURED, pace=Pace(2.5, "mean"), peak_memory=5 << 30, data_wait=0.41)
     text = shown(fed)
     assert "5.0 GiB" in text
-    assert "t4: waits 41% of the time for data: more workers that load it, or more cpu" in text
+    assert "t4: waits 41% of each step for data: more loader workers, or more cpu" in text
     assert "2.5s" in text
     assert "t4: the pace is the mean of all steps after the first, saves included" in text
 

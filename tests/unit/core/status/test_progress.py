@@ -54,6 +54,15 @@ def settled_before(seconds):
     return job(first.status)
 
 
+# Breaks if the peak is lost with a pod that reports none, or an attempt that has ended still waits for data.
+def test_memory_stays_and_the_wait_for_data_does_not():
+    known = Progress(peak_memory=5 << 30, data_wait="0.4", updated_at=at(-60))
+    after = take(before=known, data_wait="0.1").status.progress
+    assert (after.peak_memory, after.data_wait) == (5 << 30, "0.1")
+    after = take(before=known, peak_memory=6 << 30).status.progress
+    assert (after.peak_memory, after.data_wait) == (6 << 30, None)
+
+
 @pytest.mark.parametrize(("age", "slot", "written"), [(14, True, False), (15, True, True), (15, False, False)])
 def test_progress_alone_is_written_at_most_every_interval(age, slot, written):
     given = settled_before(age)
@@ -105,10 +114,11 @@ def test_a_finished_job_has_no_eta():
         snapshot(
             job(status(RUNNING), goal={"steps": 1000}),
             ended(1, 0, verdict("completed", "Exited")),
-            reports=[stepped(seconds_per_step="1")],
+            reports=[stepped(seconds_per_step="1", data_wait="0.4")],
         )
     )
     assert (decision.status.progress.eta, decision.status.progress.samples_per_second) == (None, None)
+    assert decision.status.progress.data_wait is None
 
 
 def test_a_checkpoint_is_remembered():

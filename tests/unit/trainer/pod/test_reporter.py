@@ -66,6 +66,17 @@ def test_metrics_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
     assert endpoint.wait_for(lambda r: r["metrics"])["metrics"] == {"accuracy": "0.25", "norm": "nan"}
 
 
+# Breaks if the thread that reports takes no share, or a program without accelerator and loader tells one.
+def test_memory_and_data_are_reported(pod: Pod, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = endpoint.wait_for(lambda r: True)
+    assert (first["dataWait"], first["peakMemory"]) == (None, None)
+    monkeypatch.setattr(pod.progress.data, "take", lambda: 1 / 3)
+    pod.progress.ranks_peak = 5 << 30
+    pod.reporter.poke()
+    told = endpoint.wait_for(lambda r: r["dataWait"] is not None)
+    assert (told["dataWait"], told["peakMemory"]) == ("0.333", 5 << 30)
+
+
 def test_order_comes_at_once_and_is_acknowledged(pod: Pod, endpoint: Endpoint) -> None:
     """Through the long poll: the next periodic report would be 15 s away."""
     endpoint.wait_for(lambda r: True)

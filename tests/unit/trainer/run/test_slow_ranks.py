@@ -105,6 +105,14 @@ def test_rank_0_says_which_rank_is_slow_and_when_it_is_no_longer(pair: _Pair) ->
     assert (pair.changes[0], pair.changes[-1]) == (True, False)
 
 
+# Breaks if the operator learns only of the memory of rank 0, and another rank is the one that nearly does not fit.
+def test_rank_0_knows_the_memory_of_the_rank_that_had_most(pair: _Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = [1 << 30, 5 << 30, 2 << 30]
+    monkeypatch.setattr(slow_ranks, "peak_memory", lambda: peaks.pop() if peaks else 0)
+    wait_for(lambda: not peaks and pair.progress.ranks_peak == 5 << 30, 20, "the largest peak of any rank and window")
+    assert pair.progress.peak_memory == 5 << 30
+
+
 def test_a_rank_that_tells_nothing_more_is_not_slow(pair: _Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if a node is left because of what was known before a rank lost the store."""
     monkeypatch.setattr(slow_ranks, "STALE", 3)
