@@ -5,6 +5,7 @@ Two parts: `DataWait` adds up the time inside `next` of a loader, and `DataShare
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from threading import get_ident
 from time import monotonic, perf_counter
 from typing import Final, Generic, NamedTuple, TypeVar, cast
@@ -17,7 +18,7 @@ LEAST_STEPS: Final = 5  # loaders give batches in bursts: a few steps say little
 
 
 class DataWait:
-    """Seconds for which the thread that trains was inside `next` of what `over` returned.
+    """Seconds for which the thread that trains was inside `next` of what `over` returned, or between `begin` and `end`.
 
     Loaders that prefetch in other threads do not count: training does not wait for these. If one loader takes its
     batches from another, the time counts once.
@@ -26,7 +27,8 @@ class DataWait:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.thread: int | None = None  # of the training; nothing is counted before it is known
-        self._is_inside = False
+        self._depth = 0  # how many loaders of that thread are asked for a batch, one inside the other
+        self._begun = 0.0
 
     def over(self, data: Iterable[T]) -> "Timed[T]":
         """`data`, whose iterators are timed."""
@@ -36,16 +38,28 @@ class DataWait:
         """`inner`, timed."""
         return _TimedIterator(self, inner)
 
-    def next(self, inner: Iterator[T]) -> T:
-        """The next item of `inner`; the time that it takes is added."""
-        if self._is_inside or self.thread != get_ident():
-            return next(inner)
-        self._is_inside, begun = True, perf_counter()
+    def begin(self) -> None:
+        """This thread asks for a batch. `end` has to follow."""
+        if self.thread == get_ident():
+            self._depth += 1
+            if self._depth == 1:
+                self._begun = perf_counter()
+
+    def end(self) -> None:
+        """This thread has its batch."""
+        if self.thread == get_ident() and self._depth:  # 0: the thread became that of the training in between
+            self._depth -= 1
+            if not self._depth:
+                self.seconds += perf_counter() - self._begun
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """The time inside is added."""
+        self.begin()
         try:
-            return next(inner)
+            yield
         finally:
-            self.seconds += perf_counter() - begun
-            self._is_inside = False
+            self.end()
 
 
 class Timed(Generic[T]):
@@ -68,7 +82,11 @@ class _TimedIterator(Iterator[T]):
         self._wait, self._inner = wait, inner
 
     def __next__(self) -> T:
-        return self._wait.next(self._inner)
+        self._wait.begin()
+        try:
+            return next(self._inner)
+        finally:
+            self._wait.end()
 
 
 DATA_WAIT: Final = DataWait()

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast_train.data import rng
+from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
@@ -104,7 +105,7 @@ class EpochRun:
         if self._is_read:
             raise StateError("run.batches() was called twice in one epoch: begin a new epoch of run.epochs() before it")
         self._is_read = True
-        batches = iter(self._loader_of_epoch())
+        batches = DATA_WAIT.iterator(iter(self._loader_of_epoch()))
         while not self._is_step_done or self._count():
             batch = next(batches, END)
             if batch is END:

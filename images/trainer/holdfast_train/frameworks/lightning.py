@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch import Callback
 
 from holdfast_train.data import rng
+from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.kept_workers import separate_workers
@@ -89,7 +90,8 @@ class _Fit:
         self._run.__enter__()
         self._sigterm = signal.getsignal(signal.SIGTERM)
         self._originals = {
-            name: getattr(self._epoch_loop, name) for name in ("advance", "on_run_start", "_on_after_fetch")
+            name: getattr(self._epoch_loop, name)
+            for name in ("advance", "on_run_start", "_on_before_fetch", "_on_after_fetch")
         }
         try:
             self._begin(loader)
@@ -139,6 +141,7 @@ class _Fit:
         iter(fit_loop._data_fetcher)
         self._epoch_loop.advance = self._advance
         self._epoch_loop.on_run_start = self._on_run_start
+        self._epoch_loop._on_before_fetch = self._on_before_fetch
         self._epoch_loop._on_after_fetch = self._on_after_fetch
         self._reset_validation = self._epoch_loop.val_loop.reset
         self._epoch_loop.val_loop.reset = self._before_validation
@@ -176,8 +179,14 @@ class _Fit:
         self._originals["advance"](fetcher)
         self._loop.add_sums()
 
+    def _on_before_fetch(self) -> None:
+        """A batch is asked for."""
+        DATA_WAIT.begin()
+        self._originals["_on_before_fetch"]()
+
     def _on_after_fetch(self) -> None:
         """A batch was read."""
+        DATA_WAIT.end()
         self._originals["_on_after_fetch"]()
         if self._resumed is not None:
             self._data.check()

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from holdfast_train.data import rng
+from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.kept_workers import separate_workers
@@ -183,7 +184,8 @@ class _Training:
         if not self._count():
             self._trainer.control.should_training_stop = True
             return [], None
-        batches, items = original(*arguments)
+        with DATA_WAIT.counted():
+            batches, items = original(*arguments)
         if self._resumed is not None:
             self._data.check()
             if self._data.batches:  # otherwise the order of the epoch is drawn now, as it was before

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader
 
@@ -19,8 +20,8 @@ EPOCH = 3  # batches, each of them a step
 class Plain(EpochRun):
     """A loop over a loader of torch."""
 
-    def __init__(self) -> None:
-        self.loader: Any = DataLoader(range(EPOCH), shuffle=True)  # type: ignore[arg-type]
+    def __init__(self, data: Any = range(EPOCH)) -> None:
+        self.loader: Any = DataLoader(data, shuffle=True)
         self.position = Position(self.loader, seed=0, rank=0)
         super().__init__(self.position, per_rank=None, config=None, rules=None, objects={})
 
@@ -89,3 +90,15 @@ def test_an_epoch_is_read_once() -> None:
             with pytest.raises(StateError, match="twice in one epoch"):
                 list(run.batches())
             raise SystemExit(1)
+
+
+# Breaks if the time that the loop takes counts as waiting, or a batch does not.
+@pytest.mark.usefixtures("attempt")
+def test_it_knows_for_how_long_training_waits_for_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = SlowData(range(EPOCH), monkeypatch)
+    with Plain(data) as run:
+        for _ in run.epochs(2):
+            for _ in run.batches():
+                data[0]  # what the loop itself does is no waiting
+    assert data.read == 4 * EPOCH
+    assert data.waited == 2 * EPOCH - 1  # the first batch, before the first step is done, does not count

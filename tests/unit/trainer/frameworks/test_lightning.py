@@ -10,6 +10,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -105,3 +106,12 @@ def test_a_loader_without_a_position_is_refused(loader: Any, words: str) -> None
 def test_a_training_that_cannot_resume_exactly_is_refused(module: Any, trainer: Trainer, words: str) -> None:
     with pytest.raises(StateError, match=f"{words}.*cannot resume exactly"):
         trainer.fit(module, DataLoader(DATA))
+
+
+# Breaks if the time that a callback or the training takes counts as waiting, or a batch does not.
+@pytest.mark.usefixtures("pod")
+def test_it_knows_for_how_long_training_waits_for_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = SlowData(DATA, monkeypatch)
+    make(max_epochs=2).fit(Module(), DataLoader(data, batch_size=2))
+    assert data.read == 20
+    assert data.read - 4 <= data.waited < data.read  # the first batches, before the first step is done, do not count

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.frameworks.held_trainer import Setup
+from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
 from tests.support.trainer.stores import variables
 
@@ -72,3 +73,14 @@ def test_a_version_without_a_method_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delattr("transformers.Trainer._run_epoch")
     with pytest.raises(StateError, match=r"transformers \d.* has no Trainer._run_epoch: use 5.22, 5.23 or checkpoint"):
         train(given)
+
+
+# Breaks if the time that the training takes counts as waiting, or a batch does not.
+@pytest.mark.usefixtures("pod")
+def test_it_knows_for_how_long_training_waits_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = trainer(tmp_path)
+    data = given.train_dataset = SlowData(given.train_dataset, monkeypatch)
+    train(given)
+    assert data.read == len(data)
+    first = 2 * given.args.per_device_train_batch_size  # the loader reads one batch ahead
+    assert data.read - first <= data.waited < data.read
