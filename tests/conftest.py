@@ -1,6 +1,6 @@
 """Fixtures that need a running local cluster, and the choice of a part of the tests.
 
-One cluster serves a whole pytest process. `--choose 4 --seed TEXT` runs four of the collected tests, the same ones for
+One cluster serves a whole pytest process. `--choose 6 --seed TEXT` runs six of the collected tests, the same ones for
 the same text: a part of the long tests for each change.
 
 Also how hypothesis works: the same examples in every run, however slow the machine is. To look for more, run

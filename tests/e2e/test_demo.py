@@ -32,6 +32,7 @@ def processes_below(folder: Path) -> list[str]:
 
 
 # Breaks if an interrupted demo leaves a cluster, an operator or a training behind.
+@pytest.mark.thorough
 @pytest.mark.cluster
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:

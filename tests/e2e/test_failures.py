@@ -5,6 +5,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 from tests.support.cluster.local_cluster import apply
 from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -33,6 +34,7 @@ def test_out_of_memory_is_the_users_failure(
     assert "OutOfMemory" in condition(failed, "Failed")["message"]
 
 
+@pytest.mark.thorough
 def test_exception_is_counted_shown_and_tried_again_later_each_time(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -65,6 +67,7 @@ def test_program_that_fails_too_often_ends_the_job_with_its_own_words(
     assert "there is no file /data/train.bin" in condition(failed, "Failed")["message"]
 
 
+@pytest.mark.thorough
 def test_what_the_user_has_decided_about_a_failure(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -218,6 +221,7 @@ def test_limit_range_refuses_one_tier_after_the_other(
     assert (done["phase"], counted(done)) == ("Completed", NOTHING_COUNTED)
 
 
+@pytest.mark.thorough
 def test_namespace_with_restricted_pod_security(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -326,6 +330,7 @@ def test_training_that_hangs_is_ended_and_goes_on_from_its_checkpoint(
 
 
 # Breaks if a training whose losses are not numbers goes on, or meets the batch that has spoiled it again.
+@pytest.mark.thorough
 def test_a_poisoned_batch_takes_the_training_back_and_is_passed_over(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -336,7 +341,7 @@ def test_a_poisoned_batch_takes_the_training_back_and_is_passed_over(
         "with Run(sampler=sampler) as run:\n"
         "    for step in run.steps():\n"
         "        run.report(loss=float('nan') if poisoned.intersection(sampler.indices(step)) else 1.0)\n"
-        "        time.sleep(0.01)\n"
+        "        time.sleep(0.04)\n"
         "print('passed over', sampler.skipped)\n"
     )
     job = submit(

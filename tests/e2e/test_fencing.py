@@ -26,6 +26,7 @@ def frozen() -> Iterator[list[psutil.Process]]:
             process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.thorough
 def test_a_zombie_commits_nothing_and_ends_by_itself(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, frozen: list[psutil.Process]
 ) -> None:
@@ -73,6 +74,7 @@ def remade(cluster: Cluster, namespace: str, pool: Pool, resume: str) -> tuple[J
     return again, again.wait_phase("Completed", "Failed")
 
 
+@pytest.mark.thorough
 def test_a_job_made_anew_goes_on_where_the_old_one_was(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_job_made_anew_goes_on_where_the_old_one_was(
     assert TOTAL in job.logs(1)
 
 
+@pytest.mark.thorough
 def test_a_job_made_anew_that_resumes_never_starts_at_the_first_step(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:

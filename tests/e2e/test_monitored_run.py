@@ -128,6 +128,7 @@ def lose_three_nodes(job: Job, cluster: Cluster) -> Raw:
     return job.wait_phase("Completed")
 
 
+@pytest.mark.thorough
 def test_three_reclaims_are_in_the_books_and_in_every_picture(
     cluster: Cluster, operator: OperatorProcess, tmp_path: Path
 ) -> None:

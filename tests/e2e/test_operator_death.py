@@ -213,6 +213,7 @@ def test_operator_killed_after_each_write_of_a_failover(
             assert all(predecessor(pod) == attempt_of(oldest) for pod in followers), "it waits for the one that trains"
 
 
+@pytest.mark.thorough
 def test_operator_down_while_the_job_completes_and_its_pod_is_deleted(
     cluster: Cluster, namespace: str, lone_operator: Make, pool: Pool
 ) -> None:
@@ -233,6 +234,7 @@ def test_operator_down_while_the_job_completes_and_its_pod_is_deleted(
     wait_for(lambda: not job.pods(), 20, "the pod to go")
 
 
+@pytest.mark.thorough
 def test_operator_down_while_the_pod_ends_and_is_lost(
     cluster: Cluster, namespace: str, lone_operator: Make, pool: Pool
 ) -> None:

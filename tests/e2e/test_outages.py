@@ -24,6 +24,7 @@ def control_plane(cluster: Cluster) -> Iterator[Cluster]:
         cluster.start_component(part)
 
 
+@pytest.mark.thorough
 def test_storage_is_down_when_a_save_is_due(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -45,6 +46,7 @@ def test_storage_is_down_when_a_save_is_due(
     assert commits(job) == sorted(set(commits(job)))
 
 
+@pytest.mark.thorough
 def test_the_keys_in_the_secret_change(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -60,6 +62,7 @@ def test_the_keys_in_the_secret_change(
     end_untouched(job)
 
 
+@pytest.mark.thorough
 def test_api_server_is_down_while_a_job_trains(
     control_plane: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -100,6 +103,7 @@ def test_operator_is_killed_and_started_again_while_a_job_trains(
     end_untouched(job)
 
 
+@pytest.mark.thorough
 def test_all_nodes_fall_silent_at_once(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:

@@ -50,6 +50,7 @@ def collector(cluster: Cluster, namespace: str) -> None:
     wait_for(lambda: not exists(cluster, "configmap/owned", namespace), 60, "the garbage collector")
 
 
+@pytest.mark.thorough
 def test_suspend_saves_and_resume_goes_on_there(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -166,6 +167,7 @@ def holdfast(cluster: Cluster, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
 
 
+@pytest.mark.thorough
 def test_checkpoint_and_move_on_request(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:

@@ -121,8 +121,9 @@ def retrained(begun: list[int], notes: Path) -> list[int]:
 
 # Breaks if a program of Hugging Face that nobody changed loses more than the steps since its last save, resumes with
 # another state, or if what is shown of it is not true.
+@pytest.mark.thorough
 @pytest.mark.timeout(900)  # the waits below are bounded; on a busy machine four starts of torch take minutes
-@pytest.mark.parametrize("mode", ["", pytest.param("jit", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("mode", ["", "jit"])
 def test_an_unmodified_trainer_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
 ) -> None:
@@ -166,8 +167,9 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
 
 # Breaks if a program of which nobody knows the steps loses more than those since its last save, if its files come back
 # in another state, or if figures are shown that nobody knows.
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", ["", pytest.param("lightning", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("mode", ["", "lightning"])
 def test_a_plain_program_is_reclaimed_three_times(
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, mode: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from tests.support.cluster.local_cluster import audit_events
 from tests.support.cluster.training_jobs import OPERATOR_USER, Pool, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -22,6 +23,7 @@ def writes(cluster: Cluster) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_resyncs_of_converged_jobs_write_nothing(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], calm_pool: Pool
 ) -> None:

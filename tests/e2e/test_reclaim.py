@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 
+import pytest
 from tests.support.cluster.local_cluster import get
 from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -70,6 +71,7 @@ def test_a_node_whose_hardware_breaks_is_left_with_a_save_and_not_used_again(
     assert last["node"] != node
 
 
+@pytest.mark.thorough
 def test_a_pod_that_a_person_deletes_is_a_loss(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
@@ -124,6 +126,7 @@ def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")
 
 
+@pytest.mark.thorough
 def test_torchrun_with_loader_workers_saves_on_a_notice(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from tests.support.cluster.local_cluster import apply, get
 from tests.support.cluster.training_jobs import Job, Pool, job_manifest, s3_secret, stub
 from tests.support.operator.operator_process import OperatorProcess
@@ -13,6 +14,7 @@ from holdfast.local.cluster import Cluster
 QUICK = stub("--step-seconds", 0.02, "--steps", 50)
 
 
+@pytest.mark.thorough
 def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], pool: Pool
 ) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from tests.support.cluster.local_cluster import items
 from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -60,6 +61,7 @@ def test_trains_on_until_the_next_attempt_is_ready(
     wait_for(lambda: f"attempt {two['number']} is ready" in _events(job), 20, "the event that says why it left")
 
 
+@pytest.mark.thorough
 def test_goes_back_to_spot_as_soon_as_it_has_a_node(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_successor_that_is_lost_costs_nothing_but_itself(
     check_switches(cluster, job, 300)
 
 
+@pytest.mark.thorough
 def test_the_handover_needs_no_operator(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], pool: Pool
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from tests.support.cluster.training_jobs import Job, Pool, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.stores import REPOSITORY
@@ -15,6 +16,7 @@ from holdfast.local.cluster import Cluster
 from holdfast_train.package import load
 
 
+@pytest.mark.thorough
 def test_a_package_is_made_although_its_node_is_taken_away(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
 ) -> None:

@@ -64,16 +64,17 @@ def node_of(job: Job) -> str:
     return str(job.pods()[-1]["spec"]["nodeName"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("library", "nodes", "flags"),
     [
         pytest.param("trainer", 2, [], id="trainer-2"),
-        pytest.param("trainer", 1, [], id="trainer", marks=pytest.mark.thorough),
-        pytest.param("trainer", 2, ["fsdp"], id="trainer-2-fsdp", marks=pytest.mark.thorough),
-        pytest.param("accelerate", 2, [], id="accelerate-2", marks=pytest.mark.thorough),
-        pytest.param("lightning", 1, [], id="lightning", marks=pytest.mark.thorough),
-        pytest.param("lightning", 2, [], id="lightning-2", marks=pytest.mark.thorough),
-        pytest.param("fabric", 2, [], id="fabric-2", marks=pytest.mark.thorough),
+        pytest.param("trainer", 1, [], id="trainer"),
+        pytest.param("trainer", 2, ["fsdp"], id="trainer-2-fsdp"),
+        pytest.param("accelerate", 2, [], id="accelerate-2"),
+        pytest.param("lightning", 1, [], id="lightning"),
+        pytest.param("lightning", 2, [], id="lightning-2"),
+        pytest.param("fabric", 2, [], id="fabric-2"),
     ],
 )
 def test_a_framework_that_loses_nodes_has_the_losses_of_one_that_does_not(

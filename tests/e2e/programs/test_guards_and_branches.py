@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.cluster.training_jobs import Job, Pool, Raw, submit
 from tests.support.operator.operator_process import OperatorProcess
 
@@ -43,6 +44,7 @@ def test_losses_that_explode_take_the_training_back(
     assert 0 < last["resumedStep"] <= 200, "100 steps after a healthy checkpoint are good"
 
 
+@pytest.mark.thorough
 def test_a_person_takes_a_training_back(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:

@@ -80,16 +80,14 @@ def take_nodes(cluster: Cluster, job: Job) -> None:
 
 # Breaks if a program's own checkpoints are not recognised, or not put back so that it finds them; if a notice costs a
 # checkpoint that was written; or if a step is shown that no name says.
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "pattern", "lines", "says_step"),
     [
         pytest.param("in_place", None, "tqdm", False, id="tqdm-in-place"),
-        pytest.param("with_accelerate", None, "tqdm", True, id="accelerate-launch", marks=pytest.mark.thorough),
-        pytest.param("with_lightning", None, "lightning", True, id="lightning-trainer", marks=pytest.mark.thorough),
-        pytest.param(
-            "stubborn", "*/step?*", "loss={loss} at {step} of {total}", True, id="ignores-sigterm",
-            marks=pytest.mark.thorough,
-        ),
+        pytest.param("with_accelerate", None, "tqdm", True, id="accelerate-launch"),
+        pytest.param("with_lightning", None, "lightning", True, id="lightning-trainer"),
+        pytest.param("stubborn", "*/step?*", "loss={loss} at {step} of {total}", True, id="ignores-sigterm"),
     ],
 )  # fmt: skip
 def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(

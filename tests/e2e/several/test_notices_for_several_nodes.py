@@ -27,6 +27,7 @@ def new_pods(job: Gang) -> dict[str, str]:
     return {name[-1]: name for name, pod in pods if not name.startswith("job-1-") and pod["spec"].get("nodeName")}
 
 
+@pytest.mark.thorough
 def test_notices_for_half_of_four_and_a_new_pod_is_lost_while_they_train(
     cluster: Cluster, namespace: str, operator: OperatorProcess, six: Raw, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_notices_for_half_of_four_and_a_new_pod_is_lost_while_they_train(
     assert_counted_every_step(job, *(kept[rank] for rank in "0123"))
 
 
+@pytest.mark.thorough
 def test_without_another_node_a_noticed_training_goes_to_the_next_tier_while_it_trains(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pools: Callable[[], Pool], tmp_path: Path
 ) -> None:

@@ -127,6 +127,7 @@ def written(cluster: Cluster, pod_uid: str) -> str:
     return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("trainer*.log")))
 
 
+@pytest.mark.thorough
 def test_a_member_that_was_cut_off_and_comes_back_is_refused_everything(
     isolated: Cluster, namespace: str, operators: tuple[OperatorProcess, OperatorProcess], tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def wait_for_a_part(job: Gang, number: int) -> Raw:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("collector")
 def test_suspended_and_deleted_at_any_time_and_one_image_is_refused(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
@@ -141,6 +142,7 @@ def test_a_budget_and_a_deadline_stop_all_nodes_after_one_save(
     assert second >= first + 5
 
 
+@pytest.mark.thorough
 @pytest.mark.training
 def test_without_a_new_node_all_go_to_the_next_tier_and_back_once_all_nodes_are_there(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pools: Callable[[], Pool], tmp_path: Path
@@ -181,6 +183,7 @@ exec sleep 600
 """
 
 
+@pytest.mark.thorough
 def test_restarts_without_a_step_leave_a_node_then_start_anew_and_then_end_the_job(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
@@ -200,6 +203,7 @@ def test_restarts_without_a_step_leave_a_node_then_start_anew_and_then_end_the_j
     wait_for(lambda: not any(pod["metadata"].get("finalizers") for pod in job.pods()), 30, "all pods to be released")
 
 
+@pytest.mark.thorough
 @pytest.mark.training
 def test_the_last_save_before_a_node_goes_fits_into_a_notice_of_30_seconds(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path

@@ -50,6 +50,7 @@ def assert_counted_every_step(job: Gang, *pods: str) -> None:
         assert f"rank {rank} ended at {STEPS}, total {TOTAL} " in job.printed(pod)
 
 
+@pytest.mark.thorough
 def test_notices_for_two_of_three_then_rank_0_is_lost_then_a_member_is_out_of_memory(
     cluster: Cluster, namespace: str, operator: OperatorProcess, six: Raw, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_notices_for_two_of_three_then_rank_0_is_lost_then_a_member_is_out_of_me
     assert_counted_every_step(job, "job-3-0", "job-4-1", "job-2-2")
 
 
+@pytest.mark.thorough
 def test_notices_for_all_and_a_new_pod_is_lost_before_it_trains(
     cluster: Cluster, namespace: str, operator: OperatorProcess, six: Raw, tmp_path: Path
 ) -> None:
@@ -109,6 +111,7 @@ def on_node(pod: Raw) -> bool:
     return bool(pod["spec"].get("nodeName"))
 
 
+@pytest.mark.thorough
 def test_a_quota_for_one_pod_then_a_short_silence_then_another_number_of_nodes_while_suspended(
     cluster: Cluster, namespace: str, operator: OperatorProcess, six: Raw, tmp_path: Path
 ) -> None:

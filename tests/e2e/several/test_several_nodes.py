@@ -74,6 +74,7 @@ def completed(job: Job, timeout: float = 150) -> dict[str, Any]:
     return status
 
 
+@pytest.mark.thorough
 def test_a_program_that_fails_is_started_again_on_all_nodes_in_their_pods(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_notice_for_one_node_costs_one_new_pod_and_no_step(
     assert f"rank 0 ended at {STEPS}, total {TOTAL} " in printed(job, "job-1-0")
 
 
+@pytest.mark.thorough
 def test_a_suspended_training_gives_all_nodes_back(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:

@@ -120,6 +120,7 @@ def test_install_that_waits_returns_when_both_are_ready_and_one_leads(release: R
     release.completes_a_job(namespace, "first")
 
 
+@pytest.mark.thorough
 def test_upgrade_to_an_operator_that_crashes_fails_and_an_old_one_goes_on(release: Release, namespace: str) -> None:
     """Breaks if a rollout stops the good operators before a new one is ready, or if Helm calls that a success."""
     old = release.ready()

@@ -58,6 +58,7 @@ def test_metrics_need_a_token_whose_user_may_read_them(operators: Make, installe
         installed.kubectl("delete", "clusterrole,clusterrolebinding", name, "--ignore-not-found")
 
 
+@pytest.mark.thorough
 def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators: Make, installed: Cluster) -> None:
     """Breaks if the Service does not find the leader, or a leader that nobody can reach keeps the lease."""
     labels = {"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "operator"}

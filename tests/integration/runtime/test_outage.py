@@ -14,6 +14,7 @@ Make = Callable[..., OperatorProcess]
 OUTAGE = 12.0  # seconds: four leases
 
 
+@pytest.mark.thorough
 def test_the_operator_outlives_an_outage_of_the_api_server(installed: Cluster, operators: Make, jobs: Any) -> None:
     """Breaks if an outage ends the operator, leaves a watch dead, or lets it write on an old lease."""
     operator = operators().start()

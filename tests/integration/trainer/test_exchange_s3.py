@@ -34,6 +34,7 @@ def model(seed: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(1500, 1500), torch.nn.Linear(1500, 3)).to(torch.bfloat16)
 
 
+@pytest.mark.thorough
 def test_import_train_and_export(s3: S3Server, prefix: str, tmp_path: Path) -> None:
     source = model(1)
     safetensors.torch.save_model(source, tmp_path / "model.safetensors")

@@ -109,6 +109,7 @@ def assert_exported_alike(storage: FolderStorage, folder: Path) -> None:
     assert ours == theirs
 
 
+@pytest.mark.thorough
 def test_what_each_rank_reads_and_what_a_broken_chunk_means(storage: FolderStorage, tmp_path: Path) -> None:
     trained, _ = train(storage, tmp_path, 1, 2, "model,optimizer,unused")
     weight = holdfast_train.load(storage.uri, only="model")["model"]["weight"]  # whole, for a reader without ranks

@@ -78,6 +78,7 @@ dist.destroy_process_group()
 
 # Breaks if the others do not save with the node that has to go, or if they wait for their torchrun: that waits for the
 # torchrun of that node for 5 minutes.
+@pytest.mark.thorough
 @pytest.mark.training
 def test_one_node_has_to_go_and_all_save(tmp_path: Path, endpoint: Endpoint) -> None:
     script = tmp_path / "train.py"

@@ -145,7 +145,8 @@ class Training:
         return [] if found is None else [float(number) for number in found.groups()]
 
 
-@pytest.mark.parametrize("how", ["sharded", pytest.param("replicated", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["sharded", "replicated"])
 def test_a_warm_restart_reads_nothing_from_the_storage(tmp_path: Path, endpoint: Endpoint, how: str) -> None:
     """Breaks if the copies are lost with their processes, or if a rank does not find those of other nodes."""
     training = Training(tmp_path, endpoint, how, "fails")
@@ -157,6 +158,7 @@ def test_a_warm_restart_reads_nothing_from_the_storage(tmp_path: Path, endpoint:
     assert (there > 5) is (how == "replicated"), "each node has copied half of what is alike"
 
 
+@pytest.mark.thorough
 def test_a_copy_that_was_cut_short_is_not_used(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if a state is made of bytes of two steps: the only arena of each rank has a part of a newer one."""
     training = Training(tmp_path, endpoint, "sharded", "killed", arenas=1)
@@ -165,6 +167,7 @@ def test_a_copy_that_was_cut_short_is_not_used(tmp_path: Path, endpoint: Endpoin
         assert (training.read(rank) or [0, 0, 6])[2] > 5, "what is read from memory is what the kill has left"
 
 
+@pytest.mark.thorough
 def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if the loss of one node makes all of them read the storage, or if its own part is read from nowhere."""
     training = Training(tmp_path, endpoint, "replicated", "fails")
@@ -179,6 +182,7 @@ def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) ->
 SLOW = {"HOLDFAST_CHECKPOINT_EVERY": "6 steps", "HOLDFAST_CHECKPOINT_UPLOAD_RATE": "1"}  # no later save is committed
 
 
+@pytest.mark.thorough
 def test_no_step_that_was_copied_is_trained_again(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if the next attempt takes the newest commit although the memory of the nodes has a later step."""
     training = Training(tmp_path, endpoint, "replicated", "uncommitted", **SLOW)
@@ -205,6 +209,7 @@ def test_without_peers_a_lost_node_costs_the_steps_since_the_commit(tmp_path: Pa
     training.go_on(4)
 
 
+@pytest.mark.thorough
 def test_with_peers_a_lost_node_costs_no_step_that_was_copied(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if no other node has what the lost node had copied, or if nobody reads it there."""
     training = Training(tmp_path, endpoint, "sharded", "sent", **SLOW, HOLDFAST_CHECKPOINT_PEERS="true")

@@ -21,6 +21,7 @@ def state(folder: Path) -> LogState:
     return CommitLog(FolderStorage(folder / "prefix"), identity(0)).refresh()
 
 
+@pytest.mark.thorough
 def test_every_rank_goes_back_if_the_batch_of_one_is_not_a_number(tmp_path: Path) -> None:
     """Breaks if a rank trains on alone, or if the spoiled parameters are resumed or completed."""
     assert start(2, _train, tmp_path, 1, POISONED, float("nan")) == [1, 1]

@@ -120,6 +120,7 @@ class Training:
         return found
 
 
+@pytest.mark.thorough
 def test_survivors_keep_their_processes_and_the_losses_are_those_without_a_fault(
     tmp_path: Path, endpoint: Endpoint
 ) -> None:

@@ -81,6 +81,7 @@ def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path, olde
     assert max(sizes) < 1.5 * min(sizes)
 
 
+@pytest.mark.thorough
 def test_a_rank_that_dies_while_it_saves_leaves_no_checkpoint_and_nobody_waiting(
     storage: FolderStorage, tmp_path: Path
 ) -> None:
