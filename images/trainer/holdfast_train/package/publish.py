@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast_train.package.document import read_json
-from holdfast_train.package.errors import PackageError
+from holdfast_train.package.document import check_origin, parse, read_json
+from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import FILE, MOST_BYTES
 from holdfast_train.storage.base import Storage
 
@@ -26,11 +26,12 @@ def published(storage: Storage) -> Mapping[str, Any] | None:
         raise PackageError(f"{place} has {size >> 20} MiB; it is not of this program")
     try:
         found = read_json(storage.get(FILE))
-    except ValueError as error:
+        check_origin(found)
+        parse(found)
+    except (ValueError, ProblemError) as error:
         raise PackageError(f"{place} is damaged: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("from"), dict):
-        raise PackageError(f"{place} is damaged: it does not say where the package is from")
-    return found
+    document: Mapping[str, Any] = found
+    return document
 
 
 def check_free(storage: Storage, known: Collection[str]) -> list[str]:

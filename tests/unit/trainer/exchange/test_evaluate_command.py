@@ -99,7 +99,7 @@ def test_an_own_score(
     folder = rows(tmp_path / "m")
     for place, said in (
         ("score", "is not a function; allowed"), ("none_such:x", "there is no module"),
-        ("score:none", "has no 'none'"), ("score:NO_FUNCTION", "is a int"),
+        ("score:none", "has no function 'none'"), ("score:NO_FUNCTION", "has no function 'NO_FUNCTION'"),
     ):  # fmt: skip
         assert evaluate(folder, "--data", tmp_path / "x", "--score", place) == 1
         assert said in capsys.readouterr().err

@@ -9,8 +9,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from holdfast_train.package import Problem, Tensor
+from holdfast_train.errors import StateError
+from holdfast_train.package import PackageError, Problem, ProblemError, Score, Tensor
 from holdfast_train.package.build import Built, Origin, build
+from holdfast_train.package.folder import named_files, verify
 
 Tensors = dict[str, torch.Tensor]
 
@@ -28,8 +30,9 @@ class Tied(nn.Module):
         return made
 
 
-def made(tmp_path: Path) -> Built:
+def made(tmp_path: Path, score: Score | None = None) -> Built:
     problem = Problem(
+        score=score,
         model=Tied,
         inputs={"x": Tensor("float32", ("rows", 3))},
         outputs={"y": Tensor("float32", ("rows", 3))},
@@ -71,3 +74,27 @@ def test_a_file_that_is_not_the_model_fails(
 
     monkeypatch.setattr(safetensors.torch, "load_file", damaged)
     assert made(tmp_path).failed["safetensors"].startswith(why)
+
+
+# Breaks if README.md or the page can be changed without a word: package.json has the hashes of all files.
+def test_package_json_names_every_file(tmp_path: Path) -> None:
+    package = made(tmp_path).package
+    there = {str(path.relative_to(package.folder)) for path in package.folder.rglob("*") if path.is_file()}
+    assert set(named_files(package.document)) == there - {"package.json"}
+    verify(package, named_files(package.document))
+
+
+# Breaks if a score that is no number admits a variant: with NaN none can be compared, and all would pass.
+def test_a_score_that_is_no_number_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="the score accuracy of the model in torch is nan; it has to be a finite"):
+        made(tmp_path, Score("accuracy", lambda _: float("nan"), 0.01))
+    with pytest.raises(StateError, match=r"the score accuracy raised an error: .*test_build\.py, line .*Zero"):
+        made(tmp_path, Score("accuracy", lambda _: 1 / 0, 0.01))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Breaks if a link that leads nowhere is replaced, or is found only after all variants were made.
+def test_a_link_is_not_a_new_folder(tmp_path: Path) -> None:
+    (tmp_path / "tied").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(PackageError, match="exists already"):
+        made(tmp_path)

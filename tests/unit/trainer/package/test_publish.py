@@ -14,6 +14,16 @@ from holdfast_train.package.publish import check_free, publish, published
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.folder import FolderStorage
 
+DOCUMENT = {
+    "from": {"step": 7, "manifest": "file:///a", "sha256": "1"},
+    "problem": {
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [3]}],
+        "outputs": [{"name": "y", "dtype": "float32", "shape": [3]}],
+        "dims": {},
+    },
+    "tests": {"bytes": 0, "sha256": "0" * 64, "cases": []},
+    "variants": {},
+}
 KNOWN = {"README.md", "onnx", "pt2"}
 
 
@@ -23,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     (place / "onnx").mkdir(parents=True)
     (place / "onnx" / "model.onnx").write_bytes(bytes(10_000))
     (place / "README.md").write_bytes(b"")
-    (place / "package.json").write_text(json.dumps({"from": {"sha256": "1"}}))
+    (place / "package.json").write_text(json.dumps(DOCUMENT))
     return place
 
 
@@ -43,7 +53,7 @@ def test_all_files_are_copied(folder: Path, tmp_path: Path, opened: Callable[[Pa
     assert {key: storage.get(key) for key in storage.keys("")} == {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")
     }
-    assert published(storage) == {"from": {"sha256": "1"}}
+    assert published(storage) == DOCUMENT
 
 
 # Breaks if package.json is not last: a reader would open what is not complete.
@@ -102,7 +112,10 @@ def test_files_that_are_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert storage.content == {}
 
 
-@pytest.mark.parametrize("text", [b"[]", b"{", b'{"from": 1}'])
+# Breaks if a field of it is used before it is checked: the command says what is in the package that is there.
+@pytest.mark.parametrize(
+    "text", [b"[]", b"{", b'{"from": 1}', b'{"from": {"sha256": "1"}}', json.dumps(DOCUMENT | {"variants": 1}).encode()]
+)
 def test_what_is_not_a_package(text: bytes) -> None:
     storage = MemoryStorage()
     storage.put("package.json", text)
