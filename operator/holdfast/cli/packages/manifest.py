@@ -15,7 +15,7 @@ LONGEST_NAME: Final = 40
 KEPT_FOR: Final = "7d"
 PATTERN: Final = "step {step} of {total}: *"
 _KEPT: Final = (
-    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "resources",
+    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "data", "resources",
     "securityContext",
 )  # fmt: skip
 # Of holdfast-train. What it says with 3, no answer of the storage, may pass; the rest comes again each time.
