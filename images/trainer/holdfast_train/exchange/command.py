@@ -1,10 +1,15 @@
 """The command holdfast-train: checkpoints in other formats, packages, what data contains, and memory."""
 
 import argparse
+import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
@@ -187,7 +192,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code, as in docs/reference/exit-codes.md."""
     options = make_parser().parse_args(argv)
     try:
-        return COMMANDS[options.command](options) or CommandCode.OK
+        with _cleaning_up():
+            return COMMANDS[options.command](options) or CommandCode.OK
     except HoldfastTrainError as error:
         say(f"holdfast-train {options.command}: {error}")
         return error.command_code
@@ -196,12 +202,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         extra = EXTRAS.get(missing) or EXTRAS.get(options.command, "torch")
         say(f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`")
         return CommandCode.FAILED
+    except BrokenPipeError:  # the reader of a pipe, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere at the exit
+        return CommandCode.FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"holdfast-train {options.command}: {where}{error.strerror or error}")
         return CommandCode.FAILED
     except KeyboardInterrupt:
         return CommandCode.INTERRUPTED
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+@contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """SIGTERM ends the process as it would do anyway, but half-made folders are removed before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

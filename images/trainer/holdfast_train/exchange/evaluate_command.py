@@ -14,6 +14,7 @@ from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.progress_bar import ProgressBar, format_count
 from holdfast_train.exchange.user_function import user_function
 from holdfast_train.pages.document import check_writable, write_whole
+from holdfast_train.pages.fragments import size_text
 
 if TYPE_CHECKING:
     from holdfast_train.evaluation.comparison import Comparison
@@ -189,7 +190,7 @@ def _show(comparison: "Comparison", folder: Path) -> None:
         took = "-" if one.call_seconds is None else f"{one.call_seconds * 1000:,.1f} ms"
         name = f"{'ships' if one is ships else '':<6} {one.candidate.name[-24:]:<24} {one.candidate.variant:<12}"
         figures = f"{comparison.shown(one):>10.4f} {comparison.drop(one):>9.4f}"
-        show(f"{name} {one.candidate.bytes / 1e6:>9,.2f} MB {took:>15} {figures}")
+        show(f"{name} {size_text(one.candidate.bytes):>12} {took:>15} {figures}")
     if comparison.damaged:
         name, why = next(iter(comparison.damaged.items()))
         show(f"damaged samples, which are left out: {len(comparison.damaged):,}; the first: {name}: {why}")

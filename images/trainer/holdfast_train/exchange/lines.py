@@ -24,6 +24,7 @@ def show_json(text: str) -> None:
 def _write(file: TextIO, text: str) -> None:
     encoding = file.encoding or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    file.flush()
 
 
 def _plain(text: str) -> str:

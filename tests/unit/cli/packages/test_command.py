@@ -23,9 +23,15 @@ MADE = f"{JOBS}/job-package"
 ARGS = ("package", "job", "--problem", "train:problem")
 PLACE = "s3://runs/demo/job/packages/job-000000000240"
 CHECKPOINT = "s3://runs/demo/job/manifests/000000000240-a3-x.json"
+SUM = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of abc
 DOCUMENT = {
     "from": {"step": 240, "manifest": CHECKPOINT},
-    "variants": {"onnx": {"files": {"onnx/model.onnx": {"bytes": 3}}, "tested": {"passed": True, "largest": "2e-07"}}},
+    "variants": {
+        "onnx": {
+            "files": {"onnx/model.onnx": {"bytes": 3, "sha256": SUM}},
+            "tested": {"passed": True, "largest": "2e-07"},
+        }
+    },
 }
 
 
@@ -154,6 +160,16 @@ def test_a_variant_that_did_not_pass(cluster: Cluster, stored: FolderStorage) ->
     result = holdfast(*ARGS)
     assert result.exit_code == ExitCode.FAILED
     assert "onnx-int8    did not pass: accuracy is 0.4" in result.stdout
+
+
+# Breaks if package.json, which may be a stranger's, drives the terminal, or has a number that no size can be.
+def test_what_a_package_says_is_shown_as_text(cluster: Cluster, stored: FolderStorage) -> None:
+    files = {"onnx/model.onnx": {"bytes": 10**4000}}
+    evil = {"onnx\x1b[2J": {"files": files, "tested": {"passed": True, "largest": "0\nok"}}}
+    put(stored, variants=evil, **{"from": {"step": 10**4000, "manifest": CHECKPOINT}})
+    result = holdfast(*ARGS)
+    assert result.exit_code == ExitCode.OK, result.output
+    assert "step 0\n  onnx?[2J     passed             0 B  largest 0?ok\n" in result.stdout
 
 
 # Breaks if a package of another checkpoint passes for the one that could not be made, or the logs are deleted.
