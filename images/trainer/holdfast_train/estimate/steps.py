@@ -130,6 +130,8 @@ def _user_code() -> Iterator[None]:
         yield
     except HoldfastTrainError:
         raise
+    except SystemExit as error:
+        raise EstimateError(f"{place_of(error)}: the function ends the program (sys.exit); leave it out") from error
     except Exception as error:
         hint = HINTS.get(type(error).__name__)
         raise EstimateError(f"{place_of(error)}: {hint}" if hint else words_of(error)) from error

@@ -5,6 +5,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -90,8 +91,12 @@ def _estimate(options: argparse.Namespace) -> CommandCode:
 
     source = options.training or options.problem
     known = partial(Estimate, source, tuple(options.argument), torch.__version__)
+    if options.json and options.fits:
+        raise StateError("--fits says nothing in JSON; leave it out, and give the file to holdfast check --memory")
     try:
-        found = known(tuple(_rows(options)))
+        with redirect_stdout(sys.stderr):  # what the program prints is not a part of the answer
+            rows = tuple(_rows(options))
+        found = known(rows)
     except NotKnownError as error:
         found = known(unknown=str(error))
     if options.json:

@@ -19,7 +19,16 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace, NoWait
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.packages.manifest import Wish, address, job_name, lasting_places, package_job, root
+from holdfast.cli.packages.manifest import (
+    SUFFIX,
+    Wish,
+    address,
+    job_name,
+    lasting_places,
+    makes_package,
+    package_job,
+    root,
+)
 from holdfast.cli.packages.stored import fetch, read_package, refuse_existing
 from holdfast.cli.packages.waiting import final, wait, why_failed
 from holdfast.cli.storage.address import PATIENCE, Found, Where, explained, storage_of
@@ -217,6 +226,11 @@ async def _create(client: Client, manifest: Mapping[str, Any]) -> str:
         if error.status != 404:
             raise
     else:
+        if not makes_package(before):
+            raise CliError(
+                f"TrainingJob {name} exists, and does not make a package",
+                hint=f"delete or rename it; a package of {name.removesuffix(SUFFIX)} is made by a job of this name",
+            )
         if not final(before):
             raise CliError(
                 f"{name} makes a package already", hint=f"holdfast watch {name} -n {namespace} shows it; delete it "

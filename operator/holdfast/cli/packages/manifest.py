@@ -99,6 +99,12 @@ def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: dateti
     }
 
 
+def makes_package(job: TrainingJob) -> bool:
+    """True if this job is one of `package_job`, and not another one of that name."""
+    command = job.spec.trainer.command
+    return "package" in command[1:2] and any(word.startswith("--problem=") for word in command)
+
+
 def _tier(tier: Tier) -> dict[str, Any]:
     """As a job may write it: some fields are allowed in a profile only, and a pace is that of another program."""
     found = tier.to_object()

@@ -195,6 +195,18 @@ def test_one_that_runs_is_not_replaced_and_one_that_is_over_is(cluster: Cluster)
     assert len(cluster.asked("POST")) == 2
 
 
+# Breaks if a training that happens to have this name is deleted, with its history, because it is over.
+def test_a_training_of_that_name_stays(cluster: Cluster) -> None:
+    training = copy.deepcopy(raw_job())
+    training["metadata"]["name"] = "job-package"
+    training["status"]["phase"] = "Completed"
+    cluster.api.answers["GET", MADE] = training
+    result = holdfast(*ARGS)
+    assert result.exit_code == ExitCode.FAILED
+    assert "TrainingJob job-package exists, and does not make a package" in result.stderr
+    assert cluster.asked("DELETE") == []
+
+
 def test_no_outcome_in_time(cluster: Cluster) -> None:
     cluster.phases = ["Running"]
     assert "job-package is not over within 1 s; it goes on" in holdfast(*ARGS, "--timeout", "1").output
