@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.package.cases import cases
 from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
@@ -250,7 +251,8 @@ class _Maker:
             note = variant.make(self._source(), file)
         except Exception as error:  # noqa: BLE001 - exporters raise anything; the variant is left out and named
             lines = str(error).strip().splitlines() or [""]
-            return "", Assessment(passed=False, why=f"it could not be made: {type(error).__name__}: {lines[0]}"[:500])
+            what = lines[0] if isinstance(error, HoldfastTrainError) else f"{type(error).__name__}: {lines[0]}"
+            return "", Assessment(passed=False, why=f"it could not be made: {what}"[:500])
         self.progress(f"testing {name}")
         return note, self._test(name, variant)
 
@@ -298,7 +300,7 @@ class _Maker:
         file.parent.mkdir()
         try:
             make_by_command(one, self._source(), file)
-        except PackageError as error:
+        except (PackageError, StateError) as error:
             shutil.rmtree(file.parent)  # half a file, or a link out of the package
             return "", Assessment(passed=False, why=f"it could not be made: {error}"[:500])
         note = "made by a command"

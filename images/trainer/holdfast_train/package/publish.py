@@ -66,6 +66,8 @@ def publish(
     document = files.pop(FILE).read_bytes()
     storage.delete(key for key in check_free(storage, known) if key not in files)
     for name, path in files.items():
+        if storage.size(FILE) is not None:  # of an attempt beside this one: its files must stay as it wrote them
+            raise PackageError(f"{storage.uri} got another package meanwhile: give another place")
         progress(f"copying {name}")
         _copy(path, storage, name)
     if not storage.put_if_absent(FILE, document) and storage.get(FILE) != document:  # the first answer may be lost

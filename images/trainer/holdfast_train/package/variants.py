@@ -17,7 +17,8 @@ from torch import nn
 from holdfast_train.package.cases import at_sizes
 from holdfast_train.package.convert import CALIBRATION, Conversion, filled, run_command
 from holdfast_train.package.errors import PackageError, ProblemError
-from holdfast_train.package.problem import Arrays, Problem
+from holdfast_train.package.problem import Arrays, Problem, check
+from holdfast_train.user_code import called
 
 __all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "tied_names"]
 
@@ -48,6 +49,16 @@ class Source:
         """The weights, by the names that the problem gives them."""
         state = self.module.state_dict()
         return dict(self.problem.rename(state) if self.problem.rename else state)
+
+    def calibration(self) -> list[Arrays]:
+        """The calibration inputs of the problem. StateError or InputError if there are none, or others than inputs."""
+        function = self.problem.calibration
+        found: list[Arrays] = called("calibration() of the problem", lambda: list(function())) if function else []
+        if not found:
+            raise ProblemError("calibration() of the problem gives no inputs; give some that the model meets in use")
+        for number, inputs in enumerate(found):
+            check(f"calibration input {number}", inputs, self.problem.inputs, self.problem.dims)
+        return found
 
 
 @dataclass(frozen=True)
@@ -181,7 +192,7 @@ def _onnx_int8(source: Source, file: Path) -> str:
         if source.problem.calibration is None:
             q.quantize_dynamic(origin, file, weight_type=q.QuantType.QInt8)
             return "dynamic, because the problem has no calibration data"
-        data = list(source.problem.calibration())
+        data = source.calibration()
         q.quantize_static(
             origin, file, calibration_reader(data), per_channel=True, op_types_to_quantize=list(STATIC_OPERATORS),
             activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8,
@@ -229,10 +240,9 @@ def _input_of(place: str, source: Source, folder: Path) -> Path:
         return found
     if place == CALIBRATION:
         file = folder / "calibration.safetensors"
-        assert source.problem.calibration is not None
         arrays = {
             f"{number}/{name}": np.ascontiguousarray(array)
-            for number, inputs in enumerate(source.problem.calibration())
+            for number, inputs in enumerate(source.calibration())
             for name, array in inputs.items()
         }
         save_file(arrays, file)

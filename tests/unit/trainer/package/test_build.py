@@ -1,6 +1,7 @@
 """The weights of a package: what is written is all that the model has. The other forms: tests/integration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,12 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from holdfast_train.errors import StateError
+from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.package import PackageError, Problem, ProblemError, Score, Tensor
 from holdfast_train.package.build import Built, Origin, build
 from holdfast_train.package.folder import named_files, verify
+from holdfast_train.package.problem import Arrays
+from holdfast_train.package.variants import Source
 
 Tensors = dict[str, torch.Tensor]
 
@@ -30,15 +33,17 @@ class Tied(nn.Module):
         return made
 
 
+PROBLEM = Problem(
+    model=Tied,
+    inputs={"x": Tensor("float32", ("rows", 3))},
+    outputs={"y": Tensor("float32", ("rows", 3))},
+    dims={"rows": (1, 4)},
+    examples=[{"x": np.ones((2, 3), np.float32)}],
+)
+
+
 def made(tmp_path: Path, score: Score | None = None) -> Built:
-    problem = Problem(
-        score=score,
-        model=Tied,
-        inputs={"x": Tensor("float32", ("rows", 3))},
-        outputs={"y": Tensor("float32", ("rows", 3))},
-        dims={"rows": (1, 4)},
-        examples=[{"x": np.ones((2, 3), np.float32)}],
-    )
+    problem = replace(PROBLEM, score=score)
     return build(problem, Tied(), Origin("uid", 7, "", ""), tmp_path / "tied", variants=["safetensors"])
 
 
@@ -98,3 +103,18 @@ def test_a_link_is_not_a_new_folder(tmp_path: Path) -> None:
     (tmp_path / "tied").symlink_to(tmp_path / "nowhere")
     with pytest.raises(PackageError, match="exists already"):
         made(tmp_path)
+
+
+# Breaks if calibration data that is wrong makes an int8 variant, or ends the package without the line of the user.
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (list, "gives no inputs; give some that the model meets in use"),
+        (lambda: [{"y": np.ones((2, 3), np.float32)}], "calibration input 0 lacks 'x'; needed: x"),
+        (lambda: [{}["x"]], r"raised an error: .*test_build\.py, line .*KeyError"),
+    ],
+)
+def test_calibration_data_is_checked(tmp_path: Path, data: Callable[[], list[Arrays]], said: str) -> None:
+    problem = replace(PROBLEM, calibration=data)
+    with pytest.raises(HoldfastTrainError, match=said):
+        Source(problem, Tied(), problem.examples[0], tmp_path, {}).calibration()

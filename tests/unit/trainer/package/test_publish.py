@@ -104,6 +104,21 @@ def test_two_at_once(folder: Path) -> None:
     assert storage.get("package.json") == b"{}"
 
 
+# Breaks if an attempt on a node that seemed lost writes over the files of the package that its successor has made.
+def test_a_slower_attempt_leaves_the_files_of_the_faster_one(folder: Path) -> None:
+    storage = MemoryStorage()
+
+    def faster(_method: str, key: str) -> None:
+        if key == "README.md":
+            storage.before = lambda method, key: None
+            storage.content["onnx/model.onnx"], storage.content["package.json"] = b"theirs", b"{}"
+
+    storage.before = faster
+    with pytest.raises(PackageError, match="another package meanwhile"):
+        publish(folder, storage, KNOWN)
+    assert storage.get("onnx/model.onnx") == b"theirs"
+
+
 def test_files_that_are_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_FILE", 9_999)
     storage = MemoryStorage()

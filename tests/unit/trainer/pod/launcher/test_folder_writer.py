@@ -30,7 +30,8 @@ def test_signal_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (library / "folder").mkdir(parents=True)
     (library / "__init__.py").touch()
     (library / "folder" / "__init__.py").touch()
-    text = f"import pathlib, queue, signal\ndef main():\n    pathlib.Path({str(tmp_path / 'up')!r}).touch()\n    signal.pause()\n"
+    up = f"pathlib.Path({str(tmp_path / 'up')!r}).touch()"
+    text = f"import pathlib, queue, signal\ndef main():\n    {up}\n    signal.pause()\n"
     (library / "folder" / "writer.py").write_text(text)
     pod = {"HOLDFAST_CHECKPOINT_FOLDER": str(tmp_path / "outputs"), "PYTHONPATH": str(library.parent)}
     process = start(tmp_path / "log", "touch", str(tmp_path / "started"), **pod)
