@@ -153,3 +153,11 @@ def test_no_torch_is_needed(pictures: Path, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, env=os.environ,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Breaks if all forms run for hours before a place is refused that cannot have the evaluation.
+def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    folder = str(colours(tmp_path / "m"))
+    assert main(["evaluate", folder, "--data", str(tmp_path / "none"), "-o", str(tmp_path / "file" / "out")]) == 1
+    assert "Not a directory" in capsys.readouterr().err
