@@ -12,7 +12,7 @@ import numpy as np
 
 from holdfast_train.package.errors import InputError, ProblemError
 
-__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_tensors"]
+__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_classes", "check_tensors"]
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
@@ -24,6 +24,8 @@ MOST: Final = 1 << 20
 """The largest size of a dimension."""
 MOST_NAME: Final = 64
 """Characters of the name of a score."""
+MOST_CLASS: Final = 200
+"""Characters of the name of a class."""
 WEIGHTS: Final = "model.safetensors"
 """The file beside those of `files`."""
 
@@ -105,7 +107,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_tensors(self.inputs, self.outputs, self.dims)
-        _check_classes(self.classes, self.outputs)
+        check_classes(self.classes, self.outputs)
         _check_files(self.files)
         for name, kind in (("score", Score), ("pixels", Pixels)):
             if not isinstance(found := getattr(self, name), (kind, type(None))):
@@ -159,10 +161,10 @@ def _check_tensor(place: str, name: str, tensor: Tensor, dims: Mapping[str, tupl
             raise ProblemError(f"{place}: the shape has {part}; allowed: 1 to {MOST}, or a symbol of dims")
 
 
-def _check_classes(classes: Sequence[str], outputs: Mapping[str, Tensor]) -> None:
-    """`holdfast-train evaluate` would refuse the package later."""
-    if isinstance(classes, str) or not all(isinstance(name, str) for name in classes):
-        raise ProblemError(f"classes is {classes!r:.80}; allowed: a list of names")
+def check_classes(classes: Sequence[str], outputs: Mapping[str, Tensor]) -> None:
+    """ProblemError says what is wrong with the names of the classes."""
+    if isinstance(classes, str) or not all(isinstance(name, str) and len(name) <= MOST_CLASS for name in classes):
+        raise ProblemError(f"classes is {classes!r:.80}; allowed: a list of names of at most {MOST_CLASS} characters")
     if twice := [name for name, count in Counter(classes).items() if count > 1]:
         raise ProblemError(f"classes has {twice[0]!r:.80} twice; allowed: each name once")
     sizes = {tensor.shape[-1] for tensor in outputs.values() if tensor.shape}

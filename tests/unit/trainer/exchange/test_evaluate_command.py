@@ -161,3 +161,23 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFi
     folder = str(colours(tmp_path / "m"))
     assert main(["evaluate", folder, "--data", str(tmp_path / "none"), "-o", str(tmp_path / "file" / "out")]) == 1
     assert "Not a directory" in capsys.readouterr().err
+
+
+# Breaks if names of classes that a stranger wrote fill the page, or end the command with a traceback.
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ("abc", "is not a list of names"), ([1, 2, 3], "allowed: a list of names"), (["a", "b", "a"], "has 'a' twice"),
+        (["a" * 100_000, "b", "c"], "of at most 200 characters"), (["a"], "classes has 1 names"),
+    ],
+    ids=["text", "numbers", "twice", "long", "few"],
+)  # fmt: skip
+def test_classes_of_a_stranger(
+    pictures: Path, evaluate: Callable[..., int], capsys: pytest.CaptureFixture[str], classes: object, said: str
+) -> None:
+    folder = colours(pictures.parent / "m")
+    document = json.loads((folder / "package.json").read_text())
+    document["problem"]["classes"] = classes
+    (folder / "package.json").write_text(json.dumps(document))
+    assert evaluate(folder, "--data", pictures) == 1
+    assert said in capsys.readouterr().err

@@ -58,6 +58,7 @@ def test_a_call_that_does_not_fit_is_refused(call: Mapping[str, Any], said: str)
         ({"inputs": {"x": Tensor("float32", ("rows", 3.0))}}, r"the shape has 3\.0; allowed: whole numbers"),
         ({"classes": "abc"}, "classes is 'abc'; allowed: a list of names"),
         ({"classes": (1, 2, 3)}, r"classes is \(1, 2, 3\); allowed: a list of names"),
+        ({"classes": ("a" * 201, "b", "c")}, "allowed: a list of names of at most 200 characters"),
         ({"classes": ("a", "b", "a")}, "classes has 'a' twice; allowed: each name once"),
         ({"classes": ("a", "b")}, "classes has 2 names, and no output has so many entries"),
         ({"files": {"../README.md": ""}}, r"files has '\.\./README\.md'; allowed: paths below"),
