@@ -6,6 +6,7 @@ It imports the evaluation when it runs: numpy is an extra, and the other command
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -121,11 +122,22 @@ def _evaluate(options: argparse.Namespace) -> CommandCode:
         str(options.data), metric, _samples(results), results, options.max_drop, damaged,
         [one for one in found if one.left_out],
     )  # fmt: skip
-    options.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(options.folder / PAGE, as_page(comparison))
-    write_whole(options.folder / JSON, json.dumps(comparison.as_json(), indent=1) + "\n")
+    _write(options.folder, as_page(comparison), json.dumps(comparison.as_json(), indent=1) + "\n")
     _show(comparison, options.folder)
     return CommandCode.FAILED if comparison.failed else CommandCode.OK
+
+
+def _write(folder: Path, page: str, text: str) -> None:
+    """Both files, or none of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        write_whole(folder / PAGE, page)
+        write_whole(folder / JSON, text)
+    except BaseException:
+        (folder / PAGE).unlink(missing_ok=True)
+        with suppress(OSError):  # it may have other files
+            folder.rmdir()
+        raise
 
 
 def _samples(results: "Sequence[Result]") -> int | None:

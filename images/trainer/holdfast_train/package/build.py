@@ -47,6 +47,7 @@ from holdfast_train.package.variants import (
     Variant,
     call_of,
     make_by_command,
+    save_arrays,
     tied_names,
 )
 from holdfast_train.user_code import words_of
@@ -219,13 +220,11 @@ def _reference(score: Score, call: Call) -> float:
 
 
 def _write_tests(file: Path, inputs: Sequence[Arrays], expected: Sequence[Arrays]) -> None:
-    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
-
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for number, (one, wanted) in enumerate(zip(inputs, expected, strict=True)):
         for side, values in (("in", one), ("out", wanted)):
             arrays |= {f"{number}/{side}/{name}": np.ascontiguousarray(value) for name, value in values.items()}
-    save_file(arrays, file)
+    save_arrays(arrays, file)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.problem import Arrays, Problem, check
 from holdfast_train.user_code import called
 
-__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "tied_names"]
+__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "save_arrays", "tied_names"]
 
 OPSET: Final = 20
 FIXED: Final = "onnx-fixed"
@@ -215,6 +215,17 @@ def calibration_reader(data: Sequence[Arrays]) -> Any:
     return Reader()
 
 
+def save_arrays(arrays: Arrays, file: Path) -> None:
+    """Write a file of safetensors. PackageError if the disk is full: its library has an error of its own for it."""
+    from safetensors import SafetensorError  # noqa: PLC0415 - an extra
+    from safetensors.numpy import save_file  # noqa: PLC0415
+
+    try:
+        save_file(dict(arrays), file)
+    except SafetensorError as error:
+        raise PackageError(f"{file} cannot be written: {error}") from error
+
+
 def make_by_command(one: Conversion, source: Source, file: Path) -> None:
     """Let a command write `file`, and what it wants beside it. PackageError says what it lacks, or how it failed."""
     with tempfile.TemporaryDirectory(prefix="holdfast-convert-") as temporary:
@@ -231,8 +242,6 @@ def make_by_command(one: Conversion, source: Source, file: Path) -> None:
 
 def _input_of(place: str, source: Source, folder: Path) -> Path:
     """The file for a name in braces. Calibration data, and a program of fixed sizes, are written into `folder`."""
-    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
-
     if place in VARIANTS:
         found = source.folder / VARIANTS[place].model
         if not found.is_file():
@@ -245,7 +254,7 @@ def _input_of(place: str, source: Source, folder: Path) -> Path:
             for number, inputs in enumerate(source.calibration())
             for name, array in inputs.items()
         }
-        save_file(arrays, file)
+        save_arrays(arrays, file)
         return file
     file = folder / "model.pt2"
     try:

@@ -1,5 +1,6 @@
 """The command `holdfast-train evaluate`: its files, its exit codes, and what it refuses."""
 
+import errno
 import json
 import os
 import subprocess
@@ -181,3 +182,17 @@ def test_classes_of_a_stranger(
     (folder / "package.json").write_text(json.dumps(document))
     assert evaluate(folder, "--data", pictures) == 1
     assert said in capsys.readouterr().err
+
+
+# Breaks if a disk that is full leaves a page without its figures, or an empty folder.
+def test_a_full_disk_leaves_nothing(
+    pictures: Path, tmp_path: Path, evaluate: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, text: str) -> None:
+        if path.suffix == ".json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        path.write_text(text)
+
+    monkeypatch.setattr("holdfast_train.exchange.evaluate_command.write_whole", write)
+    assert evaluate(colours(tmp_path / "m"), "--data", pictures) == 1
+    assert not (tmp_path / "out").exists()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from holdfast_train.errors import HoldfastTrainError, StateError
@@ -118,3 +120,14 @@ def test_calibration_data_is_checked(tmp_path: Path, data: Callable[[], list[Arr
     problem = replace(PROBLEM, calibration=data)
     with pytest.raises(HoldfastTrainError, match=said):
         Source(problem, Tied(), problem.examples[0], tmp_path, {}).calibration()
+
+
+# Breaks if a full disk, for which safetensors has an error of its own, is a traceback, or leaves half a package.
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_arrays: object, _file: Path) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(PackageError, match=r"tests\.safetensors cannot be written: I/O error: No space left"):
+        made(tmp_path)
+    assert list(tmp_path.iterdir()) == []
