@@ -36,7 +36,7 @@ def called(what: str, function: Callable[[], T]) -> T:
 
 def words_of(error: BaseException) -> str:
     """`/work/train.py, line 41, in problem (open(PATH)): FileNotFoundError: ...`, in one line."""
-    said = " ".join(str(error).split())[:_MOST]
+    said = "".join(sign for sign in " ".join(str(error).split()) if sign.isprintable())[:_MOST]
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     place = place_of(error)
     return what if place is None else f"{place}: {what}"

@@ -20,7 +20,7 @@ def test_the_line_of_the_user_is_told() -> None:
     said = str(caught.value)
     assert said.startswith(f"--problem train:problem raised an error: {__file__}, line ")
     assert said.count('in fails (json.loads("{")): JSONDecodeError: ') == 1
-    assert words_of(ValueError("a\n b")) == "ValueError: a b"
+    assert words_of(ValueError("a\n b\x1b[2J")) == "ValueError: a b[2J"
 
 
 # Breaks if a program that reads its command line when it is imported ends the command with its own usage.

@@ -249,9 +249,7 @@ class _Maker:
         try:
             note = variant.make(self._source(), file)
         except Exception as error:  # noqa: BLE001 - exporters raise anything; the variant is left out and named
-            lines = str(error).strip().splitlines() or [""]
-            what = lines[0] if isinstance(error, HoldfastTrainError) else f"{type(error).__name__}: {lines[0]}"
-            return "", Assessment(passed=False, why=f"it could not be made: {what}"[:500])
+            return "", Assessment(passed=False, why=f"it could not be made: {_why(error)}"[:500])
         self.progress(f"testing {name}")
         return note, self._test(name, variant)
 
@@ -355,6 +353,13 @@ class _Maker:
         if name == FIXED:
             said["fixed"] = dict(self.fixed)
         return said | ({"note": note} if note else {})
+
+
+def _why(error: BaseException) -> str:
+    """What an exporter says. Its own error often only names a step; the cause says what the model has that it lacks."""
+    while error.__cause__ is not None and not isinstance(error, HoldfastTrainError):
+        error = error.__cause__
+    return str(error) if isinstance(error, HoldfastTrainError) else words_of(error)
 
 
 def _is_same(found: torch.Tensor, wanted: torch.Tensor) -> bool:

@@ -144,8 +144,9 @@ def _pt2(source: Source, file: Path) -> str:
 
 
 def _write_pt2(source: Source, file: Path, fixed: Mapping[str, int]) -> None:
-    program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, fixed))
-    torch.export.save(program, file)
+    with _quiet():
+        program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, fixed))
+        torch.export.save(program, file)
 
 
 def _onnx(source: Source, file: Path) -> str:
@@ -270,7 +271,8 @@ def _quiet() -> Iterator[None]:
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        nowhere = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -131,3 +131,18 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(PackageError, match=r"tests\.safetensors cannot be written: I/O error: No space left"):
         made(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+class Branching(nn.Module):
+    """Its control flow depends on values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+# Breaks if pages of torch's own graphs hide the answer, or if it lacks the line of the model that cannot be exported.
+def test_a_model_that_cannot_be_exported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    built = build(PROBLEM, Branching(), Origin("uid", 7, "", ""), tmp_path / "made", variants=["pt2"])
+    assert "test_build.py, line " in built.failed["pt2"]
+    assert "in forward (return x if x.sum() > 0 else -x): GuardOnDataDependentSymNode" in built.failed["pt2"]
+    assert capfd.readouterr() == ("", "")
