@@ -60,7 +60,7 @@ ELSEWHERE = (
     Elsewhere("cli/pages", "page", "only fields", "tests/unit/cli/pages/test_document.py"),
     Elsewhere("cli/plan", "as_json as_page comparison", TYPED, "tests/unit/cli/plan"),
     Elsewhere("cli/plan", "request screen values", TYPED, "tests/unit/cli/plan"),
-    Elsewhere("cli/probe", "cleaning running target", TYPED, "tests/unit/cli/probe/test_command.py"),
+    Elsewhere("cli/probe", "running target", TYPED, "tests/unit/cli/probe/test_command.py"),
     Elsewhere("cli/report", "command gather", TYPED, "tests/unit/cli/report/test_report.py"),
     Elsewhere("cli/storage", "in_thread options", TYPED, "tests/unit/cli/storage/test_history.py"),
     Elsewhere("cli/terminal", "parsing", TYPED, "tests/unit/cli/test_simulate.py"),
@@ -103,7 +103,6 @@ ELSEWHERE = (
     Elsewhere(
         "trainer/estimate", "document without_memory", "parts of steps", "tests/unit/trainer/estimate/test_steps.py"
     ),
-    Elsewhere("trainer/exchange", "user_function", TYPED, "tests/unit/trainer/exchange/test_estimate_command.py"),
     Elsewhere("trainer/examples", "images", "pictures", "tests/unit/trainer/examples/test_vision_transformer.py"),
     Elsewhere("trainer/exchange", "package_command", TYPED, "tests/integration/trainer/package/test_package.py"),
     Elsewhere(
@@ -118,6 +117,7 @@ ELSEWHERE = (
     Elsewhere("trainer/format", "sharding", "sharded trainings", "tests/integration/trainer/test_exact.py"),
     Elsewhere("trainer/frameworks", "prepared trainer_loop", TRAINED, "tests/integration/trainer/frameworks"),
     Elsewhere("trainer/package", "model_card variants versions", "real exports", "tests/integration/trainer/package"),
+    Elsewhere("trainer/package", "record", "package.json of a build", "tests/unit/trainer/package/test_build.py"),
     Elsewhere("trainer/package", "errors", EXCEPTIONS, "tests/unit/trainer/package"),
     Elsewhere("trainer/package", "folder", "what is no package", "tests/unit/trainer/package/test_loader.py"),
     Elsewhere("trainer/restore", "into_objects", "runs that resume", "tests/unit/trainer/run/test_run.py"),

@@ -65,7 +65,9 @@ def _splits(summary: Summary) -> str:
     for split, one in summary.counts.items():
         counts = {name: one.get(name, 0) for name in names}
         there = [name for name in counts if counts[name]]
-        least, most = (min(there, key=counts.__getitem__), max(there, key=counts.__getitem__)) if there else ("", "")
+        least, most = (
+            (min(reversed(there), key=counts.__getitem__), max(there, key=counts.__getitem__)) if there else ("", "")
+        )
         rows.append([
             split_name(split), f"{sum(counts.values()) + summary.unlabelled.get(split, 0):,}",
             f"{summary.unlabelled.get(split, 0):,}", f"{len(there):,}", f"{len(missing.get(split, [])):,}",

@@ -18,6 +18,7 @@ __all__ = ["Begin", "look"]
 MANIFESTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MOST_SAMPLES: Final = 20_000_000
 MOST_CLASSES: Final = 100_000
+MOST_SPLITS: Final = 100
 MOST_EXAMPLES: Final = 20
 MOST_TWINS_NAMED: Final = 6
 Begin = Callable[[str, int | None], Callable[[int], None]]
@@ -78,12 +79,16 @@ class _Tally:
         self.samples = 0
         self._hashes = hashes
         self._classes: set[str] = set()
+        self._splits: set[str] = set()
         self._listed: set[Known] = set()
 
     def add(self, sample: Sample, seen: Seen) -> None:
         self.samples += 1
         if self.samples > MOST_SAMPLES:
             raise DataSetError(f"the data set has over {MOST_SAMPLES:,} samples; look at a part of it")
+        self._splits.add(sample.split)
+        if len(self._splits) > MOST_SPLITS:
+            raise DataSetError(f"over {MOST_SPLITS} different splits: name the column or the folders of splits")
         if sample.label:
             self.counts[sample.split][sample.label] += 1
             self._classes.add(sample.label)

@@ -1,10 +1,7 @@
 """Runs the user's steps with tensors that have no memory."""
 
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -16,6 +13,7 @@ from holdfast_train.estimate.document import Peak
 from holdfast_train.estimate.errors import EstimateError
 from holdfast_train.estimate.without_memory import HINTS, without_memory
 from holdfast_train.package.problem import Problem
+from holdfast_train.user_code import place_of, words_of
 
 __all__ = ["Made", "as_on_gpu", "inference", "of_problem", "training"]
 
@@ -23,8 +21,6 @@ Made = tuple[nn.Module, Callable[[], object]]
 """What the user's function returns: the model, and a function that trains one step."""
 
 STEPS: Final = 2  # the second has the state of the optimizer from its beginning on
-_OURS: Final = Path(__file__).parent
-_TORCH: Final = Path(torch.__file__).parent
 
 
 class _FirstCall(BaseException):
@@ -134,23 +130,8 @@ def _user_code() -> Iterator[None]:
         yield
     except HoldfastTrainError:
         raise
+    except SystemExit as error:
+        raise EstimateError(f"{place_of(error)}: the function ends the program (sys.exit); leave it out") from error
     except Exception as error:
-        why = HINTS.get(type(error).__name__) or f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        raise EstimateError(f"{_place(error)}: {why}") from error
-
-
-def _place(error: Exception) -> str:
-    """`/work/train.py, line 41, in step (loss.item())`: the innermost line of the user, or that of a library."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_in(frame.filename, _OURS, _TORCH)]
-    paths = sysconfig.get_paths()
-    libraries = [Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    own = [frame for frame in frames if not _is_in(frame.filename, *libraries)]
-    if not (own or frames):
-        return "the function cannot be run without memory"
-    frame = (own or frames)[-1]
-    code = f" ({frame.line})" if frame.line else ""
-    return f"{frame.filename}, line {frame.lineno}, in {frame.name}{code}"
-
-
-def _is_in(name: str, *folders: Path) -> bool:
-    return any(Path(name).is_relative_to(folder) for folder in folders)
+        hint = HINTS.get(type(error).__name__)
+        raise EstimateError(f"{place_of(error)}: {hint}" if hint else words_of(error)) from error

@@ -8,7 +8,7 @@ from holdfast_train.evaluation.png import as_png
 from holdfast_train.evaluation.scores import ClassScores, interval
 from holdfast_train.pages.document import document
 from holdfast_train.pages.drawings import bar, matrix, reliability
-from holdfast_train.pages.fragments import Figure, figures, folded, note, paragraph, picture, table, title
+from holdfast_train.pages.fragments import Figure, figures, folded, note, paragraph, picture, size_text, table, title
 
 __all__ = ["as_page"]
 
@@ -56,7 +56,7 @@ def _heading(comparison: Comparison, ships: Result | None) -> str:
     if ships.tokens is not None:
         found.append(Figure("perplexity", f"{ships.tokens.perplexity:,.3f}", f"{ships.tokens.tokens:,} tokens"))
         found.append(Figure("accuracy", f"{ships.tokens.accuracy:.1%}", "next token"))
-    found.append(Figure("size", _size(ships.candidate.bytes)))
+    found.append(Figure("size", size_text(ships.candidate.bytes)))
     if ships.call_seconds is not None:
         found.append(Figure("time of a call", _seconds(ships.call_seconds), _many(ships)))
     warning = ""
@@ -98,7 +98,7 @@ def _table(comparison: Comparison, ships: Result | None) -> str:
 
     rows = [
         [
-            "ships" if one is ships else "", one.candidate.name, one.candidate.variant, _size(one.candidate.bytes),
+            "ships" if one is ships else "", one.candidate.name, one.candidate.variant, size_text(one.candidate.bytes),
             NOTHING if one.call_seconds is None else _seconds(one.call_seconds),
             f"{one.call_samples:,}" if one.call_samples else NOTHING,
             share(comparison.shown(one)), share(comparison.drop(one)), share(comparison.drop_error(one)),
@@ -224,10 +224,6 @@ def _missing(comparison: Comparison) -> str:
 
 def _share(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1%}"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.2f} MB"
 
 
 def _seconds(value: float) -> str:

@@ -145,6 +145,8 @@ def open_arrays(path: Path) -> ArrayData:
     read = _npz if path.suffix.lower() == ".npz" else _safetensors
     try:
         return ArrayData(str(path), read(path))
+    except MemoryError as error:  # also of a header that claims more than any memory
+        raise EvaluationError(f"{path} does not fit into memory; evaluate a part of it") from error
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise EvaluationError(f"{path} cannot be read: {why}") from error

@@ -17,6 +17,7 @@ from holdfast_train.package.errors import PackageError
 from holdfast_train.package.folder import Opened, open_package
 from holdfast_train.package.loader import Model, fixed_dims, is_installed, is_runnable, load, may_run_code
 from holdfast_train.package.problem import Arrays, Pixels
+from holdfast_train.user_code import words_of
 
 __all__ = ["Begin", "Candidate", "Result", "Score", "candidates", "evaluate", "evaluate_by"]
 
@@ -216,4 +217,4 @@ def _scored(score: Score, model: _Timed, data: str) -> float:
     except PackageError:
         raise
     except Exception as error:
-        raise EvaluationError(f"the function of --score raised {type(error).__name__}: {error}") from error
+        raise EvaluationError(f"the function of --score raised an error: {words_of(error)}") from error

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast_train.evaluation.errors import EvaluationError
 from holdfast_train.package.errors import ProblemError
 from holdfast_train.package.folder import Opened
-from holdfast_train.package.problem import Pixels, Tensor
+from holdfast_train.package.problem import Pixels, Tensor, check_classes
 
 __all__ = ["Task", "batch_limits", "task_of"]
 
@@ -72,12 +72,12 @@ def _is_scored(tensor: Tensor) -> bool:
 def _classes(package: Opened, size: int) -> tuple[str, ...]:
     """The names in package.json, which may be of a stranger."""
     found = package.document["problem"].get("classes", [])
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    if not isinstance(found, list):
         raise EvaluationError(f"problem.classes of {package.folder} is not a list of names")
-    if found and len(found) != size:
-        raise EvaluationError(f"problem.classes of {package.folder} has {len(found)} names for {size} classes")
-    if len(set(found)) != len(found):
-        raise EvaluationError(f"problem.classes of {package.folder} has a name twice")
+    try:
+        check_classes(found, {"output": Tensor("float32", (size,))})
+    except ProblemError as error:
+        raise EvaluationError(f"problem of {package.folder}: {error}") from error
     return tuple(found)
 
 

@@ -1,16 +1,22 @@
 """The command holdfast-train: checkpoints in other formats, packages, what data contains, and memory."""
 
 import argparse
+import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
 from holdfast_train.exchange import data_command, estimate_command, evaluate_command, package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
+from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
 from holdfast_train.restore.source import open_address
 
@@ -138,15 +144,15 @@ def _export(options: argparse.Namespace) -> None:
             only=options.only, max_shard_size=options.max_shard_size, begin=bar.begin,
         )  # fmt: skip
     content, description = done.content, done.content.description
-    _print(f"{done.uri}")
-    _print(f"step {description.step:,}: {_count(len(content.tensors), 'tensor')}, {format_size(content.size)}")
+    show(f"{done.uri}")
+    show(f"step {description.step:,}: {_count(len(content.tensors), 'tensor')}, {format_size(content.size)}")
     for file in done.files:
-        _print(f"  {file}  {format_size(file.stat().st_size)}")
+        show(f"  {file}  {format_size(file.stat().st_size)}")
     if form == "safetensors" and description.tied:
         tied = ", ".join(f"{name} (is {kept})" for name, kept in description.tied.items())
-        _print(f"tied, and written once: {tied}")
+        show(f"tied, and written once: {tied}")
     if form == "safetensors" and done.values:
-        _print(f"{_count(len(done.values), 'value')} beside tensors: only holdfast-train import reads them")
+        show(f"{_count(len(done.values), 'value')} beside tensors: only holdfast-train import reads them")
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -157,15 +163,11 @@ def _import(options: argparse.Namespace) -> None:
         number = options.step if options.step is not None else source.step or 0
         saved = import_checkpoint(storage, source, number, bar.begin)
         names = ", ".join(source.objects)
-    _print(f"{saved.uri}")
-    _print(f"step {number:,} from {source.form}: {names}, {format_size(saved.size)}")
+    show(f"{saved.uri}")
+    show(f"step {number:,} from {source.form}: {names}, {format_size(saved.size)}")
     if options.step is None and source.step is None:
-        _print(f"{options.source} does not say its step, so it is step 0; use --step to say another")
-    _print(f"a new job starts from it with checkpoint.resume: {storage.uri}")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+        show(f"{options.source} does not say its step, so it is step 0; use --step to say another")
+    show(f"a new job starts from it with checkpoint.resume: {storage.uri}")
 
 
 def _count(count: int, what: str) -> str:
@@ -190,23 +192,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code, as in docs/reference/exit-codes.md."""
     options = make_parser().parse_args(argv)
     try:
-        return COMMANDS[options.command](options) or CommandCode.OK
+        with _cleaning_up():
+            return COMMANDS[options.command](options) or CommandCode.OK
     except HoldfastTrainError as error:
-        sys.stderr.write(f"holdfast-train {options.command}: {error}\n")
+        say(f"holdfast-train {options.command}: {error}")
         return error.command_code
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         extra = EXTRAS.get(missing) or EXTRAS.get(options.command, "torch")
-        sys.stderr.write(
-            f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`\n"
-        )
+        say(f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`")
+        return CommandCode.FAILED
+    except BrokenPipeError:  # the reader of a pipe, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere at the exit
         return CommandCode.FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"holdfast-train {options.command}: {where}{error.strerror or error}\n")
+        say(f"holdfast-train {options.command}: {where}{error.strerror or error}")
         return CommandCode.FAILED
     except KeyboardInterrupt:
         return CommandCode.INTERRUPTED
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+@contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """SIGTERM ends the process as it would do anyway, but half-made folders are removed before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

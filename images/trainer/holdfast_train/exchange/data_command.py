@@ -1,8 +1,9 @@
 """The command `holdfast-train data`: what a data set contains, before a model learns from it."""
 
 import argparse
+import errno
 import json
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,8 +14,9 @@ from holdfast_train.census.manifest import Columns
 from holdfast_train.census.summary import Summary, evenness
 from holdfast_train.census.survey import look
 from holdfast_train.errors import CommandCode
+from holdfast_train.exchange.lines import say, show, show_json
 from holdfast_train.exchange.progress_bar import ProgressBar, format_count
-from holdfast_train.pages.document import write_whole
+from holdfast_train.pages.document import check_writable, write_whole
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -56,6 +58,8 @@ def add_data(commands: "Commands") -> None:
 
 
 def _data(options: argparse.Namespace) -> CommandCode:
+    if options.html:
+        _check_page(options.html)
     columns = Columns(options.label, options.split, options.file)
     with ProgressBar("reading", format_count) as bar:
         summary = look(
@@ -65,25 +69,34 @@ def _data(options: argparse.Namespace) -> CommandCode:
     if options.html:
         write_whole(options.html, as_page(summary))
     if options.json:
-        _print(json.dumps(summary.as_json(), indent=1))
+        show_json(json.dumps(summary.as_json(), indent=1))
     else:
         _show(summary)
         if options.html:
-            _print(f"wrote {options.html}")
+            show(f"wrote {options.html}")
     wrong = list(summary.wrong())
     for line in wrong:
-        _write(sys.stderr.write, f"holdfast-train data: {line}")
+        say(f"holdfast-train data: {line}")
     return CommandCode.FAILED if wrong and options.strict else CommandCode.OK
+
+
+def _check_page(path: Path) -> None:
+    """OSError if the page cannot be written there."""
+    if not path.absolute().parent.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    check_writable(path.absolute().parent)
 
 
 def _show(summary: Summary) -> None:
     totals = summary.totals()
-    _print(f"{summary.samples:,} samples of {len(totals):,} classes in {summary.place}, read as {summary.layout}")
-    _print(f"{'split':<14} {'samples':>10} {'no label':>9} {'classes':>8} {'missing':>8} {'evenness':>9}")
+    show(f"{summary.samples:,} samples of {len(totals):,} classes in {summary.place}, read as {summary.layout}")
+    show(f"{'split':<14} {'samples':>10} {'no label':>9} {'classes':>8} {'missing':>8} {'evenness':>9}")
     for split, one in summary.counts.items():
         counts = {name: one.get(name, 0) for name in totals}
         even, without = evenness(counts), summary.unlabelled.get(split, 0)
-        _print(
+        show(
             f"{split_name(split):<14} {sum(counts.values()) + without:>10,} {without:>9,} "
             f"{sum(map(bool, counts.values())):>8,} {len(summary.missing().get(split, [])):>8,} "
             f"{'-' if even is None else f'{even:.1%}':>9}"
@@ -91,23 +104,13 @@ def _show(summary: Summary) -> None:
     classes = summary.classes
     width = max((len(name) for name in classes[:MOST_CLASSES]), default=0)
     for name in classes[:MOST_CLASSES]:
-        _print(f"  {name:<{min(width, 40)}} {totals[name]:>10,}")
+        show(f"  {name:<{min(width, 40)}} {totals[name]:>10,}")
     if (more := len(classes) - MOST_CLASSES) > 0:
-        _print(f"  and {more:,} smaller classes; the smallest is {classes[-1]}: {totals[classes[-1]]:,}")
+        show(f"  and {more:,} smaller classes; the smallest is {classes[-1]}: {totals[classes[-1]]:,}")
     for kind, names in summary.twins.examples[:5]:
-        _print(f"same bytes, {kind}: {', '.join(names)}")
+        show(f"same bytes, {kind}: {', '.join(names)}")
     for kind, count in sorted(summary.seen.counts.items()):
-        _print(f"{NOTES[kind]}: {count:,}")
-
-
-def _print(text: str) -> None:
-    _write(sys.stdout.write, text)
-
-
-def _write(write: Callable[[str], object], text: str) -> None:
-    """One line. Names of files may have bytes that are not text, and signs that drive a terminal."""
-    lines = text.encode("utf-8", "backslashreplace").decode().split("\n")
-    write("\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines) + "\n")
+        show(f"{NOTES[kind]}: {count:,}")
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode]]] = {"data": _data}

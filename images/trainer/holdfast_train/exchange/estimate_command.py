@@ -5,12 +5,14 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, StateError
 from holdfast_train.estimate.document import MARGIN_BYTES, MARGIN_SHARE, Estimate, Row, verdict, with_margin
 from holdfast_train.estimate.errors import NotKnownError
+from holdfast_train.exchange.lines import say, show, show_json
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.exchange.user_function import user_function, user_problem
 
@@ -89,16 +91,20 @@ def _estimate(options: argparse.Namespace) -> CommandCode:
 
     source = options.training or options.problem
     known = partial(Estimate, source, tuple(options.argument), torch.__version__)
+    if options.json and options.fits:
+        raise StateError("--fits says nothing in JSON; leave it out, and give the file to holdfast check --memory")
     try:
-        found = known(tuple(_rows(options)))
+        with redirect_stdout(sys.stderr):  # what the program prints is not a part of the answer
+            rows = tuple(_rows(options))
+        found = known(rows)
     except NotKnownError as error:
         found = known(unknown=str(error))
     if options.json:
-        _print(json.dumps(found.as_json(), indent=1))
+        show_json(json.dumps(found.as_json(), indent=1))
     elif not found.unknown:
         _show(found, options.fits)
     if found.unknown:
-        sys.stderr.write(f"holdfast-train estimate: not known: {found.unknown}\n")
+        say(f"holdfast-train estimate: not known: {found.unknown}")
         return CommandCode.FAILED
     return CommandCode.OK
 
@@ -139,7 +145,7 @@ def _call(options: argparse.Namespace, function: Callable[..., object], size: in
 
 def _show(found: Estimate, accelerators: Sequence[tuple[str, int]]) -> None:
     titles = ("batch", "parameters", "gradients", "optimizer", "activations", "peak", "with margin", "inference")
-    _print("  ".join(f"{title:>11}" for title in titles))
+    show("  ".join(f"{title:>11}" for title in titles))
     for row in found.rows:
         one, other = row.training, row.inference
         sizes = [None] * 6 if one is None else [
@@ -147,9 +153,10 @@ def _show(found: Estimate, accelerators: Sequence[tuple[str, int]]) -> None:
         ]  # fmt: skip
         cells = [*sizes, other.total if other else None]
         texts = (NOTHING if size is None else format_size(size) for size in cells)
-        _print("  ".join(f"{text:>11}" for text in (row.batch or NOTHING, *texts)))
-    _print(
-        f"\npeak: what the tensors of one process occupy when it is most, as torch.cuda.max_memory_allocated counts\n"
+        show("  ".join(f"{text:>11}" for text in (row.batch or NOTHING, *texts)))
+    show()
+    show("peak: what the tensors of one process occupy when it is most, as torch.cuda.max_memory_allocated counts")
+    show(
         f"margin, an assumption: {format_size(MARGIN_BYTES)} for the context and the libraries of CUDA, and "
         f"{MARGIN_SHARE:.0%} for what the allocator cannot use"
     )
@@ -159,11 +166,7 @@ def _show(found: Estimate, accelerators: Sequence[tuple[str, int]]) -> None:
             for row in found.rows
             if (peak := row.training or row.inference)
         ]
-        _print(f"{name} ({format_size(memory)}): {', '.join(said)}")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+        show(f"{name} ({format_size(memory)}): {', '.join(said)}")
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode]]] = {"estimate": _estimate}

@@ -4,22 +4,23 @@ It imports the evaluation when it runs: numpy is an extra, and the other command
 """
 
 import argparse
-import importlib
 import json
-import os
-import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, cast
 
 from holdfast_train.errors import CommandCode
+from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.progress_bar import ProgressBar, format_count
-from holdfast_train.pages.document import write_whole
+from holdfast_train.exchange.user_function import user_function
+from holdfast_train.pages.document import check_writable, write_whole
+from holdfast_train.pages.fragments import size_text
 
 if TYPE_CHECKING:
     from holdfast_train.evaluation.comparison import Comparison
     from holdfast_train.evaluation.data import Data
-    from holdfast_train.evaluation.measure import Result
+    from holdfast_train.evaluation.measure import Result, Score
     from holdfast_train.package.problem import Pixels
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -109,7 +110,7 @@ def _evaluate(options: argparse.Namespace) -> CommandCode:
 
         data: Data | None = None
         if options.score:
-            metric, score = options.score, _function(options.score)
+            metric, score = options.score, cast("Score", user_function("--score", options.score))
             _check_data(options.data)
             results = evaluate_by(score, found, str(options.data), begin)
         else:
@@ -121,11 +122,22 @@ def _evaluate(options: argparse.Namespace) -> CommandCode:
         str(options.data), metric, _samples(results), results, options.max_drop, damaged,
         [one for one in found if one.left_out],
     )  # fmt: skip
-    options.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(options.folder / PAGE, as_page(comparison))
-    write_whole(options.folder / JSON, json.dumps(comparison.as_json(), indent=1) + "\n")
+    _write(options.folder, as_page(comparison), json.dumps(comparison.as_json(), indent=1) + "\n")
     _show(comparison, options.folder)
     return CommandCode.FAILED if comparison.failed else CommandCode.OK
+
+
+def _write(folder: Path, page: str, text: str) -> None:
+    """Both files, or none of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        write_whole(folder / PAGE, page)
+        write_whole(folder / JSON, text)
+    except BaseException:
+        (folder / PAGE).unlink(missing_ok=True)
+        with suppress(OSError):  # it may have other files
+            folder.rmdir()
+        raise
 
 
 def _samples(results: "Sequence[Result]") -> int | None:
@@ -141,6 +153,7 @@ def _check_folder(folder: Path) -> None:
         raise EvaluationError(f"-o {folder} is a file; name a folder")
     if (folder / JSON).exists():
         raise EvaluationError(f"-o {folder} has an evaluation already: use another name, or remove it first")
+    check_writable(folder)
 
 
 def _check_data(path: Path) -> None:
@@ -179,51 +192,23 @@ def _pixels(options: argparse.Namespace) -> "Pixels | None":
     return Pixels(options.mean, options.std)
 
 
-def _function(place: str) -> Callable[..., Any]:
-    """The user's function. EvaluationError says what is wrong with `--score`."""
-    from holdfast_train.evaluation.errors import EvaluationError  # noqa: PLC0415
-
-    module, separator, function = place.partition(":")
-    if not separator or not module or not function:
-        raise EvaluationError(f"--score {place!r} is not a function; allowed: MODULE:FUNCTION, as score:precision")
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        raise EvaluationError(f"--score {place}: there is no module {module!r} here or on PYTHONPATH") from error
-    except AttributeError as error:
-        raise EvaluationError(f"--score {place}: the module has no {function!r}") from error
-    if not callable(found):
-        raise EvaluationError(f"--score {place} is a {type(found).__name__}; it has to be a function")
-    checked: Callable[..., Any] = found
-    return checked
-
-
 def _show(comparison: "Comparison", folder: Path) -> None:
     ships = comparison.ships
     many = "" if comparison.samples is None else f", {comparison.samples:,} samples"
-    _print(f"{comparison.data}{many}")
+    show(f"{comparison.data}{many}")
     head = f"{'':<6} {'package':<24} {'variant':<12} {'size':>12} {'time of a call':>15} {comparison.metric:>10}"
-    _print(f"{head} {'worse by':>9}")
+    show(f"{head} {'worse by':>9}")
     for one in comparison.scored:
         took = "-" if one.call_seconds is None else f"{one.call_seconds * 1000:,.1f} ms"
         name = f"{'ships' if one is ships else '':<6} {one.candidate.name[-24:]:<24} {one.candidate.variant:<12}"
         figures = f"{comparison.shown(one):>10.4f} {comparison.drop(one):>9.4f}"
-        _print(f"{name} {one.candidate.bytes / 1e6:>9,.2f} MB {took:>15} {figures}")
+        show(f"{name} {size_text(one.candidate.bytes):>12} {took:>15} {figures}")
     if comparison.damaged:
         name, why = next(iter(comparison.damaged.items()))
-        _print(f"damaged samples, which are left out: {len(comparison.damaged):,}; the first: {name}: {why}")
-    _print(f"wrote {folder / PAGE} and {folder / JSON}")
+        show(f"damaged samples, which are left out: {len(comparison.damaged):,}; the first: {name}: {why}")
+    show(f"wrote {folder / PAGE} and {folder / JSON}")
     for one in comparison.failed:
-        _print(f"holdfast-train evaluate: {one.candidate.name} {one.candidate.variant}: {one.why}", sys.stderr)
-
-
-def _print(text: str, file: TextIO | None = None) -> None:
-    """One line. Names may have bytes that are not text, and signs that drive a terminal."""
-    said = text.encode("utf-8", "backslashreplace").decode()
-    (file or sys.stdout).write("".join(c if c.isprintable() else "?" for c in said) + "\n")
+        say(f"holdfast-train evaluate: {one.candidate.name} {one.candidate.variant}: {one.why}")
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode]]] = {"evaluate": _evaluate}

@@ -5,7 +5,7 @@ They import packages when they run: numpy and torch are extras, and the other co
 
 import argparse
 import hashlib
-import sys
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import CommandCode
+from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.user_function import user_problem
+from holdfast_train.pages.document import check_writable
 from holdfast_train.restore.load import fill_model
 from holdfast_train.restore.source import open_address, read_newest_intact
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
+from holdfast_train.user_code import called
 
 if TYPE_CHECKING:
     from torch import nn
 
     from holdfast_train.package.build import Origin
+    from holdfast_train.package.problem import Problem
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -116,7 +120,7 @@ def _package(options: argparse.Namespace) -> CommandCode:
     known = _known() | {one.name for one in converted}
     problem = user_problem(options.problem, options.argument)
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
-    module = problem.model()
+    module = _model(problem)
     place, target = _destination(options)
     fixed = dict(options.fix)
     steps = _Steps(2 * len([*choose(problem, options.variant, fixed, converted), *converted]) + 3)
@@ -132,7 +136,7 @@ def _package(options: argparse.Namespace) -> CommandCode:
         with target.within(PATIENCE_SECONDS):
             there = published(target)
             if there is not None and there["from"].get("sha256") == origin.sha256:
-                _print(f"{target.uri} is there already, from the same checkpoint")
+                show(f"{target.uri} is there already, from the same checkpoint")
                 return _tell(there)
             check_free(target, known)
     with tempfile.TemporaryDirectory(prefix="holdfast-package-") as temporary:
@@ -146,8 +150,22 @@ def _package(options: argparse.Namespace) -> CommandCode:
             steps.say("copying the package")
             with target.within(PATIENCE_SECONDS):
                 publish(folder, target, known)
-    _print(str(place) if target is None else target.uri)
+    show(str(place) if target is None else target.uri)
     return _tell(built.package.document)
+
+
+def _model(problem: "Problem") -> "nn.Module":
+    """The module that the problem makes, without its weights. StateError or ProblemError if it is none."""
+    from torch import nn  # noqa: PLC0415 - an extra
+
+    from holdfast_train.package import ProblemError  # noqa: PLC0415 - see above
+
+    module = called("model() of the problem", problem.model)
+    if not isinstance(module, nn.Module):
+        raise ProblemError(
+            f"model() of the problem returns a {type(module).__name__}; it has to make a torch.nn.Module"
+        )
+    return module
 
 
 def _destination(options: argparse.Namespace) -> tuple[Path, RetryingStorage | None]:
@@ -158,8 +176,9 @@ def _destination(options: argparse.Namespace) -> tuple[Path, RetryingStorage | N
         target, _ = open_address(options.destination, endpoint=options.endpoint, region=options.region)
         return Path(target.uri.rpartition("/")[2]), target
     place = Path(options.destination).expanduser().absolute()
-    if place.exists():
+    if os.path.lexists(place):
         raise PackageError(f"{place} exists already: use another name, or remove it first")
+    check_writable(place.parent)
     return place, None
 
 
@@ -174,14 +193,14 @@ def _known() -> set[str]:
 def _tell(document: Mapping[str, Any]) -> CommandCode:
     """Print what is in a package; the exit code says whether a variant did not pass."""
     origin, failed = document["from"], document.get("failed", {})
-    _print(f"step {origin['step']:,} of {origin['manifest']}")
+    show(f"step {origin['step']:,} of {origin['manifest']}")
     for variant, entry in document["variants"].items():
         tested = entry["tested"] or {}
         result = "not tested" if not tested else "passed" if tested["passed"] else "FAILED"
         figures = [f"{key} {tested[key]}" for key in ("largest", "agreement", "score") if key in tested]
-        _print(f"  {variant:<12} {result}  {', '.join(figures)}".rstrip())
+        show(f"  {variant:<12} {result}  {', '.join(figures)}".rstrip())
     for variant, why in failed.items():
-        sys.stderr.write(f"holdfast-train package: {variant} did not pass: {why}\n")
+        say(f"holdfast-train package: {variant} did not pass: {why}")
     return CommandCode.FAILED if failed else CommandCode.OK
 
 
@@ -226,20 +245,16 @@ def _test(options: argparse.Namespace) -> CommandCode:
     bad = False
     for variant, result in found.items():
         if isinstance(result, str):
-            _print(f"{variant:<12} {result}")
+            show(f"{variant:<12} {result}")
             continue
         bad = bad or not result.passed
         figures = "" if result.largest is None else f"largest difference {result.largest:.2g}"
-        _print(f"{variant:<12} {'passed' if result.passed else 'FAILED'}  {result.why or figures}".rstrip())
+        show(f"{variant:<12} {'passed' if result.passed else 'FAILED'}  {result.why or figures}".rstrip())
     return CommandCode.FAILED if bad else CommandCode.OK
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text} ...\n")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    say(f"{text} ...")
 
 
 COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode]]] = {"package": _package, "test-package": _test}

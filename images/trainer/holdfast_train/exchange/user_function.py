@@ -4,9 +4,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from holdfast_train.errors import StateError
+from holdfast_train.user_code import called
 
 if TYPE_CHECKING:
     from holdfast_train.package.problem import Problem
@@ -15,22 +17,33 @@ __all__ = ["user_function", "user_problem"]
 
 
 def user_function(option: str, place: str) -> Callable[..., object]:
-    """The function at `place`, such as train:problem. StateError says what is wrong with the `option`."""
+    """The function at `place`, such as train:problem. StateError says what is wrong with the `option`.
+
+    The module is imported as `python -m` does it: what it does when it is imported happens.
+    """
     module, separator, function = place.partition(":")
-    if not separator or not module or not function:
+    if not separator or not _is_dotted(module) or not function.isidentifier():
         example = f"train:{option.lstrip('-')}"
         raise StateError(f"{option} {place!r} is not a function; allowed: MODULE:FUNCTION, as {example}")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # a module that the user's module imports
-            raise
-        raise StateError(f"{option} {place}: there is no module {error.name!r} here or on PYTHONPATH") from error
+    imported = called(f"{option} {place}: the import of {module}", lambda: _imported(option, place, module))
     found: Callable[..., object] | None = getattr(imported, function, None)
     if not callable(found):
         raise StateError(f"{option} {place}: the module has no function {function!r}")
     return found
+
+
+def _imported(option: str, place: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):  # a module that the user's module imports
+            raise
+        raise StateError(f"{option} {place}: there is no module {error.name!r} here or on PYTHONPATH") from error
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def user_problem(place: str, arguments: Sequence[str]) -> "Problem":
@@ -38,7 +51,8 @@ def user_problem(place: str, arguments: Sequence[str]) -> "Problem":
     from holdfast_train.package.errors import ProblemError  # noqa: PLC0415
     from holdfast_train.package.problem import Problem  # noqa: PLC0415 - numpy is an extra
 
-    problem = user_function("--problem", place)(*arguments)
+    function = user_function("--problem", place)
+    problem = called(f"--problem {place}", lambda: function(*arguments))
     if not isinstance(problem, Problem):
         kind = type(problem).__name__
         raise ProblemError(f"--problem {place} returns a {kind}; it has to return a holdfast_train.package.Problem")

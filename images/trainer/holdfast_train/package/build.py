@@ -3,13 +3,14 @@
 Nothing is half-written: the folder is made beside its place, and gets its name when all of it is there.
 """
 
+import errno
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,26 +18,27 @@ import numpy as np
 import torch
 from torch import nn
 
+from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.package.cases import cases
 from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import (
     FILE,
+    README,
     REPORT,
     TESTS,
-    VERSION,
     Opened,
     file_entry,
     open_package,
-    tensor_entries,
     verify,
     write_json,
 )  # fmt: skip
 from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
-from holdfast_train.package.problem import Arrays, Pixels, Problem, check
+from holdfast_train.package.problem import Arrays, Call, Problem, Score, check
+from holdfast_train.package.record import Origin, Tests, made_document
 from holdfast_train.package.report_page import report_page
-from holdfast_train.package.selftest import Assessment, Bar, judge
+from holdfast_train.package.selftest import Assessment, Bar, judge, measured
 from holdfast_train.package.variants import (
     FIXED,
     VARIANTS,
@@ -45,30 +47,14 @@ from holdfast_train.package.variants import (
     Variant,
     call_of,
     make_by_command,
+    save_arrays,
     tied_names,
 )
-from holdfast_train.package.versions import library_versions
+from holdfast_train.user_code import words_of
 
 __all__ = ["Built", "Origin", "build", "choose"]
 
 CALL_SECONDS: Final = 600.0
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the weights are from."""
-
-    job_uid: str
-    step: int
-    manifest: str
-    sha256: str
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    revision: str = ""
-
-    def entry(self) -> dict[str, Any]:
-        """As in package.json."""
-        said = {"jobUid": self.job_uid, "step": self.step, "manifest": self.manifest, "sha256": self.sha256}
-        return said | {"metrics": dict(self.metrics)} | ({"revision": self.revision} if self.revision else {})
 
 
 @dataclass(frozen=True)
@@ -141,7 +127,7 @@ def build(
 
     PackageError if the folder exists or a name is wrong; ProblemError if the model does not do what the problem says.
     """
-    if folder.exists():
+    if os.path.lexists(folder):
         raise PackageError(f"{folder} exists already: use another name, or remove it first")
     names = choose(problem, variants, fixed or {}, converted)
     module = module.eval()
@@ -150,7 +136,7 @@ def build(
         progress("running the test inputs in torch")
         inputs, left_out = cases(problem, fixed)
         expected = [_checked(problem, call, one) for one in inputs]
-        reference = problem.score.measure(call) if problem.score else None
+        reference = _reference(problem.score, call) if problem.score else None
         _write_tests(place / TESTS, inputs, expected)
         maker = _Maker(problem, module, place, fixed or {}, inputs, expected, reference, progress)
         made = {name: maker.make(name) for name in names}
@@ -164,10 +150,12 @@ def build(
             if name not in entries or (name in failed and not keep_failed):
                 shutil.rmtree(place / name, ignore_errors=True)
                 entries.pop(name, None)
-        document = _document(folder.name, origin, maker, entries, left_out) | ({"failed": failed} if failed else {})
-        (place / "README.md").write_text(readme(document, failed), encoding="utf-8")
+        tests = Tests(place / TESTS, inputs, left_out)
+        document = made_document(folder.name, origin, problem, tests, reference=reference, variants=entries)
+        document |= {"failed": failed} if failed else {}
+        (place / README).write_text(readme(document, failed), encoding="utf-8")
         (place / REPORT).write_text(report_page(document, failed), encoding="utf-8")
-        write_json(place, document)
+        write_json(place, document | {"pages": {name: file_entry(place / name) for name in (README, REPORT)}})
         _let_others_read(place)
     package = open_package(folder)
     for entry in package.variants.values():
@@ -186,6 +174,8 @@ def _place(folder: Path) -> Iterator[Path]:
         try:
             os.rename(place, folder)  # noqa: PTH104 - Path.rename is the same; this one fails on a folder that is not empty
         except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
             raise PackageError(f"{folder} was made by another process meanwhile") from error
 
 
@@ -213,20 +203,28 @@ def _checked(problem: Problem, call: Callable[[Arrays], Arrays], inputs: Arrays)
         check("the answer of the model in torch", made, problem.outputs, problem.dims, sizes)
     except PackageError as error:
         raise ProblemError(f"{error}; correct the outputs of the problem, or the model") from error
-    except RuntimeError as error:
+    except Exception as error:  # of the user's module
         at = ", ".join(f"{symbol} = {size}" for symbol, size in sizes.items())
-        raise ProblemError(f"the model in torch fails at {at}: {error}; correct dims, or the model") from error
+        raise ProblemError(
+            f"the model in torch fails at {at}: {words_of(error)}; correct dims, or the model"
+        ) from error
     return made
 
 
-def _write_tests(file: Path, inputs: Sequence[Arrays], expected: Sequence[Arrays]) -> None:
-    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
+def _reference(score: Score, call: Call) -> float:
+    """The score of the model in torch. ProblemError if it is not a number: no variant could be compared with it."""
+    found = measured(score, call)
+    if not math.isfinite(found):
+        raise ProblemError(f"the score {score.name} of the model in torch is {found}; it has to be a finite number")
+    return found
 
+
+def _write_tests(file: Path, inputs: Sequence[Arrays], expected: Sequence[Arrays]) -> None:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for number, (one, wanted) in enumerate(zip(inputs, expected, strict=True)):
         for side, values in (("in", one), ("out", wanted)):
             arrays |= {f"{number}/{side}/{name}": np.ascontiguousarray(value) for name, value in values.items()}
-    save_file(arrays, file)
+    save_arrays(arrays, file)
 
 
 @dataclass(frozen=True)
@@ -251,8 +249,7 @@ class _Maker:
         try:
             note = variant.make(self._source(), file)
         except Exception as error:  # noqa: BLE001 - exporters raise anything; the variant is left out and named
-            lines = str(error).strip().splitlines() or [""]
-            return "", Assessment(passed=False, why=f"it could not be made: {type(error).__name__}: {lines[0]}"[:500])
+            return "", Assessment(passed=False, why=f"it could not be made: {_why(error)}"[:500])
         self.progress(f"testing {name}")
         return note, self._test(name, variant)
 
@@ -300,7 +297,7 @@ class _Maker:
         file.parent.mkdir()
         try:
             make_by_command(one, self._source(), file)
-        except PackageError as error:
+        except (PackageError, StateError) as error:
             shutil.rmtree(file.parent)  # half a file, or a link out of the package
             return "", Assessment(passed=False, why=f"it could not be made: {error}"[:500])
         note = "made by a command"
@@ -358,39 +355,12 @@ class _Maker:
         return said | ({"note": note} if note else {})
 
 
+def _why(error: BaseException) -> str:
+    """What an exporter says. Its own error often only names a step; the cause says what the model has that it lacks."""
+    while error.__cause__ is not None and not isinstance(error, HoldfastTrainError):
+        error = error.__cause__
+    return str(error) if isinstance(error, HoldfastTrainError) else words_of(error)
+
+
 def _is_same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     return found.dtype == wanted.dtype and torch.equal(found, wanted)
-
-
-def _document(name: str, origin: Origin, maker: _Maker, variants: Mapping[str, Any], left_out: Sequence[str]) -> Any:
-    """package.json."""
-    problem = maker.problem
-    tests: dict[str, Any] = {"file": TESTS, **file_entry(maker.place / TESTS)}
-    tests["cases"] = [{"dims": check("a case", one, problem.inputs, problem.dims)} for one in maker.inputs]
-    if left_out:
-        tests["leftOut"] = list(left_out)
-    document: dict[str, Any] = {
-        "v": VERSION,
-        "name": name,
-        "from": origin.entry(),
-        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": library_versions()},
-        "problem": {
-            "inputs": tensor_entries(problem.inputs),
-            "outputs": tensor_entries(problem.outputs),
-            "dims": {symbol: list(limits) for symbol, limits in problem.dims.items()},
-            **({"classes": list(problem.classes)} if problem.classes else {}),
-            **({"pixels": _pixels(problem.pixels)} if problem.pixels else {}),
-        },
-        "tests": tests,
-        "variants": dict(variants),
-    }
-    if problem.score is not None and maker.reference is not None:
-        score = {"name": problem.score.name, "reference": f"{maker.reference:.4f}"}
-        document["score"] = score | {"maxDrop": f"{problem.score.max_drop:g}"}
-        if problem.score.samples:
-            document["score"]["samples"] = problem.score.samples
-    return document
-
-
-def _pixels(pixels: Pixels) -> dict[str, list[str]]:
-    return {"mean": [f"{one:g}" for one in pixels.mean], "std": [f"{one:g}" for one in pixels.std]}

@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast_train.package.convert import COMMAND
 from holdfast_train.package.problem import Tensor, check_tensors
 
-__all__ = ["CODE", "Parsed", "parse", "read_json"]
+__all__ = ["CODE", "Parsed", "check_origin", "parse", "read_json"]
 
 CODE: Final = ("pt2", "torch")
 """The one variant, and its runtime, whose file may contain code that runs when it is opened."""
@@ -23,6 +23,8 @@ VARIANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_AXES: Final = 32
 MOST_TESTS: Final = 10_000
 MOST_NAME: Final = 1024
+MOST_BYTES: Final = 1 << 50
+"""The largest size of a file."""
 
 Parsed = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, tuple[int, int]]]
 """Inputs, outputs and dims of a package."""
@@ -52,11 +54,23 @@ def parse(document: Mapping[str, Any]) -> Parsed:
         dims[symbol] = (least, most)
     check_tensors(inputs, outputs, dims)
     _tests(_field("package.json", document, "tests"))
+    for name, entry in _object("pages", document.get("pages", {})).items():
+        _entry(f"pages[{_path('pages', name)!r}]", _object("pages", entry))
+    for name, why in _object("failed", document.get("failed", {})).items():
+        _text(f"failed.{_short(name)}", why)
     for name, entry in _object("variants", _field("package.json", document, "variants")).items():
         if not VARIANT.fullmatch(name):
             raise ValueError(f"variants has the name {_short(name)}; allowed: letters, digits and ._-, at most 64")
         _variant(f"variants.{name}", name, entry, dims)
     return inputs, outputs, dims
+
+
+def check_origin(document: Any) -> None:
+    """Where the package is from."""
+    origin = _object("from", _field("package.json", document, "from"))
+    _whole("from.step", _field("from", origin, "step"))
+    for key in ("manifest", "sha256"):
+        _text(f"from.{key}", _field("from", origin, key))
 
 
 def _tensors(place: str, found: Any) -> dict[str, Tensor]:
@@ -113,8 +127,8 @@ def _variant(place: str, name: str, found: Any, dims: Mapping[str, tuple[int, in
 
 def _entry(place: str, entry: Mapping[str, Any]) -> None:
     """Size and hash of a file."""
-    if _whole(f"{place}.bytes", _field(place, entry, "bytes")) < 0:
-        raise ValueError(f"{place}.bytes is less than 0")
+    if not 0 <= _whole(f"{place}.bytes", _field(place, entry, "bytes")) <= MOST_BYTES:
+        raise ValueError(f"{place}.bytes is {_short(entry['bytes'])}; allowed: 0 to {MOST_BYTES}")
     sha256 = _text(f"{place}.sha256", _field(place, entry, "sha256"))
     if not SHA256.fullmatch(sha256):
         raise ValueError(f"{place}.sha256 is {_short(sha256)}; allowed: 64 digits of base 16")
@@ -139,8 +153,8 @@ def _decimal(place: str, found: Any) -> None:
         raise ValueError(f"{place} is {_short(found)}; allowed: a finite number, as text")
 
 
-def _field(place: str, found: Mapping[str, Any], key: str) -> Any:
-    if key not in found:
+def _field(place: str, found: Any, key: str) -> Any:
+    if key not in _object(place, found):
         raise ValueError(f"{place} lacks {key}")
     return found[key]
 

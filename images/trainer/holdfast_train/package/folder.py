@@ -22,12 +22,15 @@ from holdfast_train.package.problem import Tensor
 
 __all__ = [
     "FILE",
+    "README",
     "REPORT",
     "TESTS",
     "VERSION",
     "Opened",
     "file_entry",
+    "named_files",
     "open_package",
+    "others",
     "tensor_entries",
     "verify",
     "verify_variant",
@@ -37,6 +40,7 @@ __all__ = [
 VERSION: Final = 1
 FILE: Final = "package.json"
 TESTS: Final = "tests.safetensors"
+README: Final = "README.md"
 REPORT: Final = "report.html"
 MOST_BYTES: Final = 16 << 20
 """The largest package.json that is read."""
@@ -124,6 +128,21 @@ def verify(package: Opened, files: Mapping[str, Mapping[str, Any]]) -> None:
             raise PackageError(f"{package.folder} lacks the file {name}; copy the package again")
         if not is_same:
             raise PackageError(f"{path} has changed since the package was made; copy the package again")
+
+
+def named_files(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Size and hash of each file that package.json names, by its path: all files of the package but package.json."""
+    found = {TESTS: document["tests"], **document.get("pages", {})}
+    for entry in document["variants"].values():
+        found |= entry["files"]
+    return found
+
+
+def others(package: Opened) -> list[str]:
+    """Files and links in the folder that package.json does not name: somebody else has put them there."""
+    known = {FILE, *named_files(package.document)}
+    found = (path for path in package.folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(name for path in found if (name := str(path.relative_to(package.folder))) not in known)
 
 
 def verify_variant(package: Opened, name: str) -> None:

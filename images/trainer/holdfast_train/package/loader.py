@@ -33,7 +33,8 @@ class Model:
             logits = model({"images": images})["logits"]
 
     InputError if names, types or shapes are not those of the problem; WorkerError if the runtime refuses the call or
-    its process ends. A call after that starts another process.
+    its process ends. A call after that starts another process. Several threads may use one model; its process runs
+    their calls one after another.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Model:
         self._command = command or (sys.executable, "-P", worker.__file__, *self._arguments)
         self._environment = convert.environment() if command else None
         self._seconds = seconds
+        self._lock = threading.RLock()  # of the process: one is there, and it has one call
         self._worker: _Worker | None = None
         self._call: Call | None = None
         if isolated:
@@ -83,20 +85,26 @@ class Model:
                 return self._call(inputs)
             except Exception as error:
                 raise WorkerError(f"variant {self.variant}: {type(error).__name__}: {error}") from error
-        if self._worker is None:
-            self._worker = self._start()
-        try:
-            return self._worker.call(inputs, self._seconds)
-        except WorkerError:
-            if not self._worker.is_alive():
+        with self._lock:
+            if self._worker is None:
+                self._worker = self._start()
+            try:
+                return self._worker.call(inputs, self._seconds)
+            except WorkerError:
+                if not self._worker.is_alive():
+                    self.close()
+                raise
+            except BaseException:  # such as Ctrl-C: the answer of this call must not become that of the next one
+                self._worker.kill()
                 self.close()
-            raise
+                raise
 
     def close(self) -> None:
         """End the process. A later call starts another one."""
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        with self._lock:
+            if self._worker is not None:
+                self._worker.close()
+                self._worker = None
 
     def __enter__(self) -> "Model":
         return self
@@ -111,7 +119,6 @@ class _Worker:
     """A process that has one variant loaded. One call at a time."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
-        self._lock = threading.Lock()
         self._late = ""  # why the process was killed
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         try:
@@ -132,11 +139,15 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
     def call(self, inputs: Arrays, seconds: float | None) -> Arrays:
         """Send one call and take its answer. WorkerError if there is none within `seconds`."""
         assert self._process.stdin is not None
         late = f"no answer within {seconds or 0:g} s: give `seconds=` more, or a smaller batch"
-        with self._lock, self._within(seconds, late):
+        with self._within(seconds, late):
             try:
                 worker.send(self._process.stdin, inputs)
             except OSError as error:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast_train.pages.fragments import size_text
+
 __all__ = ["readme"]
 
 
@@ -50,7 +52,7 @@ def _variants(document: Mapping[str, Any]) -> list[str]:
         size = sum(file["bytes"] for file in entry["files"].values())
         cells = (tested.get(key, "") for key in ("largest", "agreement", "score"))
         note = entry.get("note", "") if tested.get("passed", True) else f"FAILED: {tested['why']}"
-        lines.append(f"| {name} | {size / 1e6:.2f} MB | {' | '.join(cells)} | {_text(note)} |")
+        lines.append(f"| {name} | {size_text(size)} | {' | '.join(cells)} | {_text(note)} |")
     lines.append(
         "\nThe difference is the largest one over the largest output, on "
         f"{len(document['tests']['cases'])} test inputs of {document['tests']['file']}."

@@ -1,15 +1,18 @@
 """What a model is for: the names, types and shapes of its inputs and outputs, with test data and a score."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
 
 from holdfast_train.package.errors import InputError, ProblemError
 
-__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_tensors"]
+__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_classes", "check_tensors"]
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
@@ -19,6 +22,12 @@ DTYPES: Final = ("float32", "float64", "float16", "int64", "int32", "int16", "in
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MOST: Final = 1 << 20
 """The largest size of a dimension."""
+MOST_NAME: Final = 64
+"""Characters of the name of a score."""
+MOST_CLASS: Final = 200
+"""Characters of the name of a class."""
+WEIGHTS: Final = "model.safetensors"
+"""The file beside those of `files`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,17 @@ class Score:
     max_drop: float
     """A variant may score this much less than the model in torch."""
     samples: int | None = None
+
+    def __post_init__(self) -> None:
+        """ProblemError says which of them is not allowed."""
+        if not (isinstance(self.name, str) and 0 < len(self.name) <= MOST_NAME and self.name.isprintable()):
+            raise ProblemError(f"score.name is {self.name!r:.80}; allowed: at most {MOST_NAME} printable characters")
+        if not callable(self.measure):
+            raise ProblemError(f"score.measure is a {type(self.measure).__name__}; it has to be a function of a model")
+        if not (isinstance(self.max_drop, (int, float)) and 0 <= self.max_drop < math.inf):  # also refuses NaN
+            raise ProblemError(f"score.max_drop is {self.max_drop!r:.80}; allowed: a number from 0 on, such as 0.01")
+        if self.samples is not None and not (type(self.samples) is int and self.samples > 0):
+            raise ProblemError(f"score.samples is {self.samples!r:.80}; allowed: how many samples it reads, or None")
 
 
 @dataclass(frozen=True)
@@ -87,6 +107,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_tensors(self.inputs, self.outputs, self.dims)
+        check_classes(self.classes, self.outputs)
+        _check_files(self.files)
+        for name, kind in (("score", Score), ("pixels", Pixels)):
+            if not isinstance(found := getattr(self, name), (kind, type(None))):
+                raise ProblemError(f"{name} is a {type(found).__name__}; allowed: a {kind.__name__}")
         if not self.examples:
             raise ProblemError("examples is empty; give at least one real input")
         for number, example in enumerate(self.examples):
@@ -105,9 +130,14 @@ def check_tensors(
             raise ProblemError(f"{what} is empty; name at least one tensor")
         for name, tensor in tensors.items():
             _check_tensor(f"{what}[{name!r}]", name, tensor, dims)
-    for symbol, (least, most) in dims.items():
+    for symbol, limits in dims.items():
         if not NAME.fullmatch(symbol):
             raise ProblemError(f"dims[{symbol!r}] is not a name; allowed: letters, digits and _, at most 64")
+        if not (isinstance(limits, (tuple, list)) and [type(size) for size in limits] == [int, int]):
+            raise ProblemError(
+                f"dims[{symbol!r}] is {limits!r:.80}; allowed: the least and the largest size, as (1, 64)"
+            )
+        least, most = limits
         if not 1 <= least <= most <= MOST:
             raise ProblemError(f"dims[{symbol!r}] is ({least}, {most}); allowed: 1 <= least <= largest <= {MOST}")
     used = {part for tensor in inputs.values() for part in tensor.shape if isinstance(part, str)}
@@ -118,13 +148,41 @@ def check_tensors(
 def _check_tensor(place: str, name: str, tensor: Tensor, dims: Mapping[str, tuple[int, int]]) -> None:
     if not NAME.fullmatch(name):
         raise ProblemError(f"{place}: the name is not allowed; allowed: letters, digits and _, at most 64")
+    if not isinstance(tensor, Tensor):
+        raise ProblemError(f"{place} is a {type(tensor).__name__}; allowed: a Tensor, as Tensor('float32', (3, 8))")
     if tensor.dtype not in DTYPES:
         raise ProblemError(f"{place}: the type {tensor.dtype!r} is not known; allowed: {', '.join(DTYPES)}")
     for part in tensor.shape:
+        if type(part) not in (int, str):
+            raise ProblemError(f"{place}: the shape has {part!r:.80}; allowed: whole numbers, and symbols of dims")
         if isinstance(part, str) and part not in dims:
             raise ProblemError(f"{place}: the shape has {part!r}, which dims lacks; give its least and largest size")
         if isinstance(part, int) and not 0 < part <= MOST:
             raise ProblemError(f"{place}: the shape has {part}; allowed: 1 to {MOST}, or a symbol of dims")
+
+
+def check_classes(classes: Sequence[str], outputs: Mapping[str, Tensor]) -> None:
+    """ProblemError says what is wrong with the names of the classes."""
+    if isinstance(classes, str) or not all(isinstance(name, str) and len(name) <= MOST_CLASS for name in classes):
+        raise ProblemError(f"classes is {classes!r:.80}; allowed: a list of names of at most {MOST_CLASS} characters")
+    if twice := [name for name, count in Counter(classes).items() if count > 1]:
+        raise ProblemError(f"classes has {twice[0]!r:.80} twice; allowed: each name once")
+    sizes = {tensor.shape[-1] for tensor in outputs.values() if tensor.shape}
+    if classes and len(classes) not in sizes:
+        raise ProblemError(f"classes has {len(classes)} names, and no output has so many entries in its last dimension")
+
+
+def _check_files(files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = PurePosixPath(name)
+        if not name.isprintable() or path.is_absolute() or ".." in path.parts or str(path) in (".", WEIGHTS):
+            raise ProblemError(
+                f"files has {name!r:.80}; allowed: paths below the folder of {WEIGHTS}, and not this file"
+            )
+        if not isinstance(text, str):
+            raise ProblemError(
+                f"files[{name!r:.80}] is a {type(text).__name__}; allowed: text, such as json.dumps(...)"
+            )
 
 
 def check(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast_train.package.document import read_json
-from holdfast_train.package.errors import PackageError
+from holdfast_train.package.document import check_origin, parse, read_json
+from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import FILE, MOST_BYTES
 from holdfast_train.storage.base import Storage
 
@@ -26,11 +26,12 @@ def published(storage: Storage) -> Mapping[str, Any] | None:
         raise PackageError(f"{place} has {size >> 20} MiB; it is not of this program")
     try:
         found = read_json(storage.get(FILE))
-    except ValueError as error:
+        check_origin(found)
+        parse(found)
+    except (ValueError, ProblemError) as error:
         raise PackageError(f"{place} is damaged: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("from"), dict):
-        raise PackageError(f"{place} is damaged: it does not say where the package is from")
-    return found
+    document: Mapping[str, Any] = found
+    return document
 
 
 def check_free(storage: Storage, known: Collection[str]) -> list[str]:
@@ -65,6 +66,8 @@ def publish(
     document = files.pop(FILE).read_bytes()
     storage.delete(key for key in check_free(storage, known) if key not in files)
     for name, path in files.items():
+        if storage.size(FILE) is not None:  # of an attempt beside this one: its files must stay as it wrote them
+            raise PackageError(f"{storage.uri} got another package meanwhile: give another place")
         progress(f"copying {name}")
         _copy(path, storage, name)
     if not storage.put_if_absent(FILE, document) and storage.get(FILE) != document:  # the first answer may be lost

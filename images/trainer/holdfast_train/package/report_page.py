@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.pages.document import document as page
+from holdfast_train.pages.fragments import size_text
 
 __all__ = ["report_page"]
 
@@ -51,7 +52,7 @@ def _variants(document: Mapping[str, Any]) -> str:
         rows.append((
             f'<span class="name">{_text(name)}</span>',
             _result(entry["tested"]),
-            f"{sizes[name] / 1e6:.2f} MB{_bar(sizes[name] / largest, 'size')}",
+            f"{size_text(sizes[name])}{_bar(sizes[name] / largest, 'size')}",
             _difference(tested.get("largest"), entry.get("tolerance")),
             _text(tested.get("agreement", "")),
             _drop(tested.get("score"), score),

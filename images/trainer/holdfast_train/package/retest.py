@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.package.errors import PackageError
-from holdfast_train.package.folder import TESTS, Opened, open_package, verify, verify_variant
+from holdfast_train.package.folder import FILE, TESTS, Opened, open_package, others, verify, verify_variant
 from holdfast_train.package.loader import Model, is_installed, is_runnable, may_run_code
 from holdfast_train.package.problem import Arrays, check
 from holdfast_train.package.selftest import Assessment, Bar, judge
@@ -45,10 +45,15 @@ def retest(
 
     `run_code`: also open files that may contain code, those of pt2.
 
+    PackageError if the folder has a file that the package does not have, or if the tests or the pages have changed.
+
     The score needs the data of the problem, so it is not measured again: a variant that the score admitted has to agree
     with torch as it did when it was made.
     """
     package = open_package(folder)
+    if more := others(package):
+        raise PackageError(f"{folder} has {more[0]}, which {FILE} does not name; remove it, or copy the package again")
+    verify(package, package.document.get("pages", {}))
     inputs, outputs = read_tests(package)
     found: dict[str, Assessment | str] = {}
     for name, entry in package.variants.items():

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from holdfast_train.errors import StateError
 from holdfast_train.package.errors import PackageError
 from holdfast_train.package.loader import Model
-from holdfast_train.package.problem import Arrays, Score
+from holdfast_train.package.problem import Arrays, Call, Score
+from holdfast_train.user_code import called
 
-__all__ = ["Assessment", "Bar", "compare", "judge", "run_cases"]
+__all__ = ["Assessment", "Bar", "compare", "judge", "measured", "run_cases"]
 
 LEAST_AGREEMENT: Final = 0.95
 """Of a variant without a tolerance, if the problem has no score."""
@@ -93,6 +95,11 @@ def run_cases(model: Model, cases: Sequence[Arrays], expected: Sequence[Arrays])
     return largest, float(np.mean(agreements)) if agreements else None
 
 
+def measured(score: Score, model: Call) -> float:
+    """What the user's score says of a model. StateError with the line that failed."""
+    return called(f"the score {score.name}", lambda: float(score.measure(model)))
+
+
 def judge(open_model: Callable[[], Model], cases: Sequence[Arrays], expected: Sequence[Arrays], bar: Bar) -> Assessment:
     """Open a variant, run all cases and the score, and decide."""
     began = time.monotonic()
@@ -100,8 +107,8 @@ def judge(open_model: Callable[[], Model], cases: Sequence[Arrays], expected: Se
         with open_model() as model:
             took = time.monotonic() - began
             largest, agreement = run_cases(model, cases, expected)
-            scored = bar.score.measure(model) if bar.score else None
-    except PackageError as error:
+            scored = measured(bar.score, model) if bar.score else None
+    except (PackageError, StateError) as error:
         return Assessment(passed=False, why=str(error).splitlines()[0])
     why = _why(bar, largest, agreement, scored)
     return Assessment(not why, largest, agreement, scored, took, why)

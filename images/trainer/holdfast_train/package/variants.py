@@ -17,9 +17,10 @@ from torch import nn
 from holdfast_train.package.cases import at_sizes
 from holdfast_train.package.convert import CALIBRATION, Conversion, filled, run_command
 from holdfast_train.package.errors import PackageError, ProblemError
-from holdfast_train.package.problem import Arrays, Problem
+from holdfast_train.package.problem import Arrays, Problem, check
+from holdfast_train.user_code import called
 
-__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "tied_names"]
+__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "save_arrays", "tied_names"]
 
 OPSET: Final = 20
 FIXED: Final = "onnx-fixed"
@@ -48,6 +49,16 @@ class Source:
         """The weights, by the names that the problem gives them."""
         state = self.module.state_dict()
         return dict(self.problem.rename(state) if self.problem.rename else state)
+
+    def calibration(self) -> list[Arrays]:
+        """The calibration inputs of the problem. StateError or InputError if there are none, or others than inputs."""
+        function = self.problem.calibration
+        found: list[Arrays] = called("calibration() of the problem", lambda: list(function())) if function else []
+        if not found:
+            raise ProblemError("calibration() of the problem gives no inputs; give some that the model meets in use")
+        for number, inputs in enumerate(found):
+            check(f"calibration input {number}", inputs, self.problem.inputs, self.problem.dims)
+        return found
 
 
 @dataclass(frozen=True)
@@ -133,8 +144,9 @@ def _pt2(source: Source, file: Path) -> str:
 
 
 def _write_pt2(source: Source, file: Path, fixed: Mapping[str, int]) -> None:
-    program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, fixed))
-    torch.export.save(program, file)
+    with _quiet():
+        program = torch.export.export(source.module, source.arguments(), dynamic_shapes=_dynamic(source, fixed))
+        torch.export.save(program, file)
 
 
 def _onnx(source: Source, file: Path) -> str:
@@ -181,7 +193,7 @@ def _onnx_int8(source: Source, file: Path) -> str:
         if source.problem.calibration is None:
             q.quantize_dynamic(origin, file, weight_type=q.QuantType.QInt8)
             return "dynamic, because the problem has no calibration data"
-        data = list(source.problem.calibration())
+        data = source.calibration()
         q.quantize_static(
             origin, file, calibration_reader(data), per_channel=True, op_types_to_quantize=list(STATIC_OPERATORS),
             activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8,
@@ -204,6 +216,17 @@ def calibration_reader(data: Sequence[Arrays]) -> Any:
     return Reader()
 
 
+def save_arrays(arrays: Arrays, file: Path) -> None:
+    """Write a file of safetensors. PackageError if the disk is full: its library has an error of its own for it."""
+    from safetensors import SafetensorError  # noqa: PLC0415 - an extra
+    from safetensors.numpy import save_file  # noqa: PLC0415
+
+    try:
+        save_file(dict(arrays), file)
+    except SafetensorError as error:
+        raise PackageError(f"{file} cannot be written: {error}") from error
+
+
 def make_by_command(one: Conversion, source: Source, file: Path) -> None:
     """Let a command write `file`, and what it wants beside it. PackageError says what it lacks, or how it failed."""
     with tempfile.TemporaryDirectory(prefix="holdfast-convert-") as temporary:
@@ -220,8 +243,6 @@ def make_by_command(one: Conversion, source: Source, file: Path) -> None:
 
 def _input_of(place: str, source: Source, folder: Path) -> Path:
     """The file for a name in braces. Calibration data, and a program of fixed sizes, are written into `folder`."""
-    from safetensors.numpy import save_file  # noqa: PLC0415 - an extra
-
     if place in VARIANTS:
         found = source.folder / VARIANTS[place].model
         if not found.is_file():
@@ -229,13 +250,12 @@ def _input_of(place: str, source: Source, folder: Path) -> Path:
         return found
     if place == CALIBRATION:
         file = folder / "calibration.safetensors"
-        assert source.problem.calibration is not None
         arrays = {
             f"{number}/{name}": np.ascontiguousarray(array)
-            for number, inputs in enumerate(source.problem.calibration())
+            for number, inputs in enumerate(source.calibration())
             for name, array in inputs.items()
         }
-        save_file(arrays, file)
+        save_arrays(arrays, file)
         return file
     file = folder / "model.pt2"
     try:
@@ -251,7 +271,8 @@ def _quiet() -> Iterator[None]:
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        nowhere = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             warnings.simplefilter("ignore")
             yield
     finally:

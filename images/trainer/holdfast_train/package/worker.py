@@ -40,15 +40,21 @@ def receive(file: IO[bytes]) -> tuple[dict[str, Any], str]:
     length, size = struct.unpack("<QQ", _read(file, 16))
     if length > MOST_HEAD or size > MOST_BODY:
         raise ValueError(f"a frame has a head of {length} bytes and {size} bytes of arrays, which is too much")
-    head, body, at = json.loads(_read(file, length)), memoryview(_read(file, size)), 0
+    text, body, at = _read(file, length), memoryview(_read(file, size)), 0
     arrays = {}
     try:
+        head = json.loads(text)
         for name, dtype, shape in head.get("arrays", ()):
             end = at + np.dtype(dtype).itemsize * math.prod(shape)
             arrays[name] = np.frombuffer(body[at:end], dtype).reshape(shape)
             at = end
         return arrays, str(head.get("error", ""))
-    except (AttributeError, TypeError, OverflowError) as error:  # the worker of a --run command may send anything
+    except (
+        AttributeError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # the worker of a --run command may send anything
         raise ValueError(f"the head of a frame is not {{arrays, error}}: {error}") from error
 
 

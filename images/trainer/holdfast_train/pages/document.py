@@ -1,6 +1,7 @@
 """The frame of a page, and the file that it is written to."""
 
 import base64
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-__all__ = ["document", "write_whole"]
+__all__ = ["check_writable", "document", "write_whole"]
 
 STYLE: Final = Path(__file__).with_name("page.css")
 SHELL: Final = """<!DOCTYPE html>
@@ -41,6 +42,14 @@ def document(title: str, sections: Iterable[str], style: Path = STYLE) -> str:
     sealed = base64.b64encode(hashlib.sha256(rules.encode()).digest()).decode()
     body = "\n".join(f"<section>{section}</section>" for section in sections if section)
     return SHELL.format(hash=f"'sha256-{sealed}'", title=escape(title), style=rules, sections=body)
+
+
+def check_writable(folder: Path) -> None:
+    """OSError if this folder, which may be missing, cannot be written to: to be known before hours of work."""
+    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    number = errno.ENOTDIR if not place.is_dir() else 0 if os.access(place, os.W_OK | os.X_OK) else errno.EACCES
+    if number:
+        raise OSError(number, os.strerror(number), str(place))
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -5,7 +5,20 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-__all__ = ["Figure", "Markup", "cells", "figures", "folded", "note", "pairs", "paragraph", "picture", "table", "title"]
+__all__ = [
+    "Figure",
+    "Markup",
+    "cells",
+    "figures",
+    "folded",
+    "note",
+    "pairs",
+    "paragraph",
+    "picture",
+    "size_text",
+    "table",
+    "title",
+]
 
 LONG: Final = 40
 """Characters from which on a cell may be wrapped."""
@@ -28,6 +41,11 @@ class Figure(NamedTuple):
 def cells(value: str) -> str:
     """The text escaped; markup as it is."""
     return value if isinstance(value, Markup) else escape(value)
+
+
+def size_text(count: int) -> str:
+    """A number of bytes: `2.01 MB`, `4.4 kB`."""
+    return f"{count / 1e6:,.2f} MB" if count >= 100_000 else f"{count / 1e3:,.1f} kB"
 
 
 def title(text: str, lead: str = "") -> str:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from holdfast.api.objects import TrainingJob
+from holdfast.api.scalars import EXACT
 from holdfast.api.status import Phase
 from holdfast.cli.checkpoints.choice import BestOne, Step, choose
 from holdfast.cli.checkpoints.survey import survey
@@ -18,7 +19,16 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace, NoWait
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.packages.manifest import Wish, address, job_name, lasting_places, package_job, root
+from holdfast.cli.packages.manifest import (
+    SUFFIX,
+    Wish,
+    address,
+    job_name,
+    lasting_places,
+    makes_package,
+    package_job,
+    root,
+)
 from holdfast.cli.packages.stored import fetch, read_package, refuse_existing
 from holdfast.cli.packages.waiting import final, wait, why_failed
 from holdfast.cli.storage.address import PATIENCE, Found, Where, explained, storage_of
@@ -216,6 +226,11 @@ async def _create(client: Client, manifest: Mapping[str, Any]) -> str:
         if error.status != 404:
             raise
     else:
+        if not makes_package(before):
+            raise CliError(
+                f"TrainingJob {name} exists, and does not make a package",
+                hint=f"delete or rename it; a package of {name.removesuffix(SUFFIX)} is made by a job of this name",
+            )
         if not final(before):
             raise CliError(
                 f"{name} makes a package already", hint=f"holdfast watch {name} -n {namespace} shows it; delete it "
@@ -303,18 +318,17 @@ def _fetch(storage: RetryingStorage, document: Mapping[str, Any], folder: Path) 
 def _show(out: Console, place: str, folder: Path | None, document: Mapping[str, Any] | None) -> None:
     lines = [place, *([f"copied to {folder}"] if folder else []), *_variants(document or {})]
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(_plain(line), markup=False, soft_wrap=True)
 
 
 def _variants(document: Mapping[str, Any]) -> Sequence[str]:
     """A line for each variant, and one for each that did not pass. The document may come from a stranger."""
     lines = []
-    step = _object(document.get("from")).get("step")
-    if isinstance(step, int):
-        lines.append(f"step {formats.count(step)}")
+    if (step := _object(document.get("from")).get("step")) is not None:
+        lines.append(f"step {formats.count(_number(step))}")
     for name, entry in _object(document.get("variants")).items():
         tested, files = _object(_object(entry).get("tested")), _object(_object(entry).get("files")).values()
-        size = sum(one for file in files if isinstance(one := _object(file).get("bytes"), int))
+        size = sum(_number(_object(file).get("bytes")) for file in files)
         passed = "not tested" if "passed" not in tested else "passed" if tested["passed"] is True else "FAILED"
         figures = [f"{key} {tested[key]}" for key in ("largest", "agreement", "score") if key in tested]
         lines.append(f"  {name:<12} {passed:<10}  {format_size(size):>10}  {', '.join(figures)}".rstrip())
@@ -324,6 +338,16 @@ def _variants(document: Mapping[str, Any]) -> Sequence[str]:
 
 def _object(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
+
+
+def _number(found: Any) -> int:
+    """A count that people can read; 0 for what is none."""
+    return found if type(found) is int and 0 <= found <= EXACT else 0
+
+
+def _plain(line: str) -> str:
+    """Without signs that drive a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in line)
 
 
 def _say(text: str) -> None:

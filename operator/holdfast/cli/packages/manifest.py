@@ -15,7 +15,7 @@ LONGEST_NAME: Final = 40
 KEPT_FOR: Final = "7d"
 PATTERN: Final = "step {step} of {total}: *"
 _KEPT: Final = (
-    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "resources",
+    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "data", "resources",
     "securityContext",
 )  # fmt: skip
 # Of holdfast-train. What it says with 3, no answer of the storage, may pass; the rest comes again each time.
@@ -97,6 +97,12 @@ def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: dateti
             "ttlAfterFinished": KEPT_FOR,
         },
     }
+
+
+def makes_package(job: TrainingJob) -> bool:
+    """True if this job is one of `package_job`, and not another one of that name."""
+    command = job.spec.trainer.command
+    return "package" in command[1:2] and any(word.startswith("--problem=") for word in command)
 
 
 def _tier(tier: Tier) -> dict[str, Any]:

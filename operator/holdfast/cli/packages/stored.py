@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,12 +33,16 @@ def read_package(storage: Storage) -> Mapping[str, Any] | None:
 
 
 def fetch(storage: Storage, document: Mapping[str, Any], folder: Path) -> None:
-    """Copy all files to the new folder, which appears when they are complete. Sizes and hashes are checked.
+    """Copy the files that package.json names to the new folder, which appears when they are complete and intact.
+
+    Other files below the address are not of the package, and stay there.
 
     CliError, KeyMissingError and other StorageErrors, OSError.
     """
     hashes = _hashes(document)
-    entries = [entry for entry in storage.entries("") if _is_plain(entry.key)]
+    if outside := [name for name in hashes if not _is_plain(name)]:
+        raise CliError(f"{storage.uri}/{FILE} names the file {outside[0]!r:.80}, which is outside of the package")
+    entries = [entry for entry in storage.entries("") if entry.key in hashes or entry.key == FILE]
     if missing := [name for name in hashes if name not in {entry.key for entry in entries}]:
         raise KeyMissingError(f"{storage.uri}/{missing[0]} does not exist, and {FILE} names it")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +61,8 @@ def fetch(storage: Storage, document: Mapping[str, Any], folder: Path) -> None:
 
 
 def refuse_existing(folder: Path) -> None:
-    """CliError if something has this name already."""
-    if folder.exists():
+    """CliError if something has this name already, also a link that leads nowhere."""
+    if os.path.lexists(folder):
         raise CliError(f"{folder} exists already", hint="use another name, or remove it first")
 
 
@@ -68,13 +73,17 @@ def _hashes(document: Mapping[str, Any]) -> dict[str, str]:
     tests = document.get("tests")
     if isinstance(tests, dict):
         listed[str(tests.get("file"))] = tests
-    for entry in document["variants"].values():
-        if isinstance(entry, dict) and isinstance(entry.get("files"), dict):
-            listed |= entry["files"]
+    for files in (document.get("pages"), *(_files(entry) for entry in document["variants"].values())):
+        if isinstance(files, dict):
+            listed |= files
     for name, one in listed.items():
         if isinstance(one, dict) and isinstance(one.get("sha256"), str):
             found[name] = one["sha256"]
     return found
+
+
+def _files(entry: Any) -> Any:
+    return entry.get("files") if isinstance(entry, dict) else None
 
 
 def _is_plain(key: str) -> bool:

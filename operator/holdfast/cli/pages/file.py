@@ -13,6 +13,14 @@ from holdfast_train.exchange.progress_bar import format_size
 STDOUT: Final = "-"
 
 
+def check_page(to: str, *, option: str) -> None:
+    """CliError if the page surely cannot be written there: to be known before minutes of work."""
+    path = Path(to)
+    if to != STDOUT and (path.is_dir() or not path.absolute().parent.is_dir()):
+        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.absolute().parent}"
+        raise CliError(f"{path} cannot be written: {problem}", hint=f"give another file with {option}")
+
+
 def write_page(text: str, to: str, *, option: str) -> None:
     """Write the document into the file `to`, and say so. CliError, which names the option, if it cannot be written."""
     content = text.encode(errors="replace")

@@ -1,6 +1,6 @@
 """The result of `holdfast plan` as one file of HTML."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from holdfast.cli.pages.page import Fragment, Page
@@ -32,17 +32,22 @@ def _ways(one: Comparison) -> str:
 
 
 def _facts(one: Comparison) -> str:
-    rows = [(fact.what, fact.tier, fact.value, fact.source) for fact in grouped(one.facts)]
-    table = _table(("FIGURE", "TIER", "VALUE", "FROM"), rows, left=4)
-    table = table.replace("<td>assumed</td>", '<td class="t-yellow">assumed</td>')
+    facts = grouped(one.facts)
+    rows = [(fact.what, fact.tier, fact.value, fact.source) for fact in facts]
+    assumed = [number for number, fact in enumerate(facts) if fact.assumed]
+    table = _table(("FIGURE", "TIER", "VALUE", "FROM"), rows, left=4, assumed=assumed)
     hints = "".join(f'<p class="note">{escape(hint)}</p>' for hint in one.hints)
     return f"<h2>What this rests on</h2>{table}{hints}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> str:
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        sides = ["" if place < left else ' class="right"' for place in range(len(texts))]
-        return "".join(f"<{tag}{side}>{escape(text)}</{tag}>" for text, side in zip(texts, sides, strict=True))
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int, assumed: Collection[int] = ()) -> str:
+    """`left`: so many columns contain words. `assumed`: rows whose last cell is coloured."""
 
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    def cells(tag: str, texts: Sequence[str], *, coloured: bool = False) -> str:
+        names = ["" if place < left else ' class="right"' for place in range(len(texts))]
+        if coloured:
+            names[-1] = ' class="t-yellow"'
+        return "".join(f"<{tag}{name}>{escape(text)}</{tag}>" for text, name in zip(texts, names, strict=True))
+
+    body = "".join(f"<tr>{cells('td', row, coloured=number in assumed)}</tr>" for number, row in enumerate(rows))
     return f'<div class="scroll"><table><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table></div>'

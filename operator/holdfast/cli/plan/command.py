@@ -15,7 +15,7 @@ from holdfast.cli.cluster import completion
 from holdfast.cli.cluster.connect import Target
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.pages.document import document
-from holdfast.cli.pages.file import write_page
+from holdfast.cli.pages.file import check_page, write_page
 from holdfast.cli.plan.as_json import as_json
 from holdfast.cli.plan.as_page import as_page
 from holdfast.cli.plan.comparison import Comparison, compare
@@ -127,8 +127,8 @@ def plan(
       holdfast plan examples/plan.yaml --losses spot-v100=2/day --month v100=1100
       holdfast plan examples/plan.yaml --html plan.html
     """
-    _refuse_both("--html", "--output", html and output)
     _refuse_both("--from-probe", "--from", from_probe and like)
+    _check_html(html, output)
     given = read_files([file, *(profile_file or [])])
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
@@ -151,6 +151,13 @@ def _refuse_both(one: str, other: str, both: object) -> None:
     """Raise typer.BadParameter if two options that exclude each other were given."""
     if both:
         raise typer.BadParameter(f"give {one} or {other}, not both", param_hint=one)
+
+
+def _check_html(html: str | None, output: Format | None) -> None:
+    """Raise typer.BadParameter or CliError if there cannot be a page: before minutes of simulation."""
+    _refuse_both("--html", "--output", html and output)
+    if html:
+        check_page(html, option="--html")
 
 
 def _simulate(tasks: Sequence[Task], workers: int) -> list[Comparison]:

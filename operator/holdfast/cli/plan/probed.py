@@ -33,7 +33,7 @@ class _Probe(Model):
 class _Answer(Model):
     """The part of the answer that a plan uses."""
 
-    job: Annotated[str, Field(max_length=63)]
+    job: Label
     paces: Annotated[dict[Label, Duration], Field(max_length=MAX_TIERS)]
     tiers: Annotated[tuple[_Probe, ...], Field(max_length=MOST_PROBES)]
 

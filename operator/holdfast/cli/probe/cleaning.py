@@ -10,7 +10,7 @@ from holdfast.api.names import LABEL_JOB_UID, LABEL_PROBE_OF
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.cluster import job_api
 from holdfast.cli.errors import CliError
-from holdfast.cli.probe.manifests import FOLDER, storage_of_probes
+from holdfast.cli.probe.manifests import FOLDER, is_name_of_probe, storage_of_probes
 from holdfast.cli.storage.address import Found, Where, explained, storage_of
 from holdfast.cli.storage.in_thread import in_thread
 from holdfast.runtime.apiserver.client import Client
@@ -104,21 +104,22 @@ class Cleaner:
     async def _empty_storage(self) -> None:
         """Delete what is below the folder of the probes, inside the job's own prefix."""
         try:
-            job = TrainingJob.parse(storage_of_probes(self.raw))
+            job = TrainingJob.parse(storage_of_probes(self.raw, self.namespace))
             found = await storage_of(self.client, job, Where(job.metadata.name, self.namespace, endpoint=self.endpoint))
             async with asyncio.timeout(LIMIT):
-                await in_thread(lambda: _delete_below(found))
+                await in_thread(lambda: _delete_below(found, job.metadata.name))
         except (CliError, ApiError, TimeoutError) as error:
             said = str(error) or f"it took over {LIMIT:.0f}s"
             self.notes.append(f"what the probes stored stays ({FOLDER}/ below the job's prefix): {said}")
 
 
-def _delete_below(found: Found) -> None:
+def _delete_below(found: Found, job: str) -> None:
+    """Delete the folders of the probes of this job: another job's prefix may be beside them, and stays."""
     if not found.uri.endswith(f"/{FOLDER}"):
         raise AssertionError(f"{found.uri} is not the folder of probes")
     with explained():
         storage = found.open()
         with storage.within(PATIENCE, at_most=LIMIT):
-            if keys := storage.keys(""):
+            if keys := [key for key in storage.keys("") if is_name_of_probe(key.partition("/")[0], job)]:
                 storage.delete(keys)
             storage.drop_unfinished("", datetime.now(UTC))

@@ -17,6 +17,8 @@ from holdfast.core.observe.demand import accelerators_on
 
 LONGEST_NAME: Final = 40  # characters of the name of a job
 FOLDER: Final = "probes"  # below the job's own prefix: the prefixes of all its probes
+INFIX: Final = "-probe-"  # between the name of the job and that of the tier
+DIGEST: Final = 8  # characters instead of the name of the tier
 TTL: Final = timedelta(minutes=1)  # from the end of a probe until the operator deletes it
 LEAST_DEADLINE: Final = timedelta(minutes=1)
 _PLATFORM_ONLY: Final = tuple(sorted(ProfileTier.model_fields.keys() - Tier.model_fields.keys()))
@@ -83,9 +85,10 @@ def left_out(tier: Raw) -> list[str]:
     return [name for name in map(_camel, _PLATFORM_ONLY) if tier.get(name)]
 
 
-def storage_of_probes(raw: Raw) -> dict[str, Any]:
-    """The manifest of the job, with the prefix below which all its probes store."""
+def storage_of_probes(raw: Raw, namespace: str) -> dict[str, Any]:
+    """The manifest of the job in `namespace`, with the prefix below which all its probes store."""
     found = deepcopy(dict(raw))
+    found["metadata"]["namespace"] = namespace  # a file need not say it
     _below(found["spec"]["checkpoint"]["storage"], FOLDER)
     return found
 
@@ -138,10 +141,20 @@ def _name(job: str, part: str, taken: Iterable[str]) -> str:
 
 
 def _names(job: str, part: str) -> Iterator[str]:
-    yield f"{job}-probe-{part}"
+    yield f"{job}{INFIX}{part}"
     for number in range(1000):
-        digest = hashlib.sha256(f"{job}/{part}/{number}".encode()).hexdigest()[:8]
-        yield f"{job[: LONGEST_NAME - len('-probe-') - len(digest)].rstrip('-')}-probe-{digest}"
+        digest = hashlib.sha256(f"{job}/{part}/{number}".encode()).hexdigest()[:DIGEST]
+        yield f"{_short(job)}{INFIX}{digest}"
+
+
+def _short(job: str) -> str:
+    """The beginning of a name that ends with a digest."""
+    return job[: LONGEST_NAME - len(INFIX) - DIGEST].rstrip("-")
+
+
+def is_name_of_probe(name: str, job: str) -> bool:
+    """True if a probe of the job may have this name."""
+    return name.startswith((f"{job}{INFIX}", f"{_short(job)}{INFIX}"))
 
 
 def _check(probe: Probe) -> None:

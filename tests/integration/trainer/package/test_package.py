@@ -230,7 +230,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     fresh = ("package", tmp_path / "runs", tmp_path / "new", "--problem")
     assert "is not a function; allowed: MODULE:FUNCTION" in fails(capsys, *fresh, "train")
     assert "there is no module 'nowhere'" in fails(capsys, *fresh, "nowhere:problem")
-    assert "the module has no 'nothing'" in fails(capsys, *fresh, f"{__name__}:nothing")
+    assert "the module has no function 'nothing'" in fails(capsys, *fresh, f"{__name__}:nothing")
     assert "returns a int; it has to return" in fails(capsys, *fresh, f"{__name__}:other")
     file = tmp_path / "net" / "onnx" / "model.onnx"
     file.write_bytes(file.read_bytes() + b"x")

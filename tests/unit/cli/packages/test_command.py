@@ -23,9 +23,15 @@ MADE = f"{JOBS}/job-package"
 ARGS = ("package", "job", "--problem", "train:problem")
 PLACE = "s3://runs/demo/job/packages/job-000000000240"
 CHECKPOINT = "s3://runs/demo/job/manifests/000000000240-a3-x.json"
+SUM = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # of abc
 DOCUMENT = {
     "from": {"step": 240, "manifest": CHECKPOINT},
-    "variants": {"onnx": {"files": {"onnx/model.onnx": {"bytes": 3}}, "tested": {"passed": True, "largest": "2e-07"}}},
+    "variants": {
+        "onnx": {
+            "files": {"onnx/model.onnx": {"bytes": 3, "sha256": SUM}},
+            "tested": {"passed": True, "largest": "2e-07"},
+        }
+    },
 }
 
 
@@ -156,6 +162,16 @@ def test_a_variant_that_did_not_pass(cluster: Cluster, stored: FolderStorage) ->
     assert "onnx-int8    did not pass: accuracy is 0.4" in result.stdout
 
 
+# Breaks if package.json, which may be a stranger's, drives the terminal, or has a number that no size can be.
+def test_what_a_package_says_is_shown_as_text(cluster: Cluster, stored: FolderStorage) -> None:
+    files = {"onnx/model.onnx": {"bytes": 10**4000}}
+    evil = {"onnx\x1b[2J": {"files": files, "tested": {"passed": True, "largest": "0\nok"}}}
+    put(stored, variants=evil, **{"from": {"step": 10**4000, "manifest": CHECKPOINT}})
+    result = holdfast(*ARGS)
+    assert result.exit_code == ExitCode.OK, result.output
+    assert "step 0\n  onnx?[2J     passed             0 B  largest 0?ok\n" in result.stdout
+
+
 # Breaks if a package of another checkpoint passes for the one that could not be made, or the logs are deleted.
 def test_a_job_that_failed_stays(cluster: Cluster, stored: FolderStorage) -> None:
     cluster.phases = ["Failed"]
@@ -177,6 +193,18 @@ def test_one_that_runs_is_not_replaced_and_one_that_is_over_is(cluster: Cluster)
     assert holdfast(*ARGS, "--no-wait").exit_code == 0
     assert cluster.asked("DELETE") == [{"preconditions": {"uid": "new"}}]
     assert len(cluster.asked("POST")) == 2
+
+
+# Breaks if a training that happens to have this name is deleted, with its history, because it is over.
+def test_a_training_of_that_name_stays(cluster: Cluster) -> None:
+    training = copy.deepcopy(raw_job())
+    training["metadata"]["name"] = "job-package"
+    training["status"]["phase"] = "Completed"
+    cluster.api.answers["GET", MADE] = training
+    result = holdfast(*ARGS)
+    assert result.exit_code == ExitCode.FAILED
+    assert "TrainingJob job-package exists, and does not make a package" in result.stderr
+    assert cluster.asked("DELETE") == []
 
 
 def test_no_outcome_in_time(cluster: Cluster) -> None:

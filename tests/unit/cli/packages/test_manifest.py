@@ -17,6 +17,7 @@ TRAINER: dict[str, Any] = {
     "args": ["--batch", "64"],
     "env": [{"name": "DATA", "value": "/data"}],
     "volumes": [{"name": "data", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "data"}}],
+    "data": [{"from": "s3://datasets/faces", "to": "/faces"}],
     "nodes": 4,
     "acceleratorsPerNode": 8,
     "resources": {"cpu": "16", "memory": "64Gi"},
@@ -45,8 +46,8 @@ def test_it_has_the_program_and_not_its_size() -> None:
     manifest = made(job())
     assert manifest["metadata"] == {"name": "vit-package", "namespace": "vision"}
     trainer = manifest["spec"]["trainer"]
-    assert {key: trainer[key] for key in ("image", "imagePullSecrets", "env", "resources")} == {
-        key: TRAINER[key] for key in ("image", "imagePullSecrets", "env", "resources")
+    assert {key: trainer[key] for key in ("image", "imagePullSecrets", "env", "data", "resources")} == {
+        key: TRAINER[key] for key in ("image", "imagePullSecrets", "env", "data", "resources")
     }
     assert trainer["volumes"][0]["persistentVolumeClaim"]["claimName"] == "data"
     assert trainer["command"] == [

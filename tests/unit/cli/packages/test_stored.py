@@ -14,14 +14,17 @@ from holdfast.cli.packages.stored import fetch, read_package
 from holdfast_train.errors import KeyMissingError
 
 DATA = bytes(range(250))
+PAGES = {"README.md": b"# x", "empty": b""}
 
 
 def package() -> tuple[MemoryStorage, dict[str, Any]]:
     storage = MemoryStorage()
     entry = {"bytes": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
-    document = {"variants": {"onnx": {"files": {"onnx/model.onnx": entry}, "tested": {"passed": True}}}}
+    pages = {name: {"sha256": hashlib.sha256(data).hexdigest()} for name, data in PAGES.items()}
+    variants = {"onnx": {"files": {"onnx/model.onnx": entry}, "tested": {"passed": True}}}
+    document = {"variants": variants, "pages": pages}
     written = json.dumps(document).encode()
-    files = {"onnx/model.onnx": DATA, "README.md": b"# x", "empty": b"", "package.json": written}
+    files = {"onnx/model.onnx": DATA, **PAGES, "package.json": written}
     for key, data in files.items():
         storage.put(key, data)
     return storage, document
@@ -56,12 +59,24 @@ def test_what_is_damaged_is_not_copied(tmp_path: Path) -> None:
 # Breaks if a name in a storage can write outside of the folder.
 def test_names_that_lead_out_are_left(tmp_path: Path) -> None:
     storage, document = package()
-    for key in ("../evil", "a//b", "a/../../evil", "./x", "c\\d"):
+    for key in ("../evil", "a//b", "a/../../evil", "./x", "c\\d", "onnx/modeling.py"):
         storage.put(key, b"x")
     fetch(storage, document, tmp_path / "in" / "x")
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {
         "model.onnx", "README.md", "empty", "package.json",
     }  # fmt: skip
+
+
+# Breaks if package.json of a stranger names a file outside of the folder, or one that is a link is replaced.
+def test_package_json_cannot_name_a_file_outside(tmp_path: Path) -> None:
+    storage, document = package()
+    document["variants"]["onnx"]["files"]["../evil"] = document["variants"]["onnx"]["files"]["onnx/model.onnx"]
+    storage.put("../evil", DATA)
+    with pytest.raises(CliError, match=r"names the file '\.\./evil', which is outside of the package"):
+        fetch(storage, document, tmp_path / "in" / "x")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CliError, match="exists already"):
+        stored.refuse_existing(tmp_path / "link")
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,15 @@ def test_a_file_of_html_and_yaml_for_programs(file: Any, tmp_path: Path) -> None
     assert "give another file with --html" in plan(job, *QUICK, "--html", str(tmp_path), code=1)
 
 
+# Breaks if minutes of simulation are lost because the folder of the page does not exist.
+def test_a_page_that_cannot_be_written_is_known_before(
+    file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.plan.command.read_files", None)
+    said = plan(file(manifest(V100)), *QUICK, "--html", str(tmp_path / "none" / "plan.html"), code=1)
+    assert "there is no folder" in said
+
+
 def test_a_budget_shows_how_often_it_is_exceeded(file: Any) -> None:
     shown = plan(file(manifest(SPOT, V100, budget="1")), *QUICK)
     assert "OVER BUDGET" in shown and "100%" in shown

@@ -42,8 +42,16 @@ def test_a_plan_uses_what_a_probe_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[1]", "nonsense", '{"job": "vit", "paces": {"spot": "fast"}, "tiers": []}', "[" * 100_000],
-    ids=["empty", "nothing", "list", "no-json", "no-duration", "deep"],
+    [
+        "",
+        "{}",
+        "[1]",
+        "nonsense",
+        '{"job": "vit", "paces": {"spot": "fast"}, "tiers": []}',
+        "[" * 100_000,
+        '{"job": "x\\u001b[2J", "paces": {}, "tiers": []}',
+    ],
+    ids=["empty", "nothing", "list", "no-json", "no-duration", "deep", "no-name"],
 )
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "probe.json"

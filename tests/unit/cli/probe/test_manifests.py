@@ -10,7 +10,14 @@ from holdfast.api.names import API_VERSION, JOB_KIND, LABEL_PROBE_OF
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.cli.errors import CliError
-from holdfast.cli.probe.manifests import Limits, Probe, left_out, make_probes, storage_of_probes
+from holdfast.cli.probe.manifests import (
+    Limits,
+    Probe,
+    is_name_of_probe,
+    left_out,
+    make_probes,
+    storage_of_probes,
+)
 
 SPOT = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "1"}
 CPU = {"name": "cpu", "kind": "CPU"}
@@ -145,11 +152,11 @@ def test_a_tier_of_a_profile_comes_without_what_only_the_platform_may_set() -> N
 
 # Breaks if what is deleted in the end is the job's own prefix.
 def test_all_probes_store_below_one_folder() -> None:
-    assert storage_of_probes(RAW)["spec"]["checkpoint"]["storage"] == {
+    assert storage_of_probes(RAW, "vision")["spec"]["checkpoint"]["storage"] == {
         "s3": {"bucket": "runs", "prefix": "team/vit/probes"}
     }
     claim = changed(checkpoint={"storage": {"volumeClaim": {"name": "data", "path": "vit"}}})
-    found = TrainingJob.parse(storage_of_probes(claim)).spec.checkpoint.storage.volume_claim
+    found = TrainingJob.parse(storage_of_probes(claim, "vision")).spec.checkpoint.storage.volume_claim
     assert found is not None
     assert found.path == "vit/probes"
 
@@ -158,3 +165,18 @@ def test_a_prefix_that_becomes_too_long_is_said() -> None:
     raw = changed(checkpoint={"storage": {"s3": {"bucket": "runs", "prefix": "p" * 510}}})
     with pytest.raises(CliError, match=r"probe of tier spot cannot be made: spec\.checkpoint\.storage\.s3\.prefix"):
         make(raw)
+
+
+# Breaks if the keys of the storage are looked for in no namespace: nothing that probes stored would be removed.
+def test_a_file_without_a_namespace() -> None:
+    meta = {key: value for key, value in RAW["metadata"].items() if key != "namespace"}
+    assert storage_of_probes({**RAW, "metadata": meta}, "default")["metadata"]["namespace"] == "default"
+    assert RAW["metadata"]["namespace"] == "vision"
+
+
+# Breaks if what a probe stored stays, or if another job's prefix below probes/ is taken for that of a probe.
+@pytest.mark.parametrize("name", ["vit", "a-very-long-name-of-a-job-of-forty-chars"])
+def test_names_of_probes_are_known_again(name: str) -> None:
+    raw = {**RAW, "metadata": {**RAW["metadata"], "name": name}}
+    assert all(is_name_of_probe(probe.name, name) for probe in make(raw, 1, 2))
+    assert not any(is_name_of_probe(other, name) for other in (name, "manifests", "other-probe-spot", "probe-study"))

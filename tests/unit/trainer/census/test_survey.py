@@ -166,3 +166,11 @@ def test_a_column_of_texts_is_not_one_of_classes(put: Callable[..., Path], monke
     monkeypatch.setattr("holdfast_train.census.survey.MOST_CLASSES", 2)
     with pytest.raises(DataSetError, match="over 2 different labels: name the column of classes with --label"):
         look(put(**{"x.csv": "label\na\nb\nc\n"}) / "x.csv")
+
+
+# Breaks if a column that is different in each row is taken for splits: the page would have a column for each of them.
+def test_a_column_of_names_is_not_one_of_splits(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("label,split\n" + "".join(f"cat,{number}\n" for number in range(101)))
+    with pytest.raises(DataSetError, match="over 100 different splits: name the column or the folders of splits"):
+        look(file)

@@ -1,5 +1,7 @@
 """Arrays as data: what fits a model, and what is refused."""
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,17 @@ def test_a_file_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.M
 
 
 # Breaks if a score of a half-destroyed data set is given, or if models see different samples.
+# Breaks if a file of some bytes that claims an array of terabytes ends the command with a traceback.
+def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    claim = {"descr": "<f4", "fortran_order": False, "shape": (10**13, 3)}
+    np.lib.format.write_array_header_1_0(header, claim)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    with pytest.raises(EvaluationError, match="does not fit into memory; evaluate a part of it"):
+        open_arrays(tmp_path / "x.npz")
+
+
 def test_too_many_damaged_samples_and_a_change_while_reading() -> None:
     damage = Damage(20, "pictures")
     damage.add("a.png", "broken")

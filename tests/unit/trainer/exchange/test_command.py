@@ -1,5 +1,9 @@
 """The command holdfast-train: an export that is imported again, its help, and its errors."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +59,38 @@ def test_wrong_arguments(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFix
             main(args)
         assert ended.value.code == 2
     assert "is not a path on this machine" in capsys.readouterr().err
+
+
+TERMINATED = """
+import os, signal, sys, tempfile
+from holdfast_train.exchange import command
+
+def work(_options):
+    with tempfile.TemporaryDirectory(dir=sys.argv[1], prefix=".half-"):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+command.COMMANDS["data"] = work
+command.main(["data", "x"])
+"""
+
+
+# Breaks if SIGTERM, which a scheduler or a user sends, leaves half a package of gigabytes in a hidden folder.
+def test_sigterm_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TERMINATED, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+# Breaks if a reader that has enough, such as head, gets an error or a traceback for it.
+def test_a_pipe_that_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.png").write_bytes(b"1")
+    program = (
+        f"import sys; from holdfast_train.exchange.command import main; sys.exit(main(['data', {str(tmp_path)!r}]))"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", program, "data", str(tmp_path)]
+    done = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")

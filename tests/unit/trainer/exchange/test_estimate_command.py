@@ -116,3 +116,29 @@ def test_wrong_command_lines(options: list[str], capsys: pytest.CaptureFixture[s
         estimate(*options)
     assert ended.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def prints(batch: int = 4) -> tuple[nn.Module, Callable[[], object]]:
+    print("loading")
+    return training(batch=batch)
+
+
+def exits(batch: int = 4) -> tuple[nn.Module, Callable[[], object]]:
+    model, _ = training(batch=batch)
+    return model, lambda: sys.exit(batch)
+
+
+# Breaks if a program that prints makes a file that `holdfast check --memory` cannot read.
+def test_what_the_program_prints_is_not_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert estimate("--training", f"{HERE}:prints", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["v"] == 1
+    assert "loading" in err
+    assert estimate("--training", f"{HERE}:prints", "--json", "--fits", "a=1GiB") == 1
+    assert "--fits says nothing in JSON" in capsys.readouterr().err
+
+
+# Breaks if a step that ends the program ends the command without a word.
+def test_a_step_that_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert estimate("--training", f"{HERE}:exits") == 1
+    assert "the function ends the program (sys.exit); leave it out" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The command `holdfast-train evaluate`: its files, its exit codes, and what it refuses."""
 
+import errno
 import json
 import os
 import subprocess
@@ -99,7 +100,7 @@ def test_an_own_score(
     folder = rows(tmp_path / "m")
     for place, said in (
         ("score", "is not a function; allowed"), ("none_such:x", "there is no module"),
-        ("score:none", "has no 'none'"), ("score:NO_FUNCTION", "is a int"),
+        ("score:none", "has no function 'none'"), ("score:NO_FUNCTION", "has no function 'NO_FUNCTION'"),
     ):  # fmt: skip
         assert evaluate(folder, "--data", tmp_path / "x", "--score", place) == 1
         assert said in capsys.readouterr().err
@@ -153,3 +154,45 @@ def test_no_torch_is_needed(pictures: Path, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, env=os.environ,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Breaks if all forms run for hours before a place is refused that cannot have the evaluation.
+def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    folder = str(colours(tmp_path / "m"))
+    assert main(["evaluate", folder, "--data", str(tmp_path / "none"), "-o", str(tmp_path / "file" / "out")]) == 1
+    assert "Not a directory" in capsys.readouterr().err
+
+
+# Breaks if names of classes that a stranger wrote fill the page, or end the command with a traceback.
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ("abc", "is not a list of names"), ([1, 2, 3], "allowed: a list of names"), (["a", "b", "a"], "has 'a' twice"),
+        (["a" * 100_000, "b", "c"], "of at most 200 characters"), (["a"], "classes has 1 names"),
+    ],
+    ids=["text", "numbers", "twice", "long", "few"],
+)  # fmt: skip
+def test_classes_of_a_stranger(
+    pictures: Path, evaluate: Callable[..., int], capsys: pytest.CaptureFixture[str], classes: object, said: str
+) -> None:
+    folder = colours(pictures.parent / "m")
+    document = json.loads((folder / "package.json").read_text())
+    document["problem"]["classes"] = classes
+    (folder / "package.json").write_text(json.dumps(document))
+    assert evaluate(folder, "--data", pictures) == 1
+    assert said in capsys.readouterr().err
+
+
+# Breaks if a disk that is full leaves a page without its figures, or an empty folder.
+def test_a_full_disk_leaves_nothing(
+    pictures: Path, tmp_path: Path, evaluate: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, text: str) -> None:
+        if path.suffix == ".json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        path.write_text(text)
+
+    monkeypatch.setattr("holdfast_train.exchange.evaluate_command.write_whole", write)
+    assert evaluate(colours(tmp_path / "m"), "--data", pictures) == 1
+    assert not (tmp_path / "out").exists()

@@ -1,16 +1,23 @@
 """The weights of a package: what is written is all that the model has. The other forms: tests/integration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
-from holdfast_train.package import Problem, Tensor
+from holdfast_train.errors import HoldfastTrainError, StateError
+from holdfast_train.package import PackageError, Problem, ProblemError, Score, Tensor
 from holdfast_train.package.build import Built, Origin, build
+from holdfast_train.package.folder import named_files, verify
+from holdfast_train.package.problem import Arrays
+from holdfast_train.package.variants import Source
 
 Tensors = dict[str, torch.Tensor]
 
@@ -28,14 +35,17 @@ class Tied(nn.Module):
         return made
 
 
-def made(tmp_path: Path) -> Built:
-    problem = Problem(
-        model=Tied,
-        inputs={"x": Tensor("float32", ("rows", 3))},
-        outputs={"y": Tensor("float32", ("rows", 3))},
-        dims={"rows": (1, 4)},
-        examples=[{"x": np.ones((2, 3), np.float32)}],
-    )
+PROBLEM = Problem(
+    model=Tied,
+    inputs={"x": Tensor("float32", ("rows", 3))},
+    outputs={"y": Tensor("float32", ("rows", 3))},
+    dims={"rows": (1, 4)},
+    examples=[{"x": np.ones((2, 3), np.float32)}],
+)
+
+
+def made(tmp_path: Path, score: Score | None = None) -> Built:
+    problem = replace(PROBLEM, score=score)
     return build(problem, Tied(), Origin("uid", 7, "", ""), tmp_path / "tied", variants=["safetensors"])
 
 
@@ -71,3 +81,68 @@ def test_a_file_that_is_not_the_model_fails(
 
     monkeypatch.setattr(safetensors.torch, "load_file", damaged)
     assert made(tmp_path).failed["safetensors"].startswith(why)
+
+
+# Breaks if README.md or the page can be changed without a word: package.json has the hashes of all files.
+def test_package_json_names_every_file(tmp_path: Path) -> None:
+    package = made(tmp_path).package
+    there = {str(path.relative_to(package.folder)) for path in package.folder.rglob("*") if path.is_file()}
+    assert set(named_files(package.document)) == there - {"package.json"}
+    verify(package, named_files(package.document))
+
+
+# Breaks if a score that is no number admits a variant: with NaN none can be compared, and all would pass.
+def test_a_score_that_is_no_number_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="the score accuracy of the model in torch is nan; it has to be a finite"):
+        made(tmp_path, Score("accuracy", lambda _: float("nan"), 0.01))
+    with pytest.raises(StateError, match=r"the score accuracy raised an error: .*test_build\.py, line .*Zero"):
+        made(tmp_path, Score("accuracy", lambda _: 1 / 0, 0.01))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Breaks if a link that leads nowhere is replaced, or is found only after all variants were made.
+def test_a_link_is_not_a_new_folder(tmp_path: Path) -> None:
+    (tmp_path / "tied").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(PackageError, match="exists already"):
+        made(tmp_path)
+
+
+# Breaks if calibration data that is wrong makes an int8 variant, or ends the package without the line of the user.
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (list, "gives no inputs; give some that the model meets in use"),
+        (lambda: [{"y": np.ones((2, 3), np.float32)}], "calibration input 0 lacks 'x'; needed: x"),
+        (lambda: [{}["x"]], r"raised an error: .*test_build\.py, line .*KeyError"),
+    ],
+)
+def test_calibration_data_is_checked(tmp_path: Path, data: Callable[[], list[Arrays]], said: str) -> None:
+    problem = replace(PROBLEM, calibration=data)
+    with pytest.raises(HoldfastTrainError, match=said):
+        Source(problem, Tied(), problem.examples[0], tmp_path, {}).calibration()
+
+
+# Breaks if a full disk, for which safetensors has an error of its own, is a traceback, or leaves half a package.
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_arrays: object, _file: Path) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(PackageError, match=r"tests\.safetensors cannot be written: I/O error: No space left"):
+        made(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Branching(nn.Module):
+    """Its control flow depends on values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+# Breaks if pages of torch's own graphs hide the answer, or if it lacks the line of the model that cannot be exported.
+def test_a_model_that_cannot_be_exported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    built = build(PROBLEM, Branching(), Origin("uid", 7, "", ""), tmp_path / "made", variants=["pt2"])
+    assert "test_build.py, line " in built.failed["pt2"]
+    assert "in forward (return x if x.sum() > 0 else -x): GuardOnDataDependentSymNode" in built.failed["pt2"]
+    assert capfd.readouterr() == ("", "")

@@ -49,6 +49,7 @@ def test_every_field_may_be_missing_or_anything(make: Callable[..., Path], monke
     monkeypatch.setattr("holdfast_train.package.loader.Model", lambda *_, **__: None)
     document = json.loads((folder / "package.json").read_text())
     document["variants"]["onnx"]["fixed"] = {"rows": 2}
+    document |= {"pages": {TESTS: file_entry(folder / TESTS)}, "failed": {"pt2": "no"}}
     texts = []
     for way in places(document):
         texts.append(changed(document, way, lambda holder, key: holder.pop(key)))
@@ -135,4 +136,38 @@ def test_tests_of_other_names_are_refused(make: Callable[..., Path], key: str) -
     document["tests"] |= file_entry(folder / TESTS)
     (folder / "package.json").write_text(json.dumps(document))
     with pytest.raises(PackageError):
+        retest(folder)
+
+
+# Breaks if a size is used in arithmetic that cannot hold it: the page divides it as a float.
+def test_a_size_beyond_every_disk_is_refused(make: Callable[..., Path]) -> None:
+    folder = make()
+    text = (folder / "package.json").read_text()
+    size = json.loads(text)["variants"]["onnx"]["files"]["onnx/model.onnx"]["bytes"]
+    (folder / "package.json").write_text(text.replace(f'"bytes": {size}', f'"bytes": {"9" * 4000}'))
+    with pytest.raises(PackageError, match=r"bytes is 9+\.\.\.; allowed: 0 to"):
+        open_package(folder)
+
+
+# Breaks if a file that somebody adds, such as code that a library runs when it is beside weights, is not noticed.
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_that_is_not_of_the_package_is_named(make: Callable[..., Path], link: bool) -> None:
+    folder = make()
+    added = folder / "onnx" / "modeling.py"
+    if link:
+        added.symlink_to("/etc/hostname")
+    else:
+        added.write_text("import os")
+    with pytest.raises(PackageError, match=r"has onnx/modeling\.py, which package\.json does not name; remove it"):
+        retest(folder)
+
+
+# Breaks if the page of a package, which people open in a browser, can be another one.
+def test_a_page_that_has_changed_is_named(make: Callable[..., Path], tmp_path: Path) -> None:
+    page = tmp_path / "double" / "report.html"
+    page.parent.mkdir()
+    page.write_text("ours")
+    folder = make(pages={"report.html": file_entry(page)})
+    page.write_text("evil")
+    with pytest.raises(PackageError, match=r"report\.html has changed since the package was made"):
         retest(folder)

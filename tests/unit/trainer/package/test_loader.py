@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +41,39 @@ def test_a_process_that_dies_is_an_error_and_the_next_call_works(make: Callable[
         with pytest.raises(WorkerError, match="the process of the model ended with signal 6"):
             model({"x": X})
         assert np.array_equal(model({"x": X})["y"], 2 * X)
+
+
+# Breaks if Ctrl-C in a call, as in a notebook, lets the next call get the answer of the one before.
+def test_an_interrupted_call_does_not_answer_the_next_one(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with load(make()) as model:
+        with monkeypatch.context() as patch:
+            patch.setattr(loader.worker, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model({"x": X})
+        assert np.array_equal(model({"x": X + 1})["y"], 2 * (X + 1))
+
+
+# Breaks if threads that lose their process together start one each, or get errors that are not of the model.
+def test_threads_share_one_process(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = loader._Worker.__init__
+
+    def counted(self: loader._Worker, *arguments: Any) -> None:
+        start(self, *arguments)
+        started.append(self._process.pid)
+
+    monkeypatch.setattr(loader._Worker, "__init__", counted)
+    with load(make()) as model, ThreadPoolExecutor(8) as pool:
+        os.kill(started[0], signal.SIGKILL)
+        calls = [pool.submit(model, {"x": X}) for _ in range(64)]
+        errors = [error for call in calls if (error := call.exception()) is not None]
+        assert [type(error) for error in errors] == [WorkerError]
+        assert len(started) == 2
 
 
 def test_a_call_that_takes_too_long_is_ended(make: Callable[..., Path]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast_train.package import InputError, Pixels, Problem, ProblemError, Tensor
+from holdfast_train.package import InputError, Pixels, Problem, ProblemError, Score, Tensor
 from holdfast_train.package.problem import check
 
 DIMS = {"batch": (1, 8)}
@@ -53,6 +53,20 @@ def test_a_call_that_does_not_fit_is_refused(call: Mapping[str, Any], said: str)
         ({"dims": {"rows": (4, 2)}}, r"dims\['rows'\] is \(4, 2\); allowed: 1 <= least <= largest"),
         ({"dims": {"rows": (1, 8), "cols": (1, 2)}}, "dims names 'cols', which no input has"),
         ({"examples": []}, "examples is empty; give at least one real input"),
+        ({"dims": {"rows": 8}}, r"dims\['rows'\] is 8; allowed: the least and the largest size, as \(1, 64\)"),
+        ({"inputs": {"x": ("float32", ("rows", 3))}}, r"inputs\['x'\] is a tuple; allowed: a Tensor"),
+        ({"inputs": {"x": Tensor("float32", ("rows", 3.0))}}, r"the shape has 3\.0; allowed: whole numbers"),
+        ({"classes": "abc"}, "classes is 'abc'; allowed: a list of names"),
+        ({"classes": (1, 2, 3)}, r"classes is \(1, 2, 3\); allowed: a list of names"),
+        ({"classes": ("a" * 201, "b", "c")}, "allowed: a list of names of at most 200 characters"),
+        ({"classes": ("a", "b", "a")}, "classes has 'a' twice; allowed: each name once"),
+        ({"classes": ("a", "b")}, "classes has 2 names, and no output has so many entries"),
+        ({"files": {"../README.md": ""}}, r"files has '\.\./README\.md'; allowed: paths below"),
+        ({"files": {"/etc/cron.d/x": ""}}, "files has '/etc/cron.d/x'; allowed: paths below"),
+        ({"files": {"./model.safetensors": ""}}, r"files has '\./model\.safetensors'; allowed: .* not this file"),
+        ({"files": {"config.json": {}}}, r"files\['config\.json'\] is a dict; allowed: text"),
+        ({"score": lambda model: 1.0}, "score is a function; allowed: a Score"),
+        ({"pixels": (0.5, 0.5)}, "pixels is a tuple; allowed: a Pixels"),
     ],
 )
 def test_a_problem_that_contradicts_itself_is_refused(problem: Problem, change: dict[str, Any], said: str) -> None:
@@ -68,3 +82,19 @@ def test_a_problem_that_contradicts_itself_is_refused(problem: Problem, change: 
 def test_pixels_that_make_no_sense(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
     with pytest.raises(ProblemError, match=r"pixels\.(mean|std) is"):
         Pixels(mean, std)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": ""}, "score.name is ''; allowed: at most 64 printable characters"),
+        ({"measure": 0.5}, "score.measure is a float; it has to be a function of a model"),
+        ({"max_drop": float("nan")}, "score.max_drop is nan; allowed: a number from 0 on"),
+        ({"max_drop": -1}, "score.max_drop is -1; allowed"),
+        ({"samples": 0.5}, "score.samples is 0.5; allowed: how many samples"),
+    ],
+)
+def test_a_score_that_cannot_be_one_is_refused(change: dict[str, Any], said: str) -> None:
+    good: dict[str, Any] = {"name": "accuracy", "measure": lambda _: 1.0, "max_drop": 0.01}
+    with pytest.raises(ProblemError, match=said):
+        Score(**good | change)

@@ -14,6 +14,16 @@ from holdfast_train.package.publish import check_free, publish, published
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.folder import FolderStorage
 
+DOCUMENT = {
+    "from": {"step": 7, "manifest": "file:///a", "sha256": "1"},
+    "problem": {
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [3]}],
+        "outputs": [{"name": "y", "dtype": "float32", "shape": [3]}],
+        "dims": {},
+    },
+    "tests": {"bytes": 0, "sha256": "0" * 64, "cases": []},
+    "variants": {},
+}
 KNOWN = {"README.md", "onnx", "pt2"}
 
 
@@ -23,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     (place / "onnx").mkdir(parents=True)
     (place / "onnx" / "model.onnx").write_bytes(bytes(10_000))
     (place / "README.md").write_bytes(b"")
-    (place / "package.json").write_text(json.dumps({"from": {"sha256": "1"}}))
+    (place / "package.json").write_text(json.dumps(DOCUMENT))
     return place
 
 
@@ -43,7 +53,7 @@ def test_all_files_are_copied(folder: Path, tmp_path: Path, opened: Callable[[Pa
     assert {key: storage.get(key) for key in storage.keys("")} == {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")
     }
-    assert published(storage) == {"from": {"sha256": "1"}}
+    assert published(storage) == DOCUMENT
 
 
 # Breaks if package.json is not last: a reader would open what is not complete.
@@ -94,6 +104,21 @@ def test_two_at_once(folder: Path) -> None:
     assert storage.get("package.json") == b"{}"
 
 
+# Breaks if an attempt on a node that seemed lost writes over the files of the package that its successor has made.
+def test_a_slower_attempt_leaves_the_files_of_the_faster_one(folder: Path) -> None:
+    storage = MemoryStorage()
+
+    def faster(_method: str, key: str) -> None:
+        if key == "README.md":
+            storage.before = lambda method, key: None
+            storage.content["onnx/model.onnx"], storage.content["package.json"] = b"theirs", b"{}"
+
+    storage.before = faster
+    with pytest.raises(PackageError, match="another package meanwhile"):
+        publish(folder, storage, KNOWN)
+    assert storage.get("onnx/model.onnx") == b"theirs"
+
+
 def test_files_that_are_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_FILE", 9_999)
     storage = MemoryStorage()
@@ -102,7 +127,10 @@ def test_files_that_are_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert storage.content == {}
 
 
-@pytest.mark.parametrize("text", [b"[]", b"{", b'{"from": 1}'])
+# Breaks if a field of it is used before it is checked: the command says what is in the package that is there.
+@pytest.mark.parametrize(
+    "text", [b"[]", b"{", b'{"from": 1}', b'{"from": {"sha256": "1"}}', json.dumps(DOCUMENT | {"variants": 1}).encode()]
+)
 def test_what_is_not_a_package(text: bytes) -> None:
     storage = MemoryStorage()
     storage.put("package.json", text)

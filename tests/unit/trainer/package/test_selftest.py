@@ -68,3 +68,12 @@ def test_a_package_is_tested_again_where_it_is_used(make: Callable[..., Path]) -
     assert isinstance(wrong, Assessment)
     assert not wrong.passed
     assert "outputs differ" in wrong.why
+
+
+# Breaks if a score that fails with one variant ends the whole package, or lets the variant pass.
+def test_a_score_that_fails_fails_the_variant(make: Callable[..., Path]) -> None:
+    bar = Bar(None, Score("accuracy", lambda _: float({}["a"]), 0.01), 0.8)
+    tested = judge(lambda: load(make()), [{"x": X}], [{"y": 2 * X}], bar)
+    assert not tested.passed
+    assert "the score accuracy raised an error" in tested.why
+    assert "KeyError" in tested.why

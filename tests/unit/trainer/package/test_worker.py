@@ -43,3 +43,10 @@ def test_a_frame_that_is_too_large_is_refused_before_it_is_read() -> None:
 def test_the_end_of_the_other_side() -> None:
     with pytest.raises(EOFError):
         receive(io.BytesIO(struct.pack("<QQ", 5, 0) + b"{"))
+
+
+# Breaks if what a worker of somebody else sends is an error of Python, and not one of the worker.
+@pytest.mark.parametrize("head", [b"{", b"[]", b"[" * 100_000, b'{"arrays": [1]}', b'{"arrays": [["x", "O", [1]]]}'])
+def test_a_head_that_is_none(head: bytes) -> None:
+    with pytest.raises(ValueError):
+        receive(io.BytesIO(struct.pack("<QQ", len(head), 0) + head))

@@ -1,10 +1,11 @@
 """The frame of a page, and its file."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from holdfast_train.pages.document import document, write_whole
+from holdfast_train.pages.document import check_writable, document, write_whole
 
 
 # Breaks if a page may run a script or ask a network for something, or if its own style is refused by the browser.
@@ -35,3 +36,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 def test_a_name_that_is_not_text_can_be_written(tmp_path: Path) -> None:
     write_whole(tmp_path / "page.html", "\udcff")
     assert (tmp_path / "page.html").read_text() == "\\udcff"
+
+
+# Breaks if a command works for hours, and finds only then that its result cannot be written.
+def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_writable(tmp_path / "a" / "new" / "folder")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file"):
+        check_writable(tmp_path / "file" / "new")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(PermissionError):
+        check_writable(tmp_path / "new")

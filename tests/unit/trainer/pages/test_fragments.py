@@ -12,6 +12,7 @@ from holdfast_train.pages.fragments import (
     pairs,
     paragraph,
     picture,
+    size_text,
     table,
     title,
 )
@@ -34,3 +35,11 @@ def test_every_text_is_escaped(made: str) -> None:
 def test_markup_is_not_escaped_again() -> None:
     assert "<svg" in table(["x"], [[bar(0.5)]])
     assert Markup("<i>") in pairs([("x", Markup("<i>"))])
+
+
+# Breaks if a small file is said to have 0.00 MB.
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0.0 kB"), (4_404, "4.4 kB"), (1_093_000, "1.09 MB"), (2 * 10**9, "2,000.00 MB")]
+)
+def test_sizes(count: int, said: str) -> None:
+    assert size_text(count) == said

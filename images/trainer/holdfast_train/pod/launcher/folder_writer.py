@@ -84,7 +84,7 @@ class FolderWriter:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
         try:
             return subprocess.Popen(
-                [sys.executable, "-c", START, library, *arguments],
+                [sys.executable, "-P", "-c", START, library, *arguments],  # -P: see staging.stager
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """`holdfast checkpoints export`."""
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def export(
 
 
 def _refuse_existing(place: Path) -> None:
-    if place.exists():
+    if os.path.lexists(place):  # also a link that leads nowhere
         raise CliError(f"{place} exists already", hint="use another name, or remove it first")
 
 

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import pytest
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
 
@@ -20,15 +21,17 @@ def test_writer_that_cannot_start(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-# Breaks if a pod that has to leave while its checkpoint is put back goes on.
-def test_signal_before_the_program(tmp_path: Path) -> None:
+# Breaks if a pod that has to leave while its checkpoint is put back goes on, or if a file of the program, in the folder
+# in which a pod starts, is taken for a module of Python.
+def test_signal_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
     library = tmp_path / "slow" / "holdfast_train"
     (library / "folder").mkdir(parents=True)
     (library / "__init__.py").touch()
     (library / "folder" / "__init__.py").touch()
-    text = (
-        f"import pathlib, signal\ndef main():\n    pathlib.Path({str(tmp_path / 'up')!r}).touch()\n    signal.pause()\n"
-    )
+    up = f"pathlib.Path({str(tmp_path / 'up')!r}).touch()"
+    text = f"import pathlib, queue, signal\ndef main():\n    {up}\n    signal.pause()\n"
     (library / "folder" / "writer.py").write_text(text)
     pod = {"HOLDFAST_CHECKPOINT_FOLDER": str(tmp_path / "outputs"), "PYTHONPATH": str(library.parent)}
     process = start(tmp_path / "log", "touch", str(tmp_path / "started"), **pod)

@@ -56,7 +56,7 @@ def _open(environment: Mapping[str, str]) -> subprocess.Popen[str]:
     library = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     return subprocess.Popen(
-        [sys.executable, "-c", START, library],
+        [sys.executable, "-P", "-c", START, library],  # -P: a file of the program may be named as a module of Python
         env={**environment, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -46,6 +46,16 @@ def test_the_program_finds_its_data(tmp_path: Path) -> None:
     assert content(tmp_path / "data") == FILES
 
 
+# Breaks if a file of the program, in the folder in which a pod starts, is taken for a module of Python.
+def test_a_program_with_a_file_named_as_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(tmp_path / "bucket")
+    for name in ("queue", "random", "hashlib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    verdict, code = run(tmp_path, "sh", "-c", f"test -s {tmp_path}/data/labels.csv", **pod(tmp_path))
+    assert (verdict["outcome"], code) == ("completed", 0)
+
+
 def test_why_the_data_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     verdict, code = run(tmp_path, **pod(tmp_path))
