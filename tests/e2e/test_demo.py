@@ -1,6 +1,7 @@
-"""The demo cleans up. That it plays to its end is what `make demo` shows; here it is stopped on the way."""
+"""The demo cleans up if it is stopped on the way. From a plan to a package it plays to its end."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,3 +58,30 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
         reader.join(10)
     assert wait_for(lambda: not processes_below(folder), 20, "every process to end")
     assert not list(folder.iterdir())
+
+
+# Breaks if any command of the demo fails, a check is not true, or it leaves anything but the results.
+@pytest.mark.cluster
+@pytest.mark.thorough
+def test_from_a_plan_to_an_evaluated_package(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", "demo", "--package", "--into", str(folder / "results")],
+        capture_output=True, text=True, timeout=540, check=False, env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert "\x1b" not in said, "a pipe gets no colours"
+    commands = re.findall(r"^\$ (.*)$", said, re.MULTILINE)
+    assert [" ".join(command.split()[:2]) for command in commands] == [
+        "holdfast probe", "holdfast plan", "kubectl apply", "kubectl -n", "holdfast package", "python -m",
+        "holdfast-train evaluate", "holdfast report",
+    ]  # fmt: skip
+    assert re.search(r"^Ordered +\S+ .*%$", said, re.MULTILINE), "the table of the plan"
+    assert re.search(r"^onnx +onnx/model.onnx .* accepted *$", said, re.MULTILINE), "the table of the package"
+    assert re.search(r"^ships .* onnx", said, re.MULTILINE), "the table of the evaluation"
+    assert "✗" not in said
+    for name in ("model/report.html", "evaluation/evaluation.html", "training.html"):
+        assert str(folder / "results" / name) in said
+        assert (folder / "results" / name).stat().st_size > 10_000
+    assert [path.name for path in folder.iterdir()] == ["results"]
+    assert not processes_below(folder)

@@ -1,13 +1,20 @@
-"""Data for the vision transformer: pictures made here, or any folder with one folder of pictures for each class."""
+"""Data for the vision transformer: pictures made here, or any folder with one folder of pictures for each class.
 
+python -m holdfast_train.examples.images new.npz --count 400 --noise 2.5    pictures that no training has seen
+"""
+
+import argparse
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Folder", "Gratings", "Pictures", "open_images"]
+__all__ = ["Folder", "Gratings", "Pictures", "main", "open_images"]
 
 
 class Pictures(Protocol):
@@ -18,6 +25,8 @@ class Pictures(Protocol):
     def __getitem__(self, index: int, /) -> tuple[Tensor, int]: ...
 
 
+NEW: Final = 2_000_000
+"""Number of the first of the pictures that `main` makes: `open_images` makes none from here on."""
 SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
@@ -87,3 +96,33 @@ def open_images(data: str | None, size: int) -> tuple[Pictures, Pictures, tuple[
         return made, Gratings(1_000, size=size, begin=1_000_000), made.classes
     train = Folder(Path(data, "train"), size=size)
     return train, Folder(Path(data, "test"), size=size, classes=train.classes), train.classes
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write new pictures with their labels into a file of NumPy, for `holdfast-train evaluate --data`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m holdfast_train.examples.images",
+        description="Write pictures with their labels that no training has seen.",
+    )
+    parser.add_argument("file", type=Path, help="new file, such as new.npz")
+    parser.add_argument("--count", type=int, default=400, help="number of pictures (default 400)")
+    parser.add_argument("--image", type=int, default=32, help="side of a picture in pixels (default 32)")
+    parser.add_argument("--noise", type=float, default=1.5, help="as in training (default 1.5), or more")
+    options = parser.parse_args(argv)
+    if options.count < 1 or options.image < 1:
+        parser.error("--count and --image must be at least 1")
+    if options.file.suffix != ".npz":
+        parser.error(f"{options.file} must end in .npz")
+    made = Gratings(options.count, size=options.image, noise=options.noise, begin=NEW)
+    images, labels = zip(*(made[number] for number in range(options.count)), strict=True)
+    try:
+        with options.file.open("xb") as file:  # never over a file that is there
+            np.savez(file, images=torch.stack(images).numpy(), labels=np.array(labels))
+    except OSError as error:
+        parser.error(f"{options.file} cannot be written: {error.strerror or error}")
+    sys.stdout.write(f"{options.count:,} pictures of {len(made.classes)} classes in {options.file}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

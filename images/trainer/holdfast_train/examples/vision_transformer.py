@@ -119,6 +119,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=32, help="pictures in a step, over all ranks (default 32)")
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--evaluate-every", type=int, default=100, help="steps between two tests of the accuracy")
+    parser.add_argument("--show-every", type=int, default=100, help="steps between two printed losses (default 100)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     if options.image % options.patch:
@@ -158,9 +159,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = None
             if (step + 1) % options.evaluate_every == 0 or step + 1 == options.steps:
                 found = {"accuracy": accuracy(plain, test, device)}
-                if rank == 0:
-                    sys.stdout.write(f"step {step + 1:6d}/{options.steps}  loss {loss:.4f}  {found['accuracy']:.1%}\n")
-                    sys.stdout.flush()
+            if rank == 0 and (found or (step + 1) % options.show_every == 0):
+                named = f"  {found['accuracy']:.1%}" if found else ""
+                sys.stdout.write(f"step {step + 1:6d}/{options.steps}  loss {loss:.4f}{named}\n")
+                sys.stdout.flush()
             run.report(loss=loss, samples=options.batch, metrics=found)
     if dist.is_initialized():
         dist.destroy_process_group()

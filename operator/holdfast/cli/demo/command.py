@@ -2,8 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -16,9 +16,21 @@ from rich.text import Text
 from holdfast.cli.demo import summary
 from holdfast.cli.demo.bucket import commit_log
 from holdfast.cli.demo.play import Played, play
-from holdfast.cli.demo.stage import NAMESPACE, Stage, apply_job, check_trainer, example, job_manifest, stage
-from holdfast.cli.demo.stories import GANG, ONE_NODE
+from holdfast.cli.demo.results import results
+from holdfast.cli.demo.shell import Shell, variables
+from holdfast.cli.demo.stage import (
+    NAMESPACE,
+    Stage,
+    apply_job,
+    apply_surroundings,
+    check_trainer,
+    example,
+    job_manifest,
+    stage,
+)  # fmt: skip
+from holdfast.cli.demo.stories import GANG, ONE_NODE, PACKAGED, Story
 from holdfast.cli.demo.verify import Check, checks, resumes
+from holdfast.cli.demo.whole import Whole, check_packaging, left_behind
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.terminal.console import console
 from holdfast.local.progress_bar import ConsoleReport
@@ -39,10 +51,17 @@ def demo(
         Path | None, typer.Option(metavar="FILE", help="Also write the last screen and the tables into an SVG file.")
     ] = None,
     gang: Annotated[bool, typer.Option("--gang", help="Train on four nodes and lose two of them.")] = False,
+    package: Annotated[
+        bool, typer.Option("--package", help="Plan, train with one lost node, package the model and evaluate it.")
+    ] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where --package leaves its results. Default: a new temporary folder."),
+    ] = None,
     job: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Use this TrainingJob instead of the one in examples/.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the demo gives up.")] = 900,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the demo gives up the training.")] = 900,
 ) -> None:
     """Watch a training lose three nodes and finish.
 
@@ -50,24 +69,58 @@ def demo(
     the operator with its own rights. Trains a small language model with a deadline, and takes its nodes away one by
     one. Checks that every resume was at the saved step, and prints the savings against dedicated nodes only. Removes
     everything at the end. With --gang the cluster has six spot nodes, and the model trains on four of them at once.
+
+    With --package it goes from end to end with a small vision transformer, and shows each command: measure a step,
+    plan, train and lose a node, package the model, evaluate it on new data. The package and the pages stay.
     """
+    if package and (gang or job):
+        raise typer.BadParameter("it has a job of its own: leave out --gang and --job", param_hint="--package")
+    if into and not package:
+        raise typer.BadParameter("only --package leaves results", param_hint="--into")
     out = console()
-    report = ConsoleReport(out)
     check_trainer()
-    story = GANG if gang else ONE_NODE
-    file = job or example(story.example)
-    with interruptible(), stage(report, story.nodes, keep=keep) as made:
-        manifest = job_manifest(file, made.cluster.s3, datetime.now(UTC))
-        apply_job(made.cluster, manifest)
-        played = asyncio.run(play(made, story, manifest["metadata"]["name"], out, seconds=timeout))
-        found = judge(made, manifest, played)
-        ending = epilogue(made, played, found)
-    out.print(ending)
+    if package:
+        check_packaging()
+    story = GANG if gang else PACKAGED if package else ONE_NODE
+    with (
+        interruptible(),
+        results(into) if package else nullcontext() as folder,
+        stage(ConsoleReport(out), story.nodes, keep=keep) as made,
+    ):
+        manifest = job_manifest(job or example(story.example), made.cluster.s3, datetime.now(UTC))
+        picture, found = perform(made, story, manifest, out, folder=folder, seconds=timeout)
+    ending = Group(Text(), summary.verdict(found), *(left_behind(folder) if folder else ()))
+    out.print(ending, soft_wrap=True)
     if save_screen:
-        save(save_screen, Group(played.last_screen, ending))
+        save(save_screen, Group(picture, ending))
         out.print(f"wrote {save_screen}", markup=False)
     if not all(check.passed for check in found):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def perform(
+    made: Stage, story: Story, manifest: dict[str, Any], out: Console, *, folder: Path | None, seconds: float
+) -> tuple[RenderableType, list[Check]]:
+    """Train, with all acts around it if their results go into `folder`. Return what was shown, and what was checked.
+
+    Raises DemoError, LocalError, CliError.
+    """
+    apply_surroundings(made.cluster)
+    shell = Shell(out, folder, variables(made.cluster, out.width)) if folder else None
+    whole = Whole(shell, manifest) if shell else None
+    if whole:
+        whole.before()
+        whole.begin_training()
+    else:
+        apply_job(made.cluster, manifest)
+    before = [*shell.said] if shell else []
+    played = asyncio.run(play(made, story, manifest["metadata"]["name"], out, seconds=seconds))
+    found, tables = judge(made, manifest, played), epilogue(made, played)
+    out.print(tables)
+    if whole:
+        found += whole.after(played.job)
+    after = shell.said[len(before) :] if shell else []
+    return Group(*before, played.last_screen, tables, *after), found
 
 
 @contextmanager
@@ -94,8 +147,8 @@ def judge(made: Stage, manifest: dict[str, Any], played: Played) -> list[Check]:
     return checks(played.job, commit_log(made.cluster.s3, prefix), played.script, listed.split())
 
 
-def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableType:
-    """The tables, the output of `kubectl get tj`, and the checks."""
+def epilogue(made: Stage, played: Played) -> RenderableType:
+    """The tables, and the output of `kubectl get tj`."""
     listing = made.cluster.kubectl("-n", NAMESPACE, "get", "tj").rstrip()
     took = summary.took(played.job, datetime.now(UTC))
     return Group(
@@ -106,8 +159,6 @@ def epilogue(made: Stage, played: Played, found: Sequence[Check]) -> RenderableT
         summary.money(played.job),
         Text(f"$ kubectl -n {NAMESPACE} get tj", style="dim"),
         Text(listing),
-        Text(),
-        summary.verdict(found),
         Text(f"from apply to the end: {took}", style="dim"),
     )
 

@@ -194,8 +194,8 @@ def job_manifest(file: Path, s3: S3Access, now: datetime) -> dict[str, Any]:
     return job
 
 
-def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
-    """Apply the namespace, the Secret with the storage's keys, and the job. Raises LocalError."""
+def apply_surroundings(cluster: Cluster) -> None:
+    """Apply what a job needs: the namespace, and the Secret with the storage's keys. Raises LocalError."""
     s3 = cluster.s3
     secret = {
         "apiVersion": "v1",
@@ -204,8 +204,16 @@ def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
         "stringData": {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key},
     }
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    text = yaml.safe_dump_all([namespace, secret, job], sort_keys=False)
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    _apply(cluster, namespace, secret)
+
+
+def apply_job(cluster: Cluster, job: dict[str, Any]) -> None:
+    """Apply the job. Raises LocalError."""
+    _apply(cluster, job)
+
+
+def _apply(cluster: Cluster, *objects: dict[str, Any]) -> None:
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects, sort_keys=False))
 
 
 def example(name: str) -> Path:

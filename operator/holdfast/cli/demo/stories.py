@@ -1,4 +1,4 @@
-"""What the demo can show: a training on one node, and one on several nodes. Pure."""
+"""What the demo can show: a training on one node, one on several nodes, and one that becomes a package. Pure."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -91,5 +91,14 @@ GANG = Story(
             "one new pod; the others wait for it in their pods",
             rank=2,
         ),
+    ),
+)
+
+PACKAGED = Story(
+    title="Holdfast: from a plan to a package; the training loses one node",
+    example="vision-transformer.yaml",
+    nodes=DEFAULT_NODES,
+    scenes=(
+        Scene(Blow.RECLAIM, "spot", "the cloud reclaims a spot node", "it saves and moves to the other spot node"),
     ),
 )

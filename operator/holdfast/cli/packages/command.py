@@ -1,7 +1,7 @@
 """`holdfast package`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from holdfast.api.objects import TrainingJob
-from holdfast.api.scalars import EXACT
 from holdfast.api.status import Phase
 from holdfast.cli.checkpoints.choice import BestOne, Step, choose
 from holdfast.cli.checkpoints.survey import survey
@@ -19,6 +18,7 @@ from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Job, Kubeconfig, Namespace, NoWait
 from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.packages import screen
 from holdfast.cli.packages.manifest import (
     SUFFIX,
     Wish,
@@ -34,12 +34,10 @@ from holdfast.cli.packages.waiting import final, wait, why_failed
 from holdfast.cli.storage.address import PATIENCE, Found, Where, explained, storage_of
 from holdfast.cli.storage.in_thread import in_thread
 from holdfast.cli.storage.options import Endpoint, Region
-from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console, error_console
 from holdfast.cli.terminal.output import Format, Output, write
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
-from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import join_uri
 from holdfast_train.storage.opening import open_storage
@@ -316,38 +314,16 @@ def _fetch(storage: RetryingStorage, document: Mapping[str, Any], folder: Path) 
 
 
 def _show(out: Console, place: str, folder: Path | None, document: Mapping[str, Any] | None) -> None:
-    lines = [place, *([f"copied to {folder}"] if folder else []), *_variants(document or {})]
-    for line in lines:
-        out.print(_plain(line), markup=False, soft_wrap=True)
-
-
-def _variants(document: Mapping[str, Any]) -> Sequence[str]:
-    """A line for each variant, and one for each that did not pass. The document may come from a stranger."""
-    lines = []
-    if (step := _object(document.get("from")).get("step")) is not None:
-        lines.append(f"step {formats.count(_number(step))}")
-    for name, entry in _object(document.get("variants")).items():
-        tested, files = _object(_object(entry).get("tested")), _object(_object(entry).get("files")).values()
-        size = sum(_number(_object(file).get("bytes")) for file in files)
-        passed = "not tested" if "passed" not in tested else "passed" if tested["passed"] is True else "FAILED"
-        figures = [f"{key} {tested[key]}" for key in ("largest", "agreement", "score") if key in tested]
-        lines.append(f"  {name:<12} {passed:<10}  {format_size(size):>10}  {', '.join(figures)}".rstrip())
-    lines += [f"  {name:<12} did not pass: {why}" for name, why in _object(document.get("failed")).items()]
-    return lines
+    found = document or {}
+    for line in [place, *([f"copied to {folder}"] if folder else []), screen.headline(found)]:
+        out.print(screen.plain(line), markup=False, soft_wrap=True)
+    out.print(screen.variants(found))
+    for line in screen.refusals(found):
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _object(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
-
-
-def _number(found: Any) -> int:
-    """A count that people can read; 0 for what is none."""
-    return found if type(found) is int and 0 <= found <= EXACT else 0
-
-
-def _plain(line: str) -> str:
-    """Without signs that drive a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in line)
 
 
 def _say(text: str) -> None:

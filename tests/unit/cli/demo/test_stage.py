@@ -8,7 +8,7 @@ import pytest
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.demo.errors import DemoError
 from holdfast.cli.demo.stage import PATIENCE, example, job_manifest
-from holdfast.cli.demo.stories import GANG, ONE_NODE
+from holdfast.cli.demo.stories import GANG, ONE_NODE, PACKAGED, Story
 from holdfast.local.config import DEFAULT_IMAGES, DEFAULT_NODES
 from holdfast.local.state import S3Access
 from holdfast.runtime.settings import Settings
@@ -17,14 +17,18 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 S3 = S3Access(endpoint="http://127.0.0.1:1", access_key="a", secret_key="s")
 
 
-# Breaks if the example, the script and the local cluster's default layout drift apart: the demo would hang.
-def test_the_example_fits_the_script_and_the_local_cluster() -> None:
-    manifest = job_manifest(example(ONE_NODE.example), S3, NOW)
-    job = TrainingJob.parse(manifest)
+def test_a_deadline_becomes_one_day_from_now() -> None:
+    job = TrainingJob.parse(job_manifest(example(ONE_NODE.example), S3, NOW))
     assert job.spec.capacity.policy == "Deadline"
     assert job.spec.capacity.deadline == NOW + timedelta(days=1)
+
+
+# Breaks if the example, the script and the local cluster's default layout drift apart: the demo would hang.
+@pytest.mark.parametrize("story", [ONE_NODE, PACKAGED], ids=["one node", "packaged"])
+def test_the_example_fits_the_script_and_the_local_cluster(story: Story) -> None:
+    job = TrainingJob.parse(job_manifest(example(story.example), S3, NOW))
     tiers = job.spec.capacity.tiers
-    assert {scene.tier for scene in ONE_NODE.scenes} <= {tier.name for tier in tiers}
+    assert {scene.tier for scene in story.scenes} <= {tier.name for tier in tiers}
     for tier in tiers:
         assert any(tier.node_selector.items() <= node.labels.items() for node in DEFAULT_NODES), tier.name
     assert job.spec.trainer.image in DEFAULT_IMAGES
