@@ -103,7 +103,6 @@ ELSEWHERE = (
     Elsewhere(
         "trainer/estimate", "document without_memory", "parts of steps", "tests/unit/trainer/estimate/test_steps.py"
     ),
-    Elsewhere("trainer/examples", "images", "pictures", "tests/unit/trainer/examples/test_vision_transformer.py"),
     Elsewhere("trainer/exchange", "package_command", TYPED, "tests/integration/trainer/package/test_package.py"),
     Elsewhere(
         "trainer/exchange",
