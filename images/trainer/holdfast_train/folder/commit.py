@@ -1,8 +1,12 @@
-"""Commit one checkpoint of a folder. Data that the checkpoint before it has already is not uploaded again."""
+"""Commit one checkpoint of a folder.
 
+Data that the checkpoint before it has already, or that another file of it has, is not uploaded again.
+"""
+
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +15,8 @@ from holdfast_train.commitlog.log import now
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
-from holdfast_train.folder.layouts import Unit, metrics_of
+from holdfast_train.folder.layouts import Unit
+from holdfast_train.folder.marks import metrics_of
 from holdfast_train.folder.pointers import pointers_to
 from holdfast_train.folder.reading import Reading, UnitChangedError
 from holdfast_train.folder.reported import Reported
@@ -97,6 +102,7 @@ class FolderCommits:
         pieces = index.cut(unit.files)
         same = self._unchanged(unit, pieces, reading)
         kept = _worth_keeping(self.before, same)
+        uploads = _Uploads()
 
         def put(number: int) -> Part:
             piece, earlier = pieces[number], same.get(number)
@@ -109,9 +115,13 @@ class FolderCommits:
                 raise UnitChangedError(f"{piece.spans[0][0]} changed while it was read")
             owner = name if earlier is None else fresh  # what has not changed lies apart, so that it can stay alone
             key = owner.part_key(0, number + 1)
-            with memoryview(data) as view:
-                self._storage.write(key, view, sums=sums, rate=self._rate)
-            return Part(key, len(data), CHUNK_BYTES, sums)
+
+            def write() -> Part:
+                with memoryview(data) as view:
+                    self._storage.write(key, view, sums=sums, rate=self._rate)
+                return Part(key, len(data), CHUNK_BYTES, sums)
+
+            return uploads.once((len(data), *sums, owner == fresh), write)
 
         with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
             try:
@@ -138,6 +148,27 @@ class FolderCommits:
         return found
 
 
+class _Uploads:
+    """The uploads of one commit: a copy or a hard link of a file, such as `best.pt`, needs none of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[object, Future[Part]] = {}
+
+    def once(self, content: object, write: Callable[[], Part]) -> Part:
+        """What `write` returned for this content, now or before. It raises what that raised."""
+        mine: Future[Part] = Future()
+        with self._lock:
+            first = self._known.setdefault(content, mine)
+        if first is mine:
+            try:
+                mine.set_result(write())
+            except BaseException as error:
+                mine.set_exception(error)
+                raise
+        return first.result()
+
+
 def _worth_keeping(before: Index | None, same: dict[int, Part]) -> frozenset[CheckpointName]:
     """The earlier names whose data is used again: those of which at least half is the same.
 
@@ -147,7 +178,7 @@ def _worth_keeping(before: Index | None, same: dict[int, Part]) -> frozenset[Che
     whole: dict[CheckpointName, int] = {}
     reused: dict[CheckpointName, int] = {}
     for counts, parts in ((whole, before.parts if before else ()), (reused, same.values())):
-        for part in parts:
+        for part in set(parts):
             if (name := CheckpointName.of_key(part.key)) is not None:
                 counts[name] = counts.get(name, 0) + part.size
     return frozenset(name for name, size in reused.items() if 2 * size >= whole[name])

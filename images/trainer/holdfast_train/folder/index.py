@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.folder.layouts import Layout, Unit
+from holdfast_train.folder.layouts import Layout, Unit, target_of
 from holdfast_train.folder.look import File
 from holdfast_train.folder.pointers import Pointer, pointers_of
 from holdfast_train.format.manifest import PART_BYTES, Part
@@ -140,7 +140,7 @@ def _stays(unit: Unit, path: str, link: str) -> bool:
     if link.startswith("/"):
         return False
     if not unit.is_folder:
-        return any(file.path == f"{unit.name}/{link}".lstrip("/") for file in unit.files)
+        return any(file.path == target_of(path, link) for file in unit.files)
     depth = len(PurePosixPath(path).parts) - 1 - len(PurePosixPath(unit.name).parts)
     for part in PurePosixPath(link).parts:
         depth += -1 if part == ".." else 1

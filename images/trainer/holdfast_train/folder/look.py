@@ -40,10 +40,12 @@ class File:
 def look(root: Path, most: int = MOST_ENTRIES) -> dict[str, File]:
     """The files below `root` by their paths. What vanishes during the look is left out.
 
+    A link whose whole path leads below `root` is given as if it had been written with a path from where it is.
+
     OSError if `root` cannot be read, TooManyFilesError if it has more than `most` entries.
     """
     found: dict[str, File] = {}
-    waiting, count = [""], 0
+    waiting, count, tops = [""], 0, {str(root.absolute()), os.path.realpath(root)}
     while waiting:
         folder = waiting.pop()
         try:
@@ -57,7 +59,7 @@ def look(root: Path, most: int = MOST_ENTRIES) -> dict[str, File]:
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(path)
-                    elif (file := _file(entry, path)) is not None:
+                    elif (file := _file(entry, path, tops)) is not None:
                         found[path] = file
         except (FileNotFoundError, NotADirectoryError):
             if not folder:
@@ -69,10 +71,10 @@ def look(root: Path, most: int = MOST_ENTRIES) -> dict[str, File]:
     return found
 
 
-def _file(entry: os.DirEntry[str], path: str) -> File | None:
+def _file(entry: os.DirEntry[str], path: str, tops: set[str]) -> File | None:
     try:
         known = entry.stat(follow_symlinks=False)
-        link = str(Path(entry.path).readlink()) if stat.S_ISLNK(known.st_mode) else None
+        link = _inside(path, os.readlink(entry.path), tops) if stat.S_ISLNK(known.st_mode) else None  # noqa: PTH115
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -83,3 +85,8 @@ def _file(entry: os.DirEntry[str], path: str) -> File | None:
     if link is not None:
         return File(path, 0, known.st_mtime_ns, mode, link)
     return File(path, known.st_size, known.st_mtime_ns, mode, None, not stat.S_ISREG(known.st_mode))
+
+
+def _inside(path: str, link: str, tops: set[str]) -> str:
+    top = next((top for top in tops if link.startswith(f"{top}/")), None)
+    return link if top is None else os.path.relpath(link[len(top) + 1 :], path.rpartition("/")[0] or ".")

@@ -12,8 +12,9 @@ from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import EnvironmentVariableError, MisconfiguredStorageError, StorageFullError
 from holdfast_train.folder import index
 from holdfast_train.folder.index import Index, Piece
-from holdfast_train.folder.layouts import INCOMPLETE, Unit, find, is_marked
+from holdfast_train.folder.layouts import Unit, find
 from holdfast_train.folder.look import OWN, File, look
+from holdfast_train.folder.marks import INCOMPLETE, is_marked
 from holdfast_train.folder.pointers import put_pointers_back
 from holdfast_train.format.manifest import OF_FOLDER, Part, check_chunks
 from holdfast_train.storage.base import Storage

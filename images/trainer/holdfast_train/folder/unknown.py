@@ -19,8 +19,8 @@ _WHY: Final = {
     "Accelerate": "it has no random_states_0.pkl",
     "Distributed": "it has no .metadata",
     "Orbax": "it has no _CHECKPOINT_METADATA",
-    "Files": "one of its files is no whole archive of torch.save",
-    "Pattern": "one of its files is no whole archive of torch.save",
+    "Files": "one of its files is not whole, or not there",
+    "Pattern": "one of its files is not whole, or not there",
 }
 
 

@@ -1,12 +1,15 @@
 """Which checkpoint of a folder is committed next: the newest one that is complete and does not change any more."""
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from holdfast_train.folder.layouts import SUFFIXES, Unit, find, is_marked
+from holdfast_train.folder.layouts import Unit, find
 from holdfast_train.folder.look import TooManyFilesError, look
+from holdfast_train.folder.marks import has_mark, is_marked
 from holdfast_train.folder.unknown import Unknown
 
 __all__ = ["Watch"]
@@ -14,6 +17,7 @@ __all__ = ["Watch"]
 LOOK_SECONDS: Final = 2.0  # between two looks,
 SHARE: Final = 20.0  # or so many times what a look takes
 QUIET_SECONDS: Final = 30.0  # without a change, for a checkpoint whose layout has no mark
+_DIGITS: Final = re.compile(r"\d+")
 
 
 class Watch:
@@ -28,6 +32,11 @@ class Watch:
         ] = {}  # by name: signature, and since when it is this one
         self._done: dict[str, tuple[object, ...]] = {}  # committed, or refused
         self._newest = 0  # the time of the newest commit's youngest file
+        self._shape: Counter[str] = Counter()  # the files of the newest commit,
+        self._lacking_since: float | None = None  # and since when newer ones lack some of these
+        self._first_since: float | None = (
+            None  # when the first one was seen of which nothing tells how many files it has
+        )
         self._unknown = Unknown(pattern, clock)
         self.complaint = ""  # why the last look failed, or why nothing is saved
         self.pause = LOOK_SECONDS
@@ -41,6 +50,7 @@ class Watch:
         """`unit` is in the storage: it, and checkpoints before it, are not committed again."""
         self._done[unit.name] = unit.signature
         self._newest = max(self._newest, unit.newest)
+        self._shape, self._lacking_since = _shape(unit), None
 
     def begin(self, resumed: Unit | None, *, is_running: bool = False) -> Unit | None:
         """Take what is in the folder before the program runs. The newest complete checkpoint, if it is not `resumed`.
@@ -51,16 +61,23 @@ class Watch:
         program is running.
         """
         newest = None
+        if resumed is not None:
+            self._shape = _shape(resumed)
         for unit in find(look(self._root), self._pattern):
             is_older = resumed is not None and unit.newest <= resumed.newest
             is_same = resumed is not None and unit.signature == resumed.signature
             is_known = is_older or is_same
-            is_half = not is_known and (not _has_mark(unit) or not is_marked(self._root, unit))
+            is_half = not is_known and not self._is_whole_by_itself(unit)
             if is_known or (is_half and not is_running):
                 self._done[unit.name] = unit.signature
             elif not is_half and (newest is None or unit.newest > newest.newest):
                 newest = unit
         return newest
+
+    def _is_whole_by_itself(self, unit: Unit) -> bool:
+        """True if what a program left is whole, without a second look."""
+        is_sure = has_mark(self._root, unit) and is_marked(self._root, unit)
+        return is_sure and not self._lacks(unit, is_last=True)
 
     def refuse(self, unit: Unit) -> None:
         """Leave `unit` alone until it changes."""
@@ -110,20 +127,48 @@ class Watch:
             return False
         if not is_last and before != signature:
             return False
-        if not _has_mark(unit) and now - since < QUIET_SECONDS and not clean:
-            return False
         try:
-            return is_marked(self._root, unit)
+            is_quiet = clean or now - since >= QUIET_SECONDS
+            if not is_quiet and (not has_mark(self._root, unit) or (self._is_first_of_many(unit) and not is_last)):
+                return False
+            return is_marked(self._root, unit) and (clean or not self._lacks(unit, is_last=is_last))
         except FileNotFoundError:
             return False
         except OSError as error:
             self.complaint = f"checkpoint.folder: {unit.name!r} cannot be read: {error}"
             return False
 
+    def _is_first_of_many(self, unit: Unit) -> bool:
+        """True if nothing tells how many files a checkpoint of this program has, and it may be more than there are.
+
+        A program may delete each checkpoint soon after, so this counts for QUIET_SECONDS.
+        """
+        if not unit.is_folder or self._shape or not _shape(unit):
+            return False
+        now = self._clock()
+        self._first_since = now if self._first_since is None else self._first_since
+        return now - self._first_since < QUIET_SECONDS
+
+    def _lacks(self, unit: Unit, *, is_last: bool) -> bool:
+        """True if `unit` has not all files that the checkpoint before it had: its program has not written them yet.
+
+        A program may write fewer files from now on, so this counts for QUIET_SECONDS.
+        """
+        shape = _shape(unit)
+        is_alike = bool(shape & self._shape)
+        if not is_alike or not self._shape - shape:
+            return False
+        now = self._clock()
+        self._lacking_since = now if self._lacking_since is None else self._lacking_since
+        return is_last or now - self._lacking_since < QUIET_SECONDS
+
 
 def _age(unit: Unit) -> tuple[int, str]:
     return unit.newest, unit.name
 
 
-def _has_mark(unit: Unit) -> bool:
-    return unit.layout != "Pattern" or all(file.path.endswith(SUFFIXES) for file in unit.files)
+def _shape(unit: Unit) -> Counter[str]:
+    """The names of the files of `unit`, without the numbers in them; empty if a mark of its own is its last file."""
+    if unit.layout not in ("Files", "Pattern", "Distributed"):
+        return Counter()
+    return Counter(_DIGITS.sub("0", file.path) for file in unit.files)

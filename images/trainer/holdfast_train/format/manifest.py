@@ -57,18 +57,18 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of data in all parts."""
-        return sum(part.size for part in self.parts)
+        """Bytes of data in all objects. Of files with the same bytes, `parts` has the same object twice."""
+        return sum({part.key: part.size for part in self.parts}.values())
 
     @property
     def sizes(self) -> Mapping[CheckpointName, int]:
         """Bytes of data by the name under which they lie. CheckpointCorruptError if a part lies elsewhere."""
         found: dict[CheckpointName, int] = {}
-        for part in self.parts:
-            name = CheckpointName.of_key(part.key)
+        for key, size in {part.key: part.size for part in self.parts}.items():
+            name = CheckpointName.of_key(key)
             if name is None:
-                raise CheckpointCorruptError(f"{part.key} is not the key of data")
-            found[name] = found.get(name, 0) + part.size
+                raise CheckpointCorruptError(f"{key} is not the key of data")
+            found[name] = found.get(name, 0) + size
         return found
 
     @property

@@ -7,8 +7,9 @@ import pytest
 from tests.support.trainer.folders import archive, hugging_face
 
 from holdfast_train.folder.index import escapes
-from holdfast_train.folder.layouts import find, is_marked, metrics_of, step_of
+from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look
+from holdfast_train.folder.marks import is_marked
 
 
 def write(root: Path, *paths: str) -> None:
@@ -60,6 +61,13 @@ def torn_archive(root: Path) -> None:
             lambda root: archive(root / "global_step40/mp_rank_00_model_states.pt"),
             [("global_step40", "Files", 40, True)],
         ),
+        (lambda root: write(root, "step-40/m/a.distcp", "step-40/m/.metadata"), [("step-40", "Distributed", 40, True)]),
+        (
+            lambda root: write(root, "step-40/m/a.distcp", "step-40/o/a.distcp", "step-40/m/.metadata"),
+            [("step-40", "Distributed", 40, False)],
+        ),
+        (lambda root: write(root, "tmp-checkpoint-500/trainer_state.json"), []),
+        (lambda root: archive(root / "tmp-checkpoint-500/optimizer.pt"), []),
         (lambda root: archive(root / "step1_warmup/weights.pt"), [("step1_warmup", "Files", None, True)]),
         (lambda root: archive(root / "api/1764054000123/optim.pt"), [("api/1764054000123", "Files", None, True)]),
         (lambda root: write(root, "step-40/__0_0.distcp"), []),
@@ -80,10 +88,18 @@ def test_layouts(tmp_path: Path, make: Callable[[Path], object], found: list[tup
 
 # Breaks if files that belong together are saved apart, or an old one is saved with a new one.
 def test_files_of_one_step(tmp_path: Path) -> None:
-    for name in ("model-10.pt", "optim-10.pt", "model-20.pt", "optim-20.pt", "best.pt"):
+    for name in ("model-10.pt", "optim-10.pt", "model-20.pt", "optim-20.pt", "best.pt", "ema_tmp.pt", "log.json"):
         archive(tmp_path / name)
     (unit,) = find(look(tmp_path))
-    assert (unit.step, [f.path for f in unit.files]) == (20, ["best.pt", "model-20.pt", "optim-20.pt"])
+    assert (unit.step, [f.path for f in unit.files]) == (None, ["best.pt", "model-20.pt", "optim-20.pt"])
+
+
+# Breaks if a log that grows all the time keeps a checkpoint from ever being saved.
+def test_logs_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "step-5/train.log", "step-5/events.out.tfevents.1.host", "step-5/config.yaml", "train.json")
+    archive(tmp_path / "step-5/model.pt")
+    (unit,) = find(look(tmp_path))
+    assert [f.path for f in unit.files] == ["step-5/config.yaml", "step-5/model.pt"]
 
 
 # Breaks if one of the files that are one model together is not saved.
@@ -114,31 +130,3 @@ def test_pattern(tmp_path: Path) -> None:
         ("run-1/step-5", 5, True, 2),
         ("run-2/step-6", 6, False, 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("epoch=3-step=900-v1.ckpt", 900),
-        ("checkpoint-12", 12),
-        ("global_step40", 40),
-        ("000123.pt", 123),
-        ("iter_0000007", 7),
-        ("epoch=02-val_loss=0.32.ckpt", None),
-        ("epoch=4.ckpt", None),
-        ("model_0.5.pt", None),
-        ("last.ckpt", None),
-        ("model-00001-of-00002.pt", None),
-        ("1764054000123", None),
-        ("ckpt_1764054000.pt", None),
-        ("resnet50.pt", None),
-    ],
-)
-def test_step(name: str, step: int | None) -> None:
-    assert step_of(name) == step
-
-
-def test_metrics(tmp_path: Path) -> None:
-    hugging_face(tmp_path, 3)
-    (unit,) = find(look(tmp_path))
-    assert metrics_of(tmp_path, unit) == {"loss": "1.25"}
