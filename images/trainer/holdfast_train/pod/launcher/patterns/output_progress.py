@@ -71,6 +71,7 @@ class Figures:
     def __init__(self, patterns: list[Pattern]) -> None:
         self._patterns = patterns
         self._total = 0
+        self._epoch_steps = 0  # of a whole epoch: `max_steps` of Lightning makes the bar of the last one shorter
         self.metrics: dict[str, str] = {}
 
     def read(self, line: str) -> None:
@@ -86,7 +87,8 @@ class Figures:
             self._total = 0 if step == total else total
             self.metrics["total_steps"] = str(total)
         if "epoch_steps" in values and "epoch" in values:
-            step = int(values["epoch"]) * int(values["epoch_steps"]) + int(values["epoch_step"])
+            self._epoch_steps = max(self._epoch_steps, int(values["epoch_steps"]))
+            step = int(values["epoch"]) * self._epoch_steps + int(values["epoch_step"])
         if step:
             self.metrics["step"] = str(step)
         self.metrics |= {name: values[name] for name in ("loss", "grad_norm") if name in values}

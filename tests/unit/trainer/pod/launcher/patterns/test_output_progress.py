@@ -140,6 +140,19 @@ def test_batches_of_full_epochs_count() -> None:
     assert figures.metrics == {"step": "340", "loss": "0.5"}
 
 
+# Breaks if the shorter bar of the last epoch is taken for the length of those before.
+def test_max_steps_ends_the_training_inside_an_epoch() -> None:
+    figures = Figures(patterns_of(["lightning"]))
+    for line in (
+        "Epoch 0:   1%|█| 1/100 [",
+        "Epoch 0: 100%|█| 100/100 [",
+        "Epoch 1: 100%|█| 100/100 [",
+        "Epoch 2: 60%|█| 30/50 [",
+    ):
+        figures.read(line)
+    assert figures.metrics == {"step": "230"}
+
+
 @pytest.mark.parametrize(
     ("given", "more"),
     [(None, {}), ('["tqdm"]', {"HOLDFAST_RANK": "1"}), ('["tqdm"]', {"HOLDFAST_JOB": ""}), ('["{x}"]', {}), ("[", {})],
