@@ -68,7 +68,7 @@ def test_the_page_of_run_names_what_a_program_may_import() -> None:
 
 
 # Breaks if a test is renamed or removed, and a page still says that it proves something.
-@pytest.mark.parametrize("page", ["frameworks.md", "faults-of-several-nodes.md"])
+@pytest.mark.parametrize("page", ["frameworks.md", "faults-of-several-nodes.md", "service.md"])
 def test_every_test_that_a_page_names_exists(page: str) -> None:
     named = set(re.findall(r"`(test_\w+|Test\w+)(?:\[[^`]*\])?`", prose(DOCS / "reference" / page)))
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
