@@ -11,8 +11,8 @@ from tests.unit.docs.pages import DOCS
 from typer.testing import CliRunner
 
 from holdfast.api.errors import ExitCode
-from holdfast.cli.demo.command import interruptible
 from holdfast.cli.main import app
+from holdfast.cli.terminal.interruptible import interruptible
 from holdfast.runtime import command as operator_command
 from holdfast.runtime.errors import ApiError
 from holdfast_train import errors

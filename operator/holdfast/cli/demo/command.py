@@ -1,12 +1,9 @@
 """`holdfast demo`."""
 
 import asyncio
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +30,7 @@ from holdfast.cli.demo.verify import Check, checks, resumes
 from holdfast.cli.demo.whole import Whole, check_packaging, left_behind
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.interruptible import interruptible
 from holdfast.local.progress_bar import ConsoleReport
 
 PICTURE_WIDTH = 128  # as `kubectl get tj` needs
@@ -121,23 +119,6 @@ def perform(
         found += whole.after(played.job)
     after = shell.said[len(before) :] if shell else []
     return Group(*before, played.last_screen, tables, *after), found
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo as Ctrl-C does: everything is removed."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def judge(made: Stage, manifest: dict[str, Any], played: Played) -> list[Check]:

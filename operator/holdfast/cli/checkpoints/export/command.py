@@ -19,6 +19,7 @@ from holdfast.cli.checkpoints.show_command import several
 from holdfast.cli.checkpoints.survey import survey
 from holdfast.cli.errors import CliError
 from holdfast.cli.terminal import formats
+from holdfast.cli.terminal.interruptible import interruptible
 from holdfast.cli.terminal.parsing import size
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
@@ -81,7 +82,8 @@ def export(
     if at.found.name and (step is not None or best):
         raise typer.BadParameter(f"{at.found.name} is one checkpoint: leave out --step and --best")
     try:
-        made = _export(at.storage, wanted, place, name, most)
+        with interruptible():
+            made = _export(at.storage, wanted, place, name, most)
     except OSError as error:
         raise CliError(f"nothing was exported: {error.filename or place}: {error.strerror or error}") from error
     at.answer(to_object(made), lambda out: _show(out, made))

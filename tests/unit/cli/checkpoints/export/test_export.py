@@ -1,6 +1,7 @@
 """`holdfast checkpoints export`: the files of holdfast-train export bit for bit, made without torch."""
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -145,3 +146,14 @@ def test_the_best_checkpoint(prefix: Path, mode: Any, step: int) -> None:
         choose(known, JobKeep(best=Best(metric="eval/accuracy", mode=mode)), None, best=True)
     with pytest.raises(CliError, match=r"has no checkpoint\.keep\.best"):
         choose(known, JobKeep(), None, best=True)
+
+
+# Breaks if a job that is ended from outside leaves half an export behind.
+def test_sigterm_leaves_nothing(prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(prefix)
+    monkeypatch.setattr(
+        "holdfast.cli.checkpoints.export.command.write", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
+    )
+    (tmp_path / "there").mkdir()
+    assert export(prefix, tmp_path / "there" / "out").exit_code == ExitCode.INTERRUPTED
+    assert list((tmp_path / "there").iterdir()) == []
