@@ -79,6 +79,7 @@ def put_into(storage: Storage, root: Path) -> None:
 
 
 # Breaks if a kill leaves a checkpoint in the log with wrong bytes, or half of one in the folder.
+@pytest.mark.thorough
 def test_killed_at_any_moment(store: tuple[str, dict[str, str], Storage], tmp_path: Path) -> None:
     uri, variables, storage = store
     moments = random.Random(7)

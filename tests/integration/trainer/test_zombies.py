@@ -241,6 +241,7 @@ def test_a_zombie_at_every_point_of_its_successors_life(tmp_path: Path, act: Cal
 
 
 @pytest.mark.usefixtures("swept_at_once")
+@pytest.mark.thorough
 @pytest.mark.parametrize("act", ACTS)
 def test_a_zombie_on_an_s3_server(s3: S3Server, act: Callable[[Checkpoints], None]) -> None:
     """The same as above, at some of the points."""
