@@ -61,6 +61,7 @@ class Cluster:
                     await self._jobs.asked.wait()
                     if self._jobs.trouble is not None:
                         raise self._jobs.trouble
+                    await self._profiles.asked.wait()  # the first page of tiers is not an empty one
                     yield
                 finally:
                     for task in tasks:
