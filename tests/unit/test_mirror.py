@@ -94,6 +94,7 @@ ELSEWHERE = (
     Elsewhere("trainer/census", "errors", EXCEPTIONS, "tests/unit/trainer/census"),
     Elsewhere("trainer/census", "folder manifest parquet", SURVEYED, "tests/unit/trainer/census/test_survey.py"),
     Elsewhere("trainer/census", "identical sample", SURVEYED, "tests/unit/trainer/census/test_survey.py"),
+    Elsewhere("trainer/census", "coco_file twins", SURVEYED, "tests/unit/trainer/census/test_coco.py"),
     Elsewhere("trainer/census", "as_page", TYPED, "tests/unit/trainer/exchange/test_data_command.py"),
     Elsewhere("trainer/commitlog", "rules", "each record, each state", "tests/unit/trainer/commitlog/test_records.py"),
     Elsewhere("trainer/evaluation", "errors", EXCEPTIONS, "tests/unit/trainer/evaluation"),

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MOST_NAMED", "Sample", "Seen", "Source"]
+__all__ = ["MOST_NAMED", "Begin", "Sample", "Seen", "Source"]
 
 MOST_NAMED: Final = 20
 """Names that are kept of each kind of trouble; more are counted only."""
+
+Begin = Callable[[str, int | None], Callable[[int], None]]
+"""Starts a progress bar: what is done, and of how many (None: not known). What it returns is called with more."""
 
 
 class Sample(NamedTuple):

@@ -7,10 +7,15 @@ from typing import Any, Final
 
 from holdfast_train.census.sample import Seen
 
-__all__ = ["Summary", "Twins", "evenness", "in_order"]
+__all__ = ["Boxes", "Summary", "Twins", "evenness", "in_order"]
 
 ORDER: Final = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 MOST_LISTED: Final = 10
+_BOX_WORDS: Final = {
+    "lost boxes": ("box is", "boxes are", "not counted, because the file does not list the image or the category"),
+    "bad boxes": ("box is", "boxes are", "not counted: a box is x, y, width and height, the last two more than 0"),
+    "same name": ("category has", "categories have", "the name of another one of the file, and is counted with it"),
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,39 @@ class Twins:
 
 
 @dataclass(frozen=True)
+class Boxes:
+    """Of a data set whose samples are boxes on images. `images`, `empty`: split -> images, and those without a box.
+
+    `by_class`: split -> class -> images with a box of it. `same_name`: names of images that several splits have and
+    whose bytes are not compared; `first_names`: some of them. `renumbered`: classes whose number differs, in words.
+    """
+
+    images: Mapping[str, int]
+    empty: Mapping[str, int]
+    by_class: Mapping[str, Mapping[str, int]]
+    same_name: int = 0
+    first_names: Sequence[str] = ()
+    renumbered: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "images": sum(self.images.values()),
+            "splits": {
+                split: {"images": count, "withoutBoxes": self.empty[split], "classes": dict(self.by_class[split])}
+                for split, count in self.images.items()
+            },
+            "sameName": {"count": self.same_name, "first": list(self.first_names)},
+            "renumbered": list(self.renumbered),
+        }
+
+
+@dataclass(frozen=True)
 class Summary:
-    """`counts`: split -> class -> samples; the split is empty if the source has none. `unlabelled`: by split."""
+    """`counts`: split -> class -> samples; the split is empty if the source has none. `unlabelled`: by split.
+
+    With `boxes` a sample is a box, and `twins` are images.
+    """
 
     place: str
     layout: str
@@ -37,6 +73,12 @@ class Summary:
     unlabelled: Mapping[str, int]
     twins: Twins
     seen: Seen
+    boxes: Boxes | None = None
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """What is counted by class: one, and several."""
+        return ("box", "boxes") if self.boxes else ("sample", "samples")
 
     @property
     def classes(self) -> list[str]:
@@ -73,22 +115,42 @@ class Summary:
     def wrong(self) -> Iterator[str]:
         """Each thing that makes a result of a training doubtful, in words."""
         if self.twins.across:
+            whole = "image" if self.boxes else "sample"
             yield (
-                f"{_many(self.twins.across, 'sample')} in more than one split: a test on what was learned by heart "
+                f"{_many(self.twins.across, whole)} in more than one split: a test on what was learned by heart "
                 "is too good; remove them from one of the splits"
             )
         for split, names in self.missing().items():
             where = f"split {split!r}" if split else "the data set"
-            yield f"{where} has no sample of {_many(len(names), 'class', 'classes')}: {_some(names)}"
+            yield f"{where} has no {self.unit[0]} of {_many(len(names), 'class', 'classes')}: {_some(names)}"
         if self.twins.conflicts:
             yield f"{_many(self.twins.conflicts, 'sample')} with more than one label: decide which one is right"
         if count := self.seen.counts.get("unreadable"):
             first = _some(self.seen.names["unreadable"], count)
             yield f"{_many(count, 'file or folder', 'files or folders')} cannot be read: {first}"
+        if self.boxes:
+            yield from self._wrong_boxes(self.boxes)
+
+    def _wrong_boxes(self, boxes: Boxes) -> Iterator[str]:
+        if boxes.same_name:
+            yield (
+                f"{_many(boxes.same_name, 'name')} of images in more than one split: "
+                f"{_some(boxes.first_names, boxes.same_name)}; if they are the same images, remove them from one of "
+                "the splits"
+            )
+        if boxes.renumbered:
+            yield (
+                f"{_many(len(boxes.renumbered), 'class has', 'classes have')} another number in another split: "
+                f"{_some(boxes.renumbered)}; a program that learns numbers confuses them"
+            )
+        for kind, (one, several, text) in _BOX_WORDS.items():
+            if count := self.seen.counts.get(kind):
+                yield f"{_many(count, one, several)} {text}: {_some(self.seen.names[kind], count)}"
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         totals = self.totals()
+        boxes = {"boxes": self.boxes.as_json()} if self.boxes else {}
         return {
             "v": 1,
             "data": self.place,
@@ -116,6 +178,7 @@ class Summary:
                 kind: {"count": count, "first": self.seen.names.get(kind, [])}
                 for kind, count in sorted(self.seen.counts.items())
             },
+            **boxes,
             "wrong": list(self.wrong()),
         }
 

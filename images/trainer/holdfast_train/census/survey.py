@@ -1,38 +1,41 @@
 """Read a data set once, and add it up."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from holdfast_train.census.coco import coco_files, look_at_boxes
 from holdfast_train.census.errors import DataSetError, DataSetNotFoundError
 from holdfast_train.census.folder import Layout, folder_source
 from holdfast_train.census.identical import Known, digest_of, groups
 from holdfast_train.census.manifest import Columns, manifest_source
 from holdfast_train.census.parquet import parquet_source
-from holdfast_train.census.sample import Sample, Seen, Source
+from holdfast_train.census.sample import Begin, Sample, Seen, Source
 from holdfast_train.census.summary import Summary, Twins, in_order
+from holdfast_train.census.twins import add_up
 
-__all__ = ["Begin", "look"]
+__all__ = ["look"]
 
 MANIFESTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MOST_SAMPLES: Final = 20_000_000
 MOST_CLASSES: Final = 100_000
 MOST_SPLITS: Final = 100
-MOST_EXAMPLES: Final = 20
-MOST_TWINS_NAMED: Final = 6
-Begin = Callable[[str, int | None], Callable[[int], None]]
-"""Starts a progress bar: what is done, and of how many (None: not known). What it returns is called with more."""
 
 
 def look(
-    path: Path, *, layout: Layout | None = None, columns: Columns | None = None, hashes: bool = True,
-    begin: Begin = lambda _what, _total: lambda _count: None,
+    path: Path, *more: Path, layout: Layout | None = None, columns: Columns | None = None, hashes: bool = True,
+    images: Path | None = None, begin: Begin = lambda _what, _total: lambda _count: None,
 ) -> Summary:  # fmt: skip
-    """Count a folder, a manifest or Parquet. DataSetError says what cannot be read.
+    """Count a folder, a manifest, Parquet, or files of COCO. DataSetError says what cannot be read.
 
-    `hashes`: look for samples with the same bytes; this reads all files whose size another one has too.
+    `more`: further files of COCO, a split each. `images`: the folder with the images that they name. `hashes`: look for
+    samples with the same bytes; this reads all files whose size another one has too.
     """
+    if files := coco_files((path, *more), is_asked=layout is None):
+        return look_at_boxes(path, files, images, hashes=hashes, begin=begin)
+    if more or images:
+        what = f"{more[0]}: several places" if more else f"{images}: a folder of images"
+        raise DataSetError(f"{what}; only files of COCO, which end in .json, can have that")
     source = _source(path, layout, columns or Columns())
     seen, tally = Seen(), _Tally(hashes)
     advance = begin("reading", None)
@@ -47,7 +50,7 @@ def look(
         )  # fmt: skip
     for split, name in seen.classes:
         tally.counts[split].setdefault(name, 0)
-    twins = _twins(groups(tally.by_size, seen, lambda total: begin("comparing", total))) if hashes else Twins()
+    twins = add_up(groups(tally.by_size, seen, lambda total: begin("comparing", total))) if hashes else Twins()
     order = in_order([*tally.counts, *(split for split in tally.unlabelled if split not in tally.counts)])
     counts = {split: dict(tally.counts.get(split, {})) for split in order}
     return Summary(str(path), source.layout, counts, dict(tally.unlabelled), twins, seen)
@@ -59,14 +62,18 @@ def _source(path: Path, layout: Layout | None, columns: Columns) -> Source:
             return parquet_source(files, columns)
         return folder_source(path, layout)
     if not path.exists():
-        raise DataSetNotFoundError(f"{path} does not exist; name a folder, or a file of CSV, TSV, JSONL or Parquet")
+        raise DataSetNotFoundError(
+            f"{path} does not exist; name a folder, or a file of CSV, TSV, JSONL, Parquet or COCO"
+        )
     if not path.is_file():
         raise DataSetError(f"{path} is neither a file nor a folder")
     if path.suffix.lower() == ".parquet":
         return parquet_source([path], columns)
     if path.suffix.lower() in MANIFESTS:
         return manifest_source(path, columns)
-    raise DataSetError(f"{path} has the ending {path.suffix!r}; allowed: {', '.join((*MANIFESTS, '.parquet'))}")
+    raise DataSetError(
+        f"{path} has the ending {path.suffix!r}; allowed: {', '.join((*MANIFESTS, '.parquet', '.json'))}"
+    )
 
 
 class _Tally:
@@ -122,19 +129,3 @@ class _Tally:
             seen.add("empty", sample.name)
             return
         self.by_size.setdefault(size, []).append(known)
-
-
-def _twins(found: Iterator[list[Known]]) -> Twins:
-    within = across = conflicts = 0
-    kinds: dict[str, list[tuple[str, list[str]]]] = {"across splits": [], "different labels": [], "same split": []}
-    for same in found:
-        splits, labels = {one.split for one in same}, {one.label for one in same}
-        within += len(same) - len(splits)
-        across += len(splits) > 1
-        conflicts += len(labels) > 1
-        kind = "across splits" if len(splits) > 1 else "different labels" if len(labels) > 1 else "same split"
-        if len(kinds[kind]) < MOST_EXAMPLES:
-            names = [f"{one.split + ': ' if one.split and one.file is None else ''}{one.name}" for one in same]
-            kinds[kind].append((kind, sorted(names)[:MOST_TWINS_NAMED]))
-    examples = [example for some in kinds.values() for example in some][:MOST_EXAMPLES]
-    return Twins(within, across, conflicts, examples)
