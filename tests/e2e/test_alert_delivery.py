@@ -14,7 +14,8 @@ import yaml
 from tests.e2e.conftest import PATIENCE
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 from tests.support.cluster.training_jobs import Pool, pool_nodes, stub, submit
-from tests.support.operator.operator_process import OperatorProcess, free_port
+from tests.support.free_ports import free_port
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.local import toolchain

@@ -11,7 +11,8 @@ from tests.support.cluster.gangs import STEPS, TOTAL, train
 from tests.support.cluster.isolated import needs_isolation
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 from tests.support.cluster.training_jobs import GPU, kinds, processes_of, restarts, storage_log
-from tests.support.operator.operator_process import OperatorProcess, free_port
+from tests.support.free_ports import free_port
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.service import service
 from tests.support.waiting import wait_for
 

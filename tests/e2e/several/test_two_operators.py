@@ -7,7 +7,8 @@ import pytest
 from tests.support.cluster.gangs import Gang
 from tests.support.cluster.small_gangs import COMMAND, environment, printed_by_rank_0
 from tests.support.cluster.training_jobs import Pool, restarts, submit
-from tests.support.operator.operator_process import OperatorProcess, free_port
+from tests.support.free_ports import free_port
+from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.service import service
 from tests.support.waiting import wait_for
 

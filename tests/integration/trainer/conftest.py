@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -12,6 +11,7 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.config import Config
+from tests.support.free_ports import free_port
 from tests.support.http.progress_endpoint import Endpoint, serving
 from tests.support.waiting import wait_for
 
@@ -24,9 +24,7 @@ class S3Server:
     def __init__(self, binary: Path, folder: Path, iam: Path | None = None) -> None:
         self.bucket, self.access_key, self.secret_key = "runs", "access", "secret-key"
         self._binary, self.folder, self._iam = binary, folder, iam
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         self.endpoint = f"http://127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 

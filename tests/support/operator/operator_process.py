@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,20 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.free_ports import free_port
 from tests.support.waiting import wait_for
 
 from holdfast.local.cluster import Cluster
 
 NAMESPACE = "holdfast-system"
 RENDERED_AT = "holdfast_metrics_rendered_timestamp_seconds"
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _samples(page: str) -> Iterator[tuple[str, float]]:
@@ -96,11 +88,11 @@ class OperatorProcess:
         return flags
 
     def wait_ready(self, timeout: float = 30) -> None:
-        """Until it leads and serves. Raises AssertionError with the end of the log."""
+        """Until it leads and serves. Raises RuntimeError if it ends, and TimeoutError, with the end of the log."""
 
         def ready() -> bool:
             if self.returncode is not None:
-                raise AssertionError(f"the operator ended with {self.returncode}:\n{self.log_tail()}")
+                raise RuntimeError(f"the operator ended with {self.returncode}:\n{self.log_tail()}")
             health = self.health()
             return bool(health.get("leading") and health.get("serving"))
 

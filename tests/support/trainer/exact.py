@@ -9,7 +9,6 @@ import math
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from tests.support.free_ports import free_port
 from tests.support.trainer.stores import variables
 
 PATIENCE = 120  # seconds until a run is taken for hung
@@ -94,9 +94,7 @@ def start(processes: int, function: Callable[..., None], *arguments: Any) -> lis
     One that still runs after PATIENCE is killed.
     """
     context = _context()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found: list[BaseProcess] = []
     try:
         for rank in range(processes):

@@ -1,7 +1,6 @@
 """torch's own Stateful, as its tutorials have it: one object that gathers model and optimizer."""
 
 import math
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.support.free_ports import free_port
 from tests.support.trainer.stores import environment
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -46,10 +46,7 @@ class App(Stateful):
 @pytest.fixture
 def group() -> Iterator[None]:
     """A process group of one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
