@@ -225,9 +225,7 @@ class Program:
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
         if self._stalled:
-            from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
-
-            end_descendants(STALLED_SECONDS, self._starter.processes())
+            self._end_what_hangs()
         end_rest()
         read = Tee.turn_page if self._is_back else Tee.finish
         lines = last_lines(read(err, DRAIN_SECONDS), read(out, DRAIN_SECONDS))
@@ -249,6 +247,11 @@ class Program:
     def inform(self, name: str, value: str) -> None:
         """Give the program a variable, before its start."""
         self._environment[name] = value
+
+    def _end_what_hangs(self) -> None:
+        from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
+
+        end_descendants(STALLED_SECONDS, self._starter.processes())
 
     def _left(self) -> tuple[str, ...]:
         from .process_tree import names_of_left  # noqa: PLC0415 - only a program that ends by itself needs it
