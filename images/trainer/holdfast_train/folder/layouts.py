@@ -24,7 +24,7 @@ from typing import Final, Literal
 from holdfast_train.folder.look import File
 from holdfast_train.folder.names import SUFFIXES, is_log, is_numbered, is_temporary, number_of, step_of
 
-__all__ = ["COMMITTED", "METADATA", "RANDOM_STATES", "STATE", "Layout", "Unit", "find", "target_of"]
+__all__ = ["COMMITTED", "METADATA", "RANDOM_STATES", "STATE", "Layout", "Unit", "find", "path_of", "target_of"]
 
 Layout = Literal["HuggingFace", "Accelerate", "Distributed", "Orbax", "Files", "Pattern"]
 
@@ -141,6 +141,21 @@ def _without_mark(loose: Iterable[File]) -> list[Unit]:
         if any(_is_save(file) for file in files):
             units.append(_of_files(folder, [file for file in files if file.link is None], links))
     return sorted(units, key=lambda unit: unit.name)
+
+
+def path_of(unit: Unit) -> str:
+    """The path below the folder that a program is given to resume from `unit`: its folder, or one of its files.
+
+    Of several files: not the best one, then the one with the number, then the youngest.
+    """
+    if unit.is_folder or unit.layout == "Pattern":
+        return unit.name
+
+    def rank(file: File) -> tuple[bool, bool, bool, int, str]:
+        name = file.path.rpartition("/")[2]
+        return _is_save(file), "best" not in name.lower(), number_of(name) is not None, file.mtime_ns, name
+
+    return max(unit.files, key=rank).path
 
 
 def _is_numbered(folder: str) -> bool:

@@ -31,7 +31,7 @@ from holdfast_train.errors import (
 from holdfast_train.folder import words
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.index import Index, escapes
-from holdfast_train.folder.layouts import Unit
+from holdfast_train.folder.layouts import Unit, path_of
 from holdfast_train.folder.look import TooManyFilesError
 from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
 from holdfast_train.folder.reading import UnitChangedError
@@ -78,6 +78,7 @@ class FolderWriter:
         self._saved: Saved | None = None  # by this attempt
         self._has_saved = False
         self._saved_step: int | None = None
+        self.newest = ""  # the path of the checkpoint that is there before the program starts
         self._saved_at = 0.0  # when the program wrote that checkpoint, in seconds since 1970
 
     def tell(self, state: str, **more: Any) -> None:
@@ -181,6 +182,7 @@ class FolderWriter:
 
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
         self._reported.resumed = unit.step
+        self.newest = str(self._root / path_of(unit))
         if unit.step is not None:
             self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
 
@@ -383,7 +385,7 @@ def main() -> int:
         code = writer.refuse(error)
         writer.tell("fenced" if beside_program else "refused", exitCode=code)
         return code
-    writer.tell("ready")
+    writer.tell("ready", newest=writer.newest)
     try:
         return writer.run()
     except HoldfastTrainError as error:

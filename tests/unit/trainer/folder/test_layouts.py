@@ -7,7 +7,7 @@ import pytest
 from tests.support.trainer.folders import archive, hugging_face
 
 from holdfast_train.folder.index import escapes
-from holdfast_train.folder.layouts import find
+from holdfast_train.folder.layouts import find, path_of
 from holdfast_train.folder.look import look
 from holdfast_train.folder.marks import is_marked
 
@@ -130,3 +130,23 @@ def test_pattern(tmp_path: Path) -> None:
         ("run-1/step-5", 5, True, 2),
         ("run-2/step-6", 6, False, 1),
     ]
+
+
+# Breaks if a program is told to resume from the best model in place of the newest, or from a part of a checkpoint.
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (["last.pth.tar", "checkpoint-3.pth.tar", "model_best.pth.tar"], "checkpoint-3.pth.tar"),
+        (["last.pt", "best.pt"], "last.pt"),
+        (["best.pt"], "best.pt"),
+        (["checkpoint_best.pt", "checkpoint_last.pt"], "checkpoint_last.pt"),
+        (["global_step40/mp_rank_00_model_states.pt"], "global_step40"),
+        (["checkpoint-9/trainer_state.json"], "checkpoint-9"),
+        (["a/model.safetensors", "a/optimizer.pt"], "a/optimizer.pt"),
+    ],
+)
+def test_path_to_resume_from(tmp_path: Path, names: list[str], path: str) -> None:
+    for name in names:
+        archive(tmp_path / name)
+    (unit,) = find(look(tmp_path))
+    assert path_of(unit) == path

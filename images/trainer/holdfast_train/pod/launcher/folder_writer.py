@@ -24,6 +24,7 @@ from .verdict_files import read_rank_verdicts, say
 
 LIBRARY = "library"  # the folder beside the launcher
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
+NEWEST = "HOLDFAST_NEWEST_CHECKPOINT"  # of the program: the path from which it can resume
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
 AGAIN_SECONDS, AGAIN_MOST = 1.0, 60.0  # the first pause before that, and the longest
 LOOK_SECONDS = 0.2  # between two looks whether a signal came
@@ -39,6 +40,9 @@ def run_with_folder(program: Program, environment: dict[str, str], folder: str |
     refused = writer.start(folder, lambda: program.signalled_at)
     if refused is not None:
         return refused
+    if writer.newest:
+        program.inform(NEWEST, writer.newest)
+    program.not_of_it = writer.processes
     end = program.run(folder, on_start=lambda: writer.on_fenced(program.end_left))
     writer.finish(end, lambda: program.deadline - time.monotonic())
     ranks = read_rank_verdicts(folder)
@@ -61,6 +65,11 @@ class FolderWriter:
         self._command = ""
         self._has_ended = threading.Event()  # the program
         self._is_over = False  # no other process takes the place of this one
+        self.newest = ""  # the path of the checkpoint that is there when the program starts
+
+    def processes(self) -> tuple[int, ...]:
+        """The writer."""
+        return () if self._process is None else (self._process.pid,)
 
     def start(self, folder: str | None, signalled_at: Callable[[], float | None]) -> End | None:
         """Start the writer, and wait until the program may start: None. Otherwise the end without a program."""
@@ -166,7 +175,9 @@ class FolderWriter:
         assert process.stdout is not None
         says = [""]
         for line in process.stdout:
-            says.append(json.loads(line)["state"])
+            told = json.loads(line)
+            says.append(told["state"])
+            self.newest = told.get("newest", "")
             if says[-1] == "fenced":
                 self._is_fenced = True
                 self._end_program()

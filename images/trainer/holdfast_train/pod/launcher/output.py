@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .plain_text import plain
+
 OnData = Callable[[bytes], None]
 PAUSE = 0.005  # seconds between two looks whether a pipe is empty
 LINES, LINE_BYTES = 400, 512  # enough for the report of torchrun, and before it for a traceback of each rank of a node
@@ -57,8 +59,8 @@ class Tee:
         self._partial = rest[-4 * LINE_BYTES :]
 
     def _append(self, line: bytes) -> None:
-        text = line.rstrip(b"\r").split(b"\r")[-1][:LINE_BYTES].decode("utf-8", "replace").rstrip()
-        if text:
+        text = line.rstrip(b"\r").split(b"\r")[-1][: 4 * LINE_BYTES].decode("utf-8", "replace")
+        if text := plain(text)[:LINE_BYTES].rstrip():
             self.lines.append(text)
 
     def recent(self) -> tuple[str, ...]:

@@ -88,6 +88,26 @@ def end_descendants(seconds: float, without: Collection[int] = (), *, but: int =
         time.sleep(PAUSE)
 
 
+def names_of_left(seconds: float, without: Collection[int] = ()) -> tuple[str, ...]:
+    """The names of the processes below this one that have not ended after `seconds`, each once, in order.
+
+    Children in `without` are left out, with those below them. A command line may have secrets, so it is not looked at.
+    """
+    deadline, was_empty = time.monotonic() + seconds, False
+    while True:
+        collect()
+        left = descendants(os.getpid(), without)
+        if (not left and was_empty) or time.monotonic() > deadline:
+            break
+        was_empty = not left  # one that forks and ends during a look can be missed with its child
+        time.sleep(PAUSE)
+    names = set()
+    for pid in left:
+        with contextlib.suppress(OSError):  # the process has ended since
+            names.add(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    return tuple(sorted(names))
+
+
 def end_tree(root: int) -> None:
     """Kill a child of this process that is not collected, and all processes below it."""
     for pid in (root, *descendants(root)):

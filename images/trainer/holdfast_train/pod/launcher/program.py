@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,6 +27,7 @@ MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
 SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
 STALLED_SECONDS = 5.0  # for the processes of a program that hangs to end after SIGKILL
+LEFT_SECONDS = 0.5  # for processes that end with the program, such as workers of a loader, before it counts as left
 DRAIN_SECONDS = 1.0  # how long each output of the program's orphans is read after the end of the program
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as of a shell,
 MISCONFIGURED = 78  # and EX_CONFIG of sysexits.h
@@ -144,6 +145,7 @@ class Program:
         self._hang: Mapping[str, Any] | None = None
         self._outputs: tuple[Tee, ...] = ()
         self.signalled_at: float | None = None
+        self.not_of_it: Callable[[], Collection[int]] = tuple  # children of the launcher beside the program
 
     @property
     def deadline(self) -> float:
@@ -219,12 +221,11 @@ class Program:
         else:
             child.returncode = code  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
+        left = self._left() if code == 0 and self.signalled_at is None and not self._is_back else ()
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
         if self._stalled:
-            from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
-
-            end_descendants(STALLED_SECONDS, self._starter.processes())
+            self._end_what_hangs()
         end_rest()
         read = Tee.turn_page if self._is_back else Tee.finish
         lines = last_lines(read(err, DRAIN_SECONDS), read(out, DRAIN_SECONDS))
@@ -240,7 +241,22 @@ class Program:
             oom_kills=killed_processes() - self._starter.oom_kills - killed,
             stalled=self._stalled,
             hang=self._hang,
+            left=left,
         )
+
+    def inform(self, name: str, value: str) -> None:
+        """Give the program a variable, before its start."""
+        self._environment[name] = value
+
+    def _end_what_hangs(self) -> None:
+        from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
+
+        end_descendants(STALLED_SECONDS, self._starter.processes())
+
+    def _left(self) -> tuple[str, ...]:
+        from .process_tree import names_of_left  # noqa: PLC0415 - only a program that ends by itself needs it
+
+        return names_of_left(LEFT_SECONDS, [*self._starter.processes(), *self.not_of_it()])
 
     @property
     def pid(self) -> int:

@@ -49,6 +49,7 @@ class End(NamedTuple):
 
     `signalled_at`: when the launcher got SIGTERM or SIGINT, in seconds since 1970; None if it got neither.
     `oom_kills`: how many processes the kernel killed meanwhile because memory ran out, while this launcher lived on.
+    `left`: names of the processes that the program left running when it ended with exit code 0.
     `stalled`: how the program hung, so that the launcher killed it, empty if it did not; `hang`: what the operator
     compares with other nodes.
     `regrouped_at`: when the launcher killed the program because a newer attempt begins on the same nodes; None if not.
@@ -64,11 +65,14 @@ class End(NamedTuple):
     oom_kills: int = 0
     stalled: str = ""
     hang: Mapping[str, Any] | None = None
+    left: tuple[str, ...] = ()
 
 
 def classify(end: End) -> dict[str, Any]:
     """The verdict for `end`, without the limits of `encode`. Pure."""
     outcome, reason, message = _judge(end)
+    if end.left and outcome == "completed":
+        message += f"; processes that it left still ran, and end with the pod: {', '.join(end.left[:8])}"
     return {
         "v": 1,
         "outcome": outcome,

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from ..plain_text import plain
 from ..progress_relay import PATTERNS, Note
 from ..relay.status_forwarder import StatusForwarder
 from ..verdict_files import say
+from .figures import Figures
 from .pattern import Pattern, patterns_of
 
 MOST_BYTES = 65_536  # of each output, between two looks
@@ -63,35 +65,6 @@ class _Stream:
             self._is_seen = True
             whole.append(self._rest)
         return [line[:LINE_BYTES] for line in whole]
-
-
-class Figures:
-    """What the lines say. Of several bars, the one with the greatest total counts, until it is full."""
-
-    def __init__(self, patterns: list[Pattern]) -> None:
-        self._patterns = patterns
-        self._total = 0
-        self._epoch_steps = 0  # of a whole epoch: `max_steps` of Lightning makes the bar of the last one shorter
-        self.metrics: dict[str, str] = {}
-
-    def read(self, line: str) -> None:
-        """Take what the patterns find in the line; of two that find the same number, the first one decides."""
-        values: dict[str, str] = {}
-        for pattern in self._patterns:
-            for name, value in (pattern.find(line) or {}).items():
-                values.setdefault(name, value)
-        total, step = int(values.get("total", 0)), int(values.get("step", 0))
-        if total and (total < self._total or step > total):
-            return
-        if total:
-            self._total = 0 if step == total else total
-            self.metrics["total_steps"] = str(total)
-        if "epoch_steps" in values and "epoch" in values:
-            self._epoch_steps = max(self._epoch_steps, int(values["epoch_steps"]))
-            step = int(values["epoch"]) * self._epoch_steps + int(values["epoch_step"])
-        if step:
-            self.metrics["step"] = str(step)
-        self.metrics |= {name: values[name] for name in ("loss", "grad_norm") if name in values}
 
 
 class OutputProgress:
@@ -157,7 +130,7 @@ class OutputProgress:
         for line in lines:
             if self._gave_way:
                 return
-            self._figures.read(line.decode("utf-8", "replace"))
+            self._figures.read(plain(line.decode("utf-8", "replace")))
         if self._figures.metrics != before:
             metrics = [{"name": name, "value": value} for name, value in self._figures.metrics.items()]
             now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.9 has no datetime.UTC

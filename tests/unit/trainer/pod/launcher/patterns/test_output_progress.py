@@ -17,7 +17,6 @@ from tests.unit.trainer.pod.launcher.relay.test_status_forwarder import Operator
 from holdfast_train.pod.launcher.patterns.output_progress import (
     LINE_BYTES,
     MOST_BYTES,
-    Figures,
     OutputProgress,
     output_progress,
 )
@@ -117,40 +116,11 @@ def test_a_flood_of_lines_costs_little(reader: Reader) -> None:
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["50%|█| 5/10 [", "50%|█| 1/2 ["], {"step": "5", "total_steps": "10"}),
-        (["100%|█| 500/500 [", "50%|█| 1/2 ["], {"step": "1", "total_steps": "2"}),
-        (["50%|█| 5/10 [", "50%|█| 3/10 [x, loss=nan]"], {"step": "3", "total_steps": "10", "loss": "nan"}),
-        (["50%|█| 12/10 ["], {}),
-        (["50%|█| 0/10 ["], {"total_steps": "10"}),
-    ],
-)
-def test_the_longest_bar_counts_until_it_is_full(lines: list[str], expected: dict[str, str]) -> None:
-    figures = Figures(patterns_of(["tqdm"]))
-    for line in lines:
-        figures.read(line)
-    assert figures.metrics == expected
-
-
-def test_batches_of_full_epochs_count() -> None:
-    figures = Figures(patterns_of(["lightning"]))
-    figures.read("Epoch 3:  40%|████| 40/100 [00:01<00:02, 30.01it/s, train_loss=0.5]")
-    assert figures.metrics == {"step": "340", "loss": "0.5"}
-
-
-# Breaks if the shorter bar of the last epoch is taken for the length of those before.
-def test_max_steps_ends_the_training_inside_an_epoch() -> None:
-    figures = Figures(patterns_of(["lightning"]))
-    for line in (
-        "Epoch 0:   1%|█| 1/100 [",
-        "Epoch 0: 100%|█| 100/100 [",
-        "Epoch 1: 100%|█| 100/100 [",
-        "Epoch 2: 60%|█| 30/50 [",
-    ):
-        figures.read(line)
-    assert figures.metrics == {"step": "230"}
+# Breaks if a colour in a line, or the zeros of UTF-16, hide what a pattern fits.
+@pytest.mark.parametrize("text", ["\x1b[32mstep \x1b[1;36m7\x1b[0m\n", "s\0t\0e\0p\0 \0" + "7\0\n\0"])
+def test_what_a_terminal_does_not_show_is_not_read(reader: Reader, text: str) -> None:
+    reader.progress.add_err(text.encode())
+    assert reader.last() == {"step": "7"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""`Figures`: step, total and loss, from the lines that patterns fit. A step that is not sure is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .pattern import Pattern
+
+
+class Figures:
+    """What the lines say. Of several bars, the one with the greatest total counts, until it is full.
+
+    A bar that begins again after it was full is that of an epoch, and says no step of the training.
+    """
+
+    def __init__(self, patterns: list[Pattern]) -> None:
+        self._patterns = patterns
+        self._total = self._full = 0  # of the bar that counts, and of the last one that was full
+        self._begins_again = False
+        self._epochs = Epochs()
+        self.metrics: dict[str, str] = {}
+
+    def read(self, line: str) -> None:
+        """Take what the patterns find in the line; of two that find the same number, the first one decides."""
+        values: dict[str, str] = {}
+        for pattern in self._patterns:
+            for name, value in (pattern.find(line) or {}).items():
+                values.setdefault(name, value)
+        total, step = int(values.get("total", 0)), int(values.get("step", 0))
+        if total and (total < self._total or step > total):
+            return
+        if total:
+            self._begins_again |= total == self._full and step < total
+            self._total, self._full = (0, total) if step == total else (total, self._full)
+            self.metrics["total_steps"] = str(total)
+        if self._begins_again and total:
+            self._forget("step", "total_steps")
+        elif "epoch_steps" in values and "epoch" in values:
+            self._set_step(self._epochs.step(values))
+        elif step:
+            self._set_step(step)
+        self.metrics |= {name: values[name] for name in ("loss", "grad_norm") if name in values}
+
+    def _set_step(self, step: int | None) -> None:
+        if step:
+            self.metrics["step"] = str(step)
+        elif step is None:
+            self._forget("step")
+
+    def _forget(self, *names: str) -> None:
+        for name in names:
+            self.metrics.pop(name, None)
+
+
+class Epochs:
+    """Counts steps over bars of epochs.
+
+    With `max_steps` Lightning makes the bar shorter for an epoch that the training does not end, also if it has begun
+    inside that epoch. So the length of an epoch is known from epoch 0, or from two others that are equal, or from one
+    that has begun and ended before these eyes.
+    """
+
+    def __init__(self) -> None:
+        self._now: tuple[int, int] | None = None  # the epoch, and the total of its bar
+        self._has_seen_begin = False  # of this epoch
+        self._length = 0  # steps of a whole epoch, 0 if it is not known
+        self._is_uneven = False
+
+    def step(self, values: Mapping[str, str]) -> int | None:
+        """The step, None if it is not sure."""
+        epoch, at, total = (int(values[name]) for name in ("epoch", "epoch_step", "epoch_steps"))
+        before = self._now
+        if before is None:
+            self._has_seen_begin = epoch == 0
+        elif epoch > before[0]:
+            if self._has_seen_begin or total == before[1]:
+                self._is_uneven |= self._length not in (0, before[1])
+                self._length = before[1]
+            self._has_seen_begin = True
+        self._now = (epoch, total)
+        if epoch == 0:
+            return at
+        if self._is_uneven or not self._length or total > self._length:
+            return None
+        return epoch * self._length + at
