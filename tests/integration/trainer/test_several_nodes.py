@@ -9,6 +9,7 @@ import psutil
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -152,9 +153,17 @@ def test_a_program_that_hangs_is_ended_when_its_checkpoint_is_committed(tmp_path
     verdict = node.told("ready", 1)["verdict"]
     assert (verdict["outcome"], verdict["reason"], verdict["signal"]) == ("failed", "Regrouped", 9)
     assert committed.exists()
-    assert not any(process.is_running() for process in below)
+    wait_for(lambda: not any(map(runs, below)), 5, "the processes to end that were killed")
     node.terminate()
     assert node.end()["reason"] == "LeftWithoutSaving"
+
+
+def runs(process: psutil.Process) -> bool:
+    """False too for one that was killed, and waits to be collected."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 FAILS_ONCE = """
