@@ -47,7 +47,7 @@ def step_of(name: str) -> int | None:
 
 
 def number_of(name: str) -> int | None:
-    """The number that the files of one save have in their names, whatever it counts; None if there is none."""
+    """The number in `name`. Files of one save have the same one. It counts steps or epochs; None if there is none."""
     step = step_of(name)
     found = _OTHER.search(_stem(name)) if step is None else None
     return step if found is None else _unless_time(int(found[1]))

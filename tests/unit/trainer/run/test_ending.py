@@ -38,7 +38,7 @@ def test_a_run_that_has_begun_says_so_until_it_ends(uri: str, tmp_path: Path) ->
         list(run.steps(2))
     assert verdict(tmp_path)["result"] == "completed"
     with Run(counter=Counter(), environment=environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))):
-        assert not (tmp_path / "rank-0.json").exists()  # the training is complete, whatever comes now
+        assert not (tmp_path / "rank-0.json").exists()  # an earlier attempt has completed the training
 
 
 def test_completion_is_recorded_and_final(uri: str, tmp_path: Path) -> None:

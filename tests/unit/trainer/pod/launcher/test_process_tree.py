@@ -59,7 +59,7 @@ shells[0].wait()
 def lives(pid):
     try: text = open(f"/proc/{pid}/stat").read()
     except OSError: return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"  # whoever inherits it collects it in its own time
+    return text.rpartition(")")[2].split()[0] not in "ZX"  # init inherits it, and may collect it later
 while lives(below[0]): pass
 print(descendants(os.getpid()))
 """
