@@ -63,8 +63,7 @@ def settle_loss(
     `old`: last steps may be some steps old, so one that is not after the checkpoint shows nothing of repeated steps.
     """
     history = draft.status.history
-    index = next((i for i in reversed(range(len(history))) if history[i].last_step is not None), None)
-    if index is None or history[index].seconds_lost is not None:
+    if (index := _interrupted(history)) is None:
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
@@ -80,6 +79,17 @@ def settle_loss(
     )
     ledger = settle(draft.status.ledger, before, settled)
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger)
+
+
+def _interrupted(history: tuple[AttemptRecord, ...]) -> int | None:
+    """The index of the attempt that the last interruption cut short; None if its cost is known, or if none trained.
+
+    Attempts that ended before a step of their own belong to the same interruption. Their last step is the one that they
+    resumed at, so the attempt that was cut short is the first of those that came furthest.
+    """
+    unsettled = takewhile(lambda index: history[index].seconds_lost is None, reversed(range(len(history))))
+    trained = [index for index in unsettled if history[index].last_step is not None]
+    return max(reversed(trained), key=lambda index: history[index].last_step or 0, default=None)
 
 
 def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:

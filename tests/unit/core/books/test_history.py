@@ -91,11 +91,31 @@ def test_a_resumed_checkpoint_proves_steps_that_were_not_reported():
     assert (after.history[0].last_step, after.history[0].steps, after.history[0].steps_lost) == (148, 148, 0)
 
 
-def test_attempts_without_a_step_belong_to_the_same_interruption():
-    last = record(3, last_step=480, last_step_at=at(-700))
-    after = settle(last, record(4), resumed=480)
-    assert after.history[0].seconds_lost == timedelta(seconds=300)
-    assert after.history[1].seconds_lost is None
+# Breaks if an attempt that resumed and ended before its first step hides the steps that the one before it lost.
+@pytest.mark.parametrize(
+    ("between", "resumed", "lost"),
+    [
+        ([record(4)], 480, 0),
+        ([record(4, resumed_step=450, last_step=450)], 450, 30),
+        ([record(4, resumed_step=450, last_step=450), record(5), record(6, last_step=450)], 450, 30),
+        ([record(4, resumed_step=480, last_step=480)], 480, 0),
+        ([record(4, last_step=450)], None, 480),
+    ],
+    ids=["no step known", "it resumed", "three of them", "all was saved", "then it began anew"],
+)
+def test_attempts_without_a_step_belong_to_the_same_interruption(between, resumed, lost):
+    last = record(3, first_step=1, last_step=480, last_step_at=at(-700), steps=480)
+    after = settle(last, *between, resumed=resumed)
+    assert (after.history[0].seconds_lost, after.history[0].steps_lost) == (timedelta(seconds=300), lost)
+    assert (after.ledger.steps_lost, after.ledger.seconds_lost) == (lost, timedelta(seconds=300))
+    assert [one.seconds_lost for one in after.history[1:]] == [None] * len(between)
+
+
+def test_each_interruption_is_settled_with_the_attempts_after_the_last_one():
+    before = record(2, first_step=1, last_step=900, last_step_at=at(-800), seconds_lost=timedelta(seconds=9))
+    last = record(3, first_step=401, last_step=480, last_step_at=at(-700), steps=80)
+    after = settle(before, last, resumed=450)
+    assert (after.history[0], after.history[1].steps_lost, after.ledger.steps_lost) == (before, 30, 30)
 
 
 def test_an_interruption_is_settled_once():
