@@ -112,7 +112,8 @@ class World:
             over = other.ended or other.uid in lost or (other.node is None and other.deleted_at)
             outlived = other.deleted_at and self.now >= other.deleted_at + CONFIG.end_margin
             over = over or bool(stored and stored.library and outlived)
-            follows = stored is not None and stored.library and waits_for == other.attempt and other.fenced
+            known = other.fenced or bool(status and status.library)  # that it takes the fence before it trains
+            follows = stored is not None and stored.library and waits_for == other.attempt and known
             assert over or follows, f"attempt {action.attempt} starts while the pod of attempt {other.attempt} lives"
         if waits_for and status and status.successor:
             assert status.successor.number == action.attempt, "only a successor waits for another attempt"

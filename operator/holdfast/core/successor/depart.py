@@ -19,11 +19,12 @@ from holdfast.core.turn import Turn
 def may_overlap(draft: Draft) -> bool:
     """True if a successor may come up beside the current attempt.
 
-    Without a fence, two programs would train at once. Without the progress endpoint, the successor would never be let
-    pass. And the user may not want to pay for two nodes.
+    Without a fence, two programs would train at once. An attempt that starts has none yet, but is known to take it if
+    the program did before. Without the progress endpoint, the successor would never be let pass. And the user may not
+    want to pay for two nodes.
     """
     snapshot, current = draft.snapshot, draft.status.current
-    if current is None or not current.fenced or snapshot.config.progress_url is None or draft.is_other_program:
+    if current is None or not drain.is_harmless(draft, current) or snapshot.config.progress_url is None:
         return False
     return bool(snapshot.job.spec.capacity.max_overlap) and pause_reason(draft) is None
 

@@ -33,6 +33,7 @@ WORK = 99_100  # seconds; 100,000 steps of 1 s each, 900 of them done
 NO_NODES = nodes(without=("n1", "n2", "n3", "n4"))
 DEDICATED_STANDS = nodes(node("d1", labels={"tier": "dedicated"}))
 SAYS = reported(step=900, step_at=at(0))
+LOADS = report(state="starting", fenced=False)
 
 
 def training(tier: str = "spot", **changes: Any):
@@ -150,6 +151,12 @@ CASES = [
          {"state": RUNNING, "wake": at(110)}),
     Case("Deadline: no report arrives", snapshot(under("Deadline", status(training()), slack=600, **ALONE), pod(),
          listening_since=at(-120)), ("no time to lose",), {"state": DRAINING}),
+    Case("Deadline: no slack is left, and it starts; the program is known to take the fence", snapshot(under("Deadline",
+         status(attempt(), library=True, tiers=(known(state=None),)), slack=1500), pod(), reports=[LOADS]),
+         ("another tier", "create beside"), {"state": RUNNING, "follows": (ACQUIRING, "dedicated", 1)}),
+    Case("Deadline: no slack is left, and it starts; nothing is known of the program", snapshot(under("Deadline",
+         status(attempt(), tiers=(known(state=None),)), slack=1500), pod(), reports=[LOADS]),
+         ("no time to lose",), {"state": DRAINING, "follows": (INTENDED, "dedicated", None)}),
     case("Deadline: its successor was given up just now", under("Deadline", status(training(return_after=at(60))),
          slack=600), pod(), trace=("no time to lose", "create beside"),
          then={"state": DRAINING, "follows": (ACQUIRING, "dedicated", 1)}),
