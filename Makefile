@@ -29,14 +29,14 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
-	$(BIN)/pytest tests/unit tests/model -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
 	$(BIN)/pytest tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take half a minute or more each; ARGS="--choose 6 --seed TEXT" runs some of them
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus alertmanager
-	$(BIN)/pytest tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest tests/model tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-versions
 test-versions: setup ## Run the tests of frameworks with the versions of the libraries before today's (minutes)
