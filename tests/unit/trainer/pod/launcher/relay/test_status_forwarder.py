@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.trainer.fake_operator import FakeOperator
@@ -70,6 +71,18 @@ def test_a_status_that_is_refused_is_dropped(operator: FakeOperator, forwarder: 
     forwarder.offer({"n": 2})
     wait_for(lambda: len(operator.got) == 2, 10, "the second status")
     assert [body["n"] for *_, body in operator.got] == [1, 2]
+
+
+# Breaks if a program can end the thread that passes its progress on.
+def test_a_status_that_is_nested_too_deep(operator: FakeOperator, forwarder: StatusForwarder) -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    forwarder.offer({"nested": nested})
+    wait_for(lambda: forwarder._trouble, 10, "the first try")
+    forwarder.offer({"n": 2})
+    wait_for(lambda: operator.got, 10, "the second status")
+    assert [body for *_, body in operator.got] == [{"n": 2}]
 
 
 # Breaks if the last status of a program, which has its last loss, is not sent.
