@@ -1,11 +1,12 @@
 """History: the records of attempts that are over. It has a bounded size, and each attempt is counted exactly once."""
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-from holdfast.api.attempt import Attempt, AttemptRecord, EndReason
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind, EndReason
 from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
 from holdfast.core.capacity.rotation import PAUSES
@@ -48,6 +49,13 @@ def has_run(draft: Draft) -> bool:
     if status.ran_program is not None:
         return status.ran_program == program(draft.snapshot.job)
     return any(one.steps for one in status.ledger.by_tier) or any(record.started_at for record in status.history)
+
+
+def not_stopped(history: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    """The records of attempts that failed or were lost, or completed: one that the operator stopped, such as one that
+    got no node, says nothing of the program or of a node.
+    """
+    return [record for record in history if record.kind is not EndKind.STOPPED]
 
 
 def settle_loss(
